@@ -13,13 +13,13 @@ import (
 
 // Acting knows which operators sign actions that this node does (ADR 0026).
 type Acting interface {
-	// Take takes a list of them; one that is not later than what is here changes nothing. When it returns, the
-	// list is on disk.
+	// Take takes a list of operators. A list that is not later than the present one changes nothing. When Take returns,
+	// the list is on disk.
 	Take(list tutti.Statement) error
-	// Listed is the counter of the list, 0: there is none.
+	// Listed is the counter of the present list; 0: there is no list.
 	Listed() uint64
-	// Action checks what an operator has signed. CodeRefused: nobody on the list has. Without a list: nil, the server's
-	// word does.
+	// Action checks what an operator has signed. CodeRefused: no operator on the list has signed it. Nil: there is no
+	// list, so the server's word is enough.
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
@@ -30,21 +30,21 @@ func (nobody) Take(tutti.Statement) error                           { return nil
 func (nobody) Listed() uint64                                       { return 0 }
 func (nobody) Action(*tutti.Statement) (*tutti.SignedAction, error) { return nil, nil }
 
-// ActionsFile keeps which signed actions were taken: each is done once.
+// ActionsFile keeps which signed actions were taken. Each action is done once.
 const ActionsFile = "actions.json"
 
-// taken is that file.
+// taken is the content of ActionsFile.
 type taken struct {
 	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
-	// Before: nothing that was good until then at most is taken. What is forgotten had ended before.
+	// Before: an action that is good only until then, or shorter, is refused. All forgotten actions had ended by then.
 	Before time.Time `json:"before"`
 }
 
 // maxTaken bounds the actions that are remembered.
 const maxTaken = 1000
 
-// signed returns what an operator has signed of a question that changes something: what is done is said by that. Nil: there
-// is no list of operators here.
+// signed returns what an operator has signed of a question that changes something. The signed text decides what is done.
+// Nil: this node has no list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
 	if err != nil || said == nil {
@@ -84,7 +84,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	return nil
 }
 
-// forget leaves out what has ended.
+// forget drops the actions that are no longer good.
 func (t *taken) forget(now time.Time) {
 	for nonce, until := range t.Nonces {
 		if now.Before(until) {

@@ -19,10 +19,10 @@ import (
 
 // Bus is the node's connection to the server.
 type Bus interface {
-	// Call asks and waits for the answer; CodeUnavailable when the server is
-	// away. It is never a good answer that did not come.
+	// Call sends a request and waits for the answer. CodeUnavailable: the server is away. If no answer came, Call
+	// returns an error.
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
-	// Send says something that may be lost.
+	// Send sends a message that may be lost.
 	Send(op string, payload []byte) error
 	OnRing(func(op string, payload []byte)) error
 	OnConnect(func())
@@ -34,23 +34,22 @@ type Bus interface {
 type Process interface {
 	// Wait returns nil when the process is gone.
 	Wait(ctx context.Context) error
-	// Kill ends it and what it started.
+	// Kill ends the process and all that it started.
 	Kill(ctx context.Context) error
 }
 
 // Runner is the node's Puppet.
 type Runner interface {
-	// Start writes the durable marker into the run's directory, then starts
-	// Puppet. CodeNotFound: there is no Puppet.
+	// Start writes the durable marker into the run's directory, then starts Puppet. CodeNotFound: Puppet is not
+	// installed.
 	Start(dir string, spec Spec) (Process, error)
-	// Spec returns what the marker says; os.ErrNotExist without one.
+	// Spec returns the content of the marker; os.ErrNotExist: there is no marker.
 	Spec(dir string) (Spec, error)
-	// Adopt returns the process that an earlier agent started, nil if it is
-	// gone.
+	// Adopt returns the process that an earlier agent started, nil if the process is gone.
 	Adopt(dir string) (Process, error)
 	// Follow yields what happens inside the run, until ctx ends.
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
-	// Judge says how it ended.
+	// Judge says how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
 	// Strangers names Puppets that take no lock.
 	Strangers() ([]string, error)
@@ -63,7 +62,7 @@ type Spec struct {
 	EnvironmentPath string
 	Socket          string
 	StartedAt       time.Time
-	Clock           tutti.Clock // when that was
+	Clock           tutti.Clock // the node's clock at StartedAt
 }
 
 // Options are what an agent needs. Zero durations take the defaults.
@@ -74,99 +73,98 @@ type Options struct {
 	Machine tutti.Digest // see tutti.Hello
 	Runner  Runner
 	Signers Signers
-	Boxes   Boxes // open secrets; nil: none is opened
+	Boxes   Boxes // open secrets; nil: no secret is opened
 	Logger  *slog.Logger
 	Version string
-	// Space says that there is no room to begin a run; nil: there always is.
+	// Space returns an error if there is no room to begin a run; nil: there is always room.
 	Space func() error
-	// Local is the node's Puppet for the remote control, Allow the node's policy; nil:
-	// no question is answered.
+	// Local is the node's Puppet for the remote control, Allow is the node's policy. If one is nil, no question is
+	// answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
-	// Acting are the operators who sign what the remote control changes; nil: nobody does.
+	// Acting knows the operators who sign what the remote control changes; nil: there is no list of operators.
 	Acting Acting
-	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
+	// Switch is how exclusive jobs keep other Puppets away; nil: exclusive jobs are not served.
 	Switch Switch
-	// Witness sees the runs that others start; nil: nobody does.
+	// Witness sees the runs that others start; nil: such runs are not seen.
 	Witness Witness
 
-	// Facts sees which facts the node has after its runs; nil: nobody does. FactsEvery is how often
-	// it looks though nothing is seen to have changed; 0: never.
+	// Facts sees which facts the node has after its runs; nil: facts are not looked at. FactsEvery is how often Facts
+	// looks although no change was seen; 0: never.
 	Facts      Facts
 	FactsEvery time.Duration
 
-	// Warm has Puppet ready for runs that are to come; nil: nobody does.
+	// Warm has Puppet loaded for runs to come; nil: nothing is loaded.
 	Warm Warm
 
-	// Idle is called when a claim brings no run for the first time, and for the first
-	// time after a run; nil: nobody wants to know.
+	// Idle is called when a claim brings no run for the first time, and for the first time after a run; may be nil.
 	Idle func()
 
-	// Follow is called when the server may want the node to stand on other keys: after each exchange of the ticket,
-	// and when it rings. It must not block; nil: nobody wants to know.
+	// Follow is called when the server may want the node to follow other keys: after each exchange of the ticket, and
+	// when the server rings. It must not block; may be nil.
 	Follow func()
 
 	// ServeLocal lets root on this machine begin runs without the server.
 	ServeLocal bool
 
-	// Compile is where the Puppet Server on this node asks; nil: there is none.
+	// Compile is the socket for the Puppet Server on this node; nil: there is no such socket.
 	Compile *CompileSocket
 
 	Beat     time.Duration // between heartbeats; 5 s
-	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
+	Patience time.Duration // how long to wait for one answer, and for an absent server before the last known answers are used; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
-	Refusals int           // of a result for a reason of the server's own, a second or more apart, before it is given up; 10
+	Refusals int           // how often the server may refuse a result for a reason of its own, a second or more apart, before it is given up; 10
 }
 
-// Warm is something that has Puppet loaded before there is a run.
+// Warm loads Puppet before there is a run.
 type Warm interface {
-	// Expect hears what may follow, after each claim that brought no run.
+	// Expect is told, after each claim without a run, what may follow.
 	Expect(e wire.Expectation)
-	// Memory is what it costs now, in bytes.
+	// Memory is how much memory the loaded Puppet uses now, in bytes.
 	Memory() int64
 }
 
-// cold has nothing loaded.
+// cold loads nothing.
 type cold struct{}
 
 func (cold) Expect(wire.Expectation) {}
 func (cold) Memory() int64           { return 0 }
 
-// Agent runs Puppet when the server says so. All methods but Run belong to it.
+// Agent runs Puppet when the server says so. Callers use Run and Denied. The other methods are for the agent itself.
 type Agent struct {
 	opts   Options
 	code   codeStore
 	known  knownAnswers
-	wake   chan struct{} // something may be there to claim
-	gate   chan struct{} // the gate of the run that holds may have decided
-	lease  chan struct{} // an exclusive job wants to hear of the node
-	greet  chan struct{} // the ticket is to be exchanged
-	beat   chan struct{} // somebody wants to hear at once who is there
+	wake   chan struct{} // there may be a run to claim
+	gate   chan struct{} // the gate of the run that is held may have decided
+	lease  chan struct{} // an exclusive job asks for a report of the node
+	greet  chan struct{} // the ticket must be exchanged
+	beat   chan struct{} // the server asks for a heartbeat now
 	remote chan tutti.RemoteRequest
-	// lookAgain says that Puppet's last report may be another one, or can be sent.
+	// lookAgain says that Puppet may have left another report, or that the outbox can be sent.
 	lookAgain chan struct{}
-	boxing    sync.Mutex    // one at a time gives the node another key for its secrets
+	boxing    sync.Mutex    // only one rotation of the node's key for secrets at a time
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
-	told      map[tutti.RunID]bool // ended, and the disk did not take the result
-	refusals  refusals             // of the claim loop
-	begun     begun                // as on disk, or further; of the claim loop
-	takenMu   sync.Mutex           // of ActionsFile
+	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
+	refusals  refusals             // belongs to the claim loop
+	begun     begun                // as on disk, or newer; belongs to the claim loop
+	takenMu   sync.Mutex           // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
-	stuck     error // why the last claim was in vain, if not for the server's absence
-	lost      error // what became of a lease's note
+	stuck     error // why the last claim failed; nil if only the server was away
+	lost      error // trouble with a lease: its note is damaged, or Puppet cannot be enabled
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // why the server does not take this machine for the node
 
-	hearing   sync.Mutex // one run at a time goes into the outbox
-	clockMu   sync.Mutex // of ClockFile
+	hearing   sync.Mutex // puts one run at a time into the outbox
+	clockMu   sync.Mutex // guards ClockFile
 	heardAt   map[tutti.RunID]time.Time
 	localAsks chan localAsk
 	aloneMu   sync.Mutex
 	alone     Alone
-	aloneAt   time.Time // Alone.Reached as on disk
+	aloneAt   time.Time // Alone.Reached as it is on disk
 }
 
 const (
@@ -177,12 +175,12 @@ const (
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
 	firstLook       = 10 * time.Second
-	holdAfter       = 5 * time.Second // a held run asks its gate again, if no doorbell rings before
+	holdAfter       = 5 * time.Second // a held run asks its gate again after this time, if no doorbell rings before
 )
 
 var errNotGreeted = tutti.Errorf(tutti.CodeUnavailable, "the ticket is not exchanged yet")
 
-// New returns an agent that has not begun.
+// New returns an agent that has not started.
 func New(opts Options) *Agent {
 	exchange := &exchange{}
 	opts.Bus = greetedBus{pointedBus{opts.Bus}, exchange}
@@ -234,8 +232,7 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that runs then runs on: the next agent
-// finds it.
+// Run serves until ctx ends. A Puppet that runs at that time goes on, and the next agent finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -249,15 +246,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.opts.Bus.OnConnect(func() {
 		a.exchange.due()
-		ring(a.greet) // and the rest after that
+		ring(a.greet) // the rest follows after the exchange
 	})
 	compiles, err := a.listenCompile()
-	if err != nil { // the node's own runs need no such socket
+	if err != nil { // the node's own runs do not need this socket
 		a.opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
 	var local net.Listener
 	if a.opts.ServeLocal {
-		if local, err = a.listenLocal(); err != nil { // orders need no such socket
+		if local, err = a.listenLocal(); err != nil { // orders do not need this socket
 			a.opts.Logger.Error("nobody can begin a run on this machine", "error", err)
 		}
 	}
@@ -267,7 +264,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer func() {
 		beside.Wait()
 		if told.Err() != nil {
-			a.sendBeat(true) // nobody says anything after it
+			a.sendBeat(true) // the last message of this agent
 		}
 	}()
 	defer cancel(nil)
@@ -285,7 +282,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	looked := make(chan struct{})
 	beside.Go(func() { a.foreigns(ctx, looked) })
 	beside.Go(func() { a.tellFacts(ctx) })
-	select { // a run of ours replaces the report that is there
+	select { // our next run replaces the report that is there, so look at the report first
 	case <-looked:
 	case <-ctx.Done():
 	case <-time.After(firstLook):
@@ -351,7 +348,7 @@ func (a *Agent) beats(ctx context.Context) {
 	}
 }
 
-// sendBeat says that the agent is there, or (stopping) that it ends.
+// sendBeat sends a heartbeat. stopping says that the agent ends.
 func (a *Agent) sendBeat(stopping bool) {
 	beat := wire.Beat{
 		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
@@ -383,20 +380,20 @@ func (a *Agent) claims(ctx context.Context) error {
 				a.opts.Logger.Error("a local run", "error", err)
 			}
 		}
-		if ctx.Err() != nil { // more than one of them was ready
+		if ctx.Err() != nil { // several channels were ready
 			return context.Cause(ctx)
 		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also of a result, behind which no claim comes
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if a result was refused, after which no claim follows
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
 			again = min(again, a.safetyRuns(ctx))
 		}
 		switch {
-		case errors.Is(err, errNotGreeted): // hello pokes
+		case errors.Is(err, errNotGreeted): // hello calls poke after the exchange
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
 			again = min(again, held.after(err))
@@ -419,7 +416,7 @@ func (a *Agent) setStuck(err error) {
 	a.stuck = err
 }
 
-// trouble is what the node cannot do until somebody helps.
+// trouble is what the node cannot do until a person helps.
 func (a *Agent) trouble() error {
 	if err := a.opts.Space(); err != nil {
 		return err
@@ -435,16 +432,16 @@ func (a *Agent) setLeaseTrouble(err error) {
 	a.lost = err
 }
 
-// claimOne ends what was begun and asks once; it reports whether there was a run,
-// which has then ended.
+// claimOne ends the runs that were begun, then claims once. It reports whether there was a run. That run has then
+// ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
 	}
-	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed whoever is away
+	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed even if the server is away
 		return any, err
 	}
-	if err := a.hearLocals(); err != nil { // which no order waits for
+	if err := a.hearLocals(); err != nil { // no order waits for this
 		a.opts.Logger.Error("a local run is not told yet", "error", err)
 	}
 	if !a.hasGreeted() {
@@ -471,7 +468,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.execute(ctx, claimed); err != nil {
 		return false, err
 	}
-	ring(a.lookAgain) // the run may have brought Puppet
+	ring(a.lookAgain) // the run may have installed Puppet
 	return true, a.flush(ctx)
 }
 
@@ -502,8 +499,7 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	return claimed, a.saw(claimed.Position)
 }
 
-// call asks the server and decodes its answer. Only where none is wanted (T is
-// the empty struct) may it be empty.
+// call asks the server and decodes its answer. The answer may be empty only if T is the empty struct.
 func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	var out T
 	raw, err := json.Marshal(in)
@@ -531,8 +527,7 @@ func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, er
 	return reply, err
 }
 
-// pointedBus is a bus with a point to be killed at before and after each call;
-// a claim that finds nothing is none.
+// pointedBus is a bus with kill points before and after each call. A claim that finds nothing has no kill point.
 type pointedBus struct{ Bus }
 
 func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
@@ -547,8 +542,7 @@ func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte
 	return reply, err
 }
 
-// away reports whether an error says that the server could not be asked, as
-// opposed to that it said no.
+// away reports whether an error says that the server could not be asked. False: the server has answered no.
 func away(err error) bool {
 	code := tutti.CodeOf(err)
 	return code == tutti.CodeUnavailable || code == tutti.CodeDeadline || errors.Is(err, context.DeadlineExceeded)

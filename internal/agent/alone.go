@@ -11,23 +11,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AloneFile is what a node knows for the time when its server is away (ADR 0023).
+// AloneFile keeps what a node needs to know while its server is away (ADR 0023).
 const AloneFile = "alone.json"
 
-// Alone is what AloneFile says.
+// Alone is the content of AloneFile.
 type Alone struct {
-	// Told is the server's last word on what the node does by itself; nil: it has said nothing.
+	// Told is the server's last word on what the node does by itself; nil: the server has said nothing.
 	Told *tutti.Alone `json:"told,omitempty"`
-	// Denied is why the server, when it was last asked, did not take this machine for the node.
+	// Denied is why the server did not take this machine for the node when it was last asked.
 	Denied string `json:"denied,omitempty"`
-	// Reached is when the server last answered, as of the last writing: at most aloneKept before that.
+	// Reached is when the server last answered, as last written. The true time is at most aloneKept later.
 	Reached time.Time `json:"reached,omitzero"`
-	// Started is when the agent was.
+	// Started is when the agent started.
 	Started time.Time `json:"started,omitzero"`
-	// Ran is when the last safety run was begun.
+	// Ran is when the last safety run began.
 	Ran time.Time `json:"ran,omitzero"`
-	// Applied is the order of the last full run that passed its gate here; Basis is the digest of all
-	// answers that it was given and of the catalog that it applied.
+	// Applied is the order of the last full run that passed its gate here. Basis is the digest of all answers that this
+	// run got and of the catalog that it applied.
 	Applied *tutti.Order `json:"applied,omitempty"`
 	Basis   tutti.Digest `json:"basis,omitempty"`
 }
@@ -35,19 +35,19 @@ type Alone struct {
 const (
 	// aloneKept is how old Alone.Reached may be on disk.
 	aloneKept = 5 * time.Minute
-	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away: an
-	// agent claims more often.
+	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away. An agent claims
+	// more often than that.
 	awayAfter = 2 * claimEvery
-	// aloneSpread is the part of the time without a server over which safety runs are spread.
+	// aloneSpread: safety runs are spread over the time without a server, divided by this number.
 	aloneSpread = 4
 )
 
-// ReadAlone reads what the agent whose state is in dir knows; fs.ErrNotExist: nothing.
+// ReadAlone reads what the agent with its state in dir knows; fs.ErrNotExist: the agent knows nothing.
 func ReadAlone(dir string) (Alone, error) {
 	return readSealed[Alone](filepath.Join(dir, AloneFile))
 }
 
-// Safety is from when on a node makes a safety run, or why it makes none.
+// Safety returns the time from which a node makes a safety run, or the reason why it makes none.
 func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	switch {
 	case s.Denied != "":
@@ -62,7 +62,7 @@ func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	h := fnv.New64a()
 	h.Write([]byte(node))
 	spread := time.Duration(h.Sum64() % uint64(s.Told.Safety/aloneSpread))
-	at = s.Started.Add(min(awayAfter, s.Told.Safety)) // an agent that has just begun has not tried to reach it yet
+	at = s.Started.Add(min(awayAfter, s.Told.Safety)) // an agent that has just started has not tried to reach the server yet
 	for _, since := range []time.Time{s.Reached, s.Ran} {
 		if next := since.Add(s.Told.Safety); !since.IsZero() && next.After(at) {
 			at = next
@@ -71,7 +71,7 @@ func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	return at.Add(spread), ""
 }
 
-// loadAlone takes over what an earlier agent knew. Times of its clock that are still to come are now.
+// loadAlone takes over what an earlier agent knew. A time in the future becomes the present time.
 func (a *Agent) loadAlone() {
 	now := time.Now()
 	kept, err := ReadAlone(a.opts.Dir)
@@ -80,7 +80,7 @@ func (a *Agent) loadAlone() {
 	}
 	for _, t := range []*time.Time{&kept.Reached, &kept.Ran} {
 		if !t.IsZero() {
-			*t = now.Add(-max(0, now.Sub(*t))) // on the clock that nobody sets, from here on
+			*t = now.Add(-max(0, now.Sub(*t))) // from here on, the monotonic clock counts
 		}
 	}
 	kept.Started = now
@@ -92,14 +92,14 @@ func (a *Agent) loadAlone() {
 	}
 }
 
-// knows is what is known now.
+// knows returns what the node knows now.
 func (a *Agent) knows() Alone {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
 	return a.alone
 }
 
-// learn changes what is known, and returns when it is on disk.
+// learn changes what the node knows, and returns when the change is on disk.
 func (a *Agent) learn(change func(*Alone)) error {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
@@ -112,7 +112,7 @@ func (a *Agent) learn(change func(*Alone)) error {
 	return nil
 }
 
-// needsCode is the code that a local run needs.
+// needsCode is the digest of the code that a local run needs.
 func (a *Agent) needsCode() tutti.Digest {
 	if applied := a.knows().Applied; applied != nil {
 		return applied.Code
@@ -127,7 +127,7 @@ func (a *Agent) reached() {
 	a.alone.Reached = time.Now()
 }
 
-// toldAlone notes what an answer to a claim says. What did not change is on disk now and then.
+// toldAlone notes what the answer to a claim says. If nothing changed, it is written to disk only now and then.
 func (a *Agent) toldAlone(told *tutti.Alone) {
 	now := a.knows()
 	same := now.Denied == "" && (told == nil) == (now.Told == nil) && (told == nil || *told == *now.Told)
@@ -140,8 +140,8 @@ func (a *Agent) toldAlone(told *tutti.Alone) {
 	a.noteAlone(a.learn(func(s *Alone) { s.Told, s.Denied = told, "" }))
 }
 
-// Denied notes that the server does not let this machine in, or does not take it for the node: it makes no
-// safety run until a claim is answered.
+// Denied notes that the server does not let this machine in, or does not take it for the node. The node makes no safety
+// run until a claim is answered.
 func (a *Agent) Denied(why error) {
 	if a.knows().Denied == why.Error() {
 		return
@@ -149,8 +149,8 @@ func (a *Agent) Denied(why error) {
 	a.noteAlone(a.learn(func(s *Alone) { s.Denied = why.Error() }))
 }
 
-// noteDenied takes a server's refusal for what Denied says. What else went wrong at the server says nothing
-// about this machine.
+// noteDenied calls Denied if the server has refused this machine. Other errors of the server say nothing about this
+// machine.
 func (a *Agent) noteDenied(err error) {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeRefused, tutti.CodeUnauthenticated, tutti.CodeConflict, tutti.CodeNotFound:
@@ -160,12 +160,12 @@ func (a *Agent) noteDenied(err error) {
 }
 
 func (a *Agent) noteAlone(err error) {
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // no directory: the agent has not begun
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the directory, the agent has not begun
 		a.opts.Logger.Error("what this node does while its server is away could not be kept", "error", err)
 	}
 }
 
-// noteApplied notes the order of a run that has passed its gate: what a local run repeats.
+// noteApplied notes the order of a run that has passed its gate. A local run repeats this order.
 func (a *Agent) noteApplied(spec Spec, out tutti.Result, record tutti.Record) {
 	if !spec.Order.Full() || !out.PassedGate() {
 		return

@@ -13,20 +13,19 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// BegunFile keeps what a node must not forget when its run directories are gone (ADR 0018).
-// It is on disk before Puppet is started.
+// BegunFile keeps what a node must not forget even if its run directories are gone (ADR 0018). It is on disk before
+// Puppet is started.
 const BegunFile = "begun.json"
 
 // begun is the node's memory of orders and of its server.
 type begun struct {
-	Fence  tutti.Fence    `json:"fence"`           // of the last order that was begun
-	Run    tutti.RunID    `json:"run,omitempty"`   // that order's
-	Server tutti.Position `json:"server,omitzero"` // as far as it was seen
+	Fence  tutti.Fence    `json:"fence"`           // of the last order that this node has begun
+	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that order
+	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 
-// Forget removes from a state directory what an agent remembers of orders, of its server and of its
-// ticket, what it would do without a server, and the runs that it told or would tell: of another fleet
-// all that says nothing.
+// Forget removes from a state directory what an agent remembers of orders, of its server and of its ticket, what it
+// would do without a server, and the runs of its outbox. All this says nothing about another fleet.
 func Forget(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
 	if err != nil {
@@ -46,8 +45,8 @@ func Forget(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// loadBegun takes over what the disk says, if that is not what the agent has written last:
-// at the start, or because somebody has put back an earlier state under it.
+// loadBegun reads the file from disk if it differs from what the agent has written last. This is so at the start, or if
+// an earlier state was restored under a running agent.
 func (a *Agent) loadBegun() error {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +66,7 @@ func (a *Agent) writeBegun(b begun) error {
 	return nil
 }
 
-// saw notes how far the server is. On disk that is kept with the next order, or when another
-// epoch has begun.
+// saw notes the server's position. It is written to disk with the next order, or when another epoch has begun.
 func (a *Agent) saw(at tutti.Position) error {
 	b := a.begun
 	before := b.Server.Epoch
@@ -80,16 +78,16 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // what only the server of before was told is told again
+	ring(a.lookAgain) // runs that were told only to the earlier epoch of the server are told again
 	return nil
 }
 
-// wantedFile is in the directory of a run that may begin: without a marker beside it, it shows that
-// Puppet was not started. A directory that was made to refuse a run never has it.
+// wantedFile is in the directory of a run that may begin. If the directory has no marker, this file shows that Puppet
+// was not started. A directory that was made only to refuse a run never has it.
 const wantedFile = "wanted"
 
-// mayBeginOnce says why an order is not begun, empty if it may be: what was begun
-// before, or is older than what was, is never begun. had says that the run has its wantedFile.
+// mayBeginOnce says why an order must not begin, empty if it may. An order that was begun before, or that is older than
+// the last begun order, never begins. had says that the run has its wantedFile.
 func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {
@@ -101,7 +99,7 @@ func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	return fmt.Sprintf("the order is older than that of run %s, which this node has begun since", a.begun.Run)
 }
 
-// beginOnce puts on disk that an order is begun.
+// beginOnce writes to disk that an order is begun.
 func (a *Agent) beginOnce(claimed wire.Claimed) error {
 	if claimed.Fence == (tutti.Fence{}) {
 		return nil

@@ -15,30 +15,30 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// book is what one run was told and what it published. It is kept in the run's
-// directory and fsynced when the run has ended: until then it must survive the
-// agent, not the machine, whose end is the run's end too.
+// book keeps what one run was told and what it published. It is in the run's directory, and is fsynced when the run has
+// ended. Until then it must survive the agent's end. It need not survive the machine's end, because the run ends with
+// the machine.
 type book struct {
 	mu      sync.Mutex
 	dir     string
 	file    *os.File
-	size    int64 // of what is whole in the file
+	size    int64 // length of the complete entries in the file
 	entries []entry
 	byQuery map[string]int
 	hiera   *hieraEntry
 }
 
-// entry is one line of answers.jsonl; exactly one of its parts is set.
+// entry is one line of answers.jsonl. Exactly one of its parts is set.
 type entry struct {
 	Answer    *answerEntry    `json:"answer,omitempty"`
 	Hiera     *hieraEntry     `json:"hiera,omitempty"`
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
-	Missing   *tutti.Wait     `json:"missing,omitempty"` // nobody could say
+	Missing   *tutti.Wait     `json:"missing,omitempty"` // a question that could not be answered
 	Asked     *askedEntry     `json:"asked,omitempty"`
-	// Overlapped are the Puppets that ran beside it and take no lock.
+	// Overlapped are the Puppets that ran at the same time and take no lock.
 	Overlapped []string `json:"overlapped,omitempty"`
-	// Gated is when it came to its gate: it has changed nothing before.
+	// Gated is when the run came to its gate. It had changed nothing before.
 	Gated *tutti.Clock `json:"gated,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type hieraEntry struct {
 	Degraded bool           `json:"degraded,omitempty"`
 }
 
-// askedEntry is what was looked up and no gate has seen.
+// askedEntry is what the run looked up without handing it over at a gate.
 type askedEntry struct {
 	Keys  []tutti.KeyRead `json:"keys"`
 	Facts tutti.Digest    `json:"facts,omitempty"`
@@ -70,8 +70,7 @@ const (
 	gateFile    = "gate.json"
 )
 
-// openBook reads what is there; an unfinished last line is that of an agent
-// that was killed, and is dropped.
+// openBook reads the existing book. It drops an unfinished last line, which an agent left that was killed.
 func openBook(dir string) (*book, error) {
 	b := &book{dir: dir, byQuery: map[string]int{}}
 	path := filepath.Join(dir, answersFile)
@@ -109,8 +108,8 @@ func (b *book) index(e entry) {
 	b.entries = append(b.entries, e)
 }
 
-// write adds an entry; what was not written was not said. Half an entry, of a
-// full disk, is overwritten by the next one.
+// write adds an entry. An answer that was not written was not given to Puppet. On a full disk, the next entry
+// overwrites a half-written one.
 func (b *book) write(e entry) error {
 	raw, err := seal(e)
 	if err != nil {
@@ -122,7 +121,7 @@ func (b *book) write(e entry) error {
 		return tutti.Errorf(tutti.CodeInvalid, "the run was told and has published more than %d bytes", maxSealed)
 	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
-		_ = b.file.Truncate(b.size) // else the next opening finds it
+		_ = b.file.Truncate(b.size) // else the next openBook finds half an entry
 		return err
 	}
 	killpoint.Here("agent.booked")
@@ -131,7 +130,7 @@ func (b *book) write(e entry) error {
 	return nil
 }
 
-// answer returns what the run was told before to the same question.
+// answer returns what the run was told before in answer to the same question.
 func (b *book) answer(q tutti.Query) (answerEntry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +147,7 @@ func (b *book) hieraData() *hieraEntry {
 	return b.hiera
 }
 
-// greeted returns what the launcher last said of itself.
+// greeted returns what the launcher last said about itself.
 func (b *book) greeted() hello {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +183,7 @@ func (b *book) overlapped() bool {
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
-// clock is when the run last came to its gate, else when it began.
+// clock is when the run last came to its gate. If it never did, clock is when the run began.
 func (b *book) clock(began tutti.Clock) tutti.Clock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +195,7 @@ func (b *book) clock(began tutti.Clock) tutti.Clock {
 	return began
 }
 
-// unanswered lists the questions that nobody could answer.
+// unanswered lists the questions that could not be answered.
 func (b *book) unanswered() []tutti.Wait {
 	var out []tutti.Wait
 	for _, e := range b.entries {
@@ -207,8 +206,7 @@ func (b *book) unanswered() []tutti.Wait {
 	return out
 }
 
-// reads lists the questions and the digests of what was answered, with the
-// hiera keys that Tutti's level had.
+// reads lists the questions and the digests of their answers, and the hiera keys that Tutti's level had.
 func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,14 +230,14 @@ func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	return out
 }
 
-// askedMore reports whether a run asked something behind its gate.
+// askedMore reports whether a run asked something after its gate.
 func (b *book) askedMore(record tutti.Record) bool {
 	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))
 	return err == nil && (len(record.Reads) != len(gate.Reads) || len(record.Keys) != len(gate.Keys))
 }
 
-// record is the run's record, as far as the run came. An error: what was handed
-// over at the gate cannot be read.
+// record is the run's record, up to the point that the run reached. An error says that what was handed over at the gate
+// cannot be read.
 func (b *book) record(spec Spec) (tutti.Record, error) {
 	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
 	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))
@@ -255,7 +253,7 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 		return out, err
 	}
 	for _, e := range b.entries {
-		if e.Asked != nil { // it never came to its gate, or asked more behind it
+		if e.Asked != nil { // the run never came to its gate, or it asked more after it
 			out.Keys, out.Inputs.Facts = e.Asked.Keys, e.Asked.Facts
 		}
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Boxes are the keys that the node's secrets are sealed to.
+// Boxes are the keys to which the node's secrets are sealed.
 type Boxes interface {
-	Keys() []*ecdh.PrivateKey // all that may open one, the present one first
-	Pending() bool            // there is a next one
+	Keys() []*ecdh.PrivateKey // all keys that may open a secret, the present one first
+	Pending() bool            // there is a next key
 	Next() (*ecdh.PrivateKey, error)
-	Switch() error // the next one is the present one from now on
+	Switch() error // makes the next key the present one
 }
 
 const (
-	// boxTries is how often the node seals its secrets again to its next key because others changed meanwhile.
+	// boxTries is how often the node seals its secrets again to its next key because secrets changed in the meantime.
 	boxTries = 10
-	// retryBox is how long it waits before it does so another time after a start, at first, and maxRetryBox after many
-	// times: the server takes a few keys of a node in an hour.
+	// retryBox is the first wait before another try after a start, and maxRetryBox is the longest wait. The server
+	// accepts only a few keys of a node in an hour.
 	retryBox    = time.Second
 	maxRetryBox = time.Minute
 )
 
-// finishBox goes on where an agent of before was ended while it gave the node another key.
+// finishBox completes the rotation that an earlier agent did not finish.
 func (a *Agent) finishBox(ctx context.Context) {
 	wait := retryBox
 	for said := false; a.opts.Boxes != nil && a.opts.Boxes.Pending(); wait = min(2*wait, maxRetryBox) {
@@ -46,8 +46,9 @@ func (a *Agent) finishBox(ctx context.Context) {
 	}
 }
 
-// rotateBox gives the node another key for its secrets. It seals all that is sealed to it to the next key and hands
-// both over at once: no secret changes, nobody waits. A crash at any point leaves a key that opens.
+// rotateBox gives the node another key for its secrets. It seals all secrets of the node to the next key, and sends the
+// key and the secrets together. No secret changes, and no run waits. After a crash at any point, the node still has a
+// key that opens its secrets.
 func (a *Agent) rotateBox(ctx context.Context) error {
 	if a.opts.Boxes == nil {
 		return tutti.Errorf(tutti.CodeRefused, "this node has no key for secrets")
@@ -79,7 +80,7 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil { // whoever publishes may seal what nobody can open: that stays so
+		if err != nil { // a publisher may have sealed something that this node cannot open; it stays unchanged
 			a.opts.Logger.Warn("what is sealed to this node cannot be opened, and stays as it is", "key", p.Key, "error", err)
 			in.Pieces = append(in.Pieces, p)
 			continue

@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ClockFile has the count of what this agent has seen on its node (ADR 0011).
+// ClockFile has the count of the events that this agent has seen on its node (ADR 0011).
 const ClockFile = "clock.json"
 
-// newsFor is how long ago a whole foreign run may have ended to make its node good.
+// newsFor: a whole foreign run makes its node good only if it ended at most so long ago.
 const newsFor = time.Minute
 
-// tick counts one thing more, and is on disk when it returns. The zero one: it could not be counted.
+// tick counts one more event, and returns when the count is on disk. The zero Clock: it could not be counted.
 func (a *Agent) tick() tutti.Clock {
 	a.clockMu.Lock()
 	defer a.clockMu.Unlock()
 	path := filepath.Join(a.opts.Dir, ClockFile)
 	clock, err := readSealed[tutti.Clock](path)
-	if err != nil { // another line: what was counted before is before or behind nothing of it
+	if err != nil { // another line begins: its counts cannot be compared with earlier ones
 		if !errors.Is(err, fs.ErrNotExist) {
 			a.opts.Logger.Warn("what this node has seen is counted from the beginning again", "error", err)
 		}
@@ -37,8 +37,8 @@ func (a *Agent) tick() tutti.Clock {
 	return clock
 }
 
-// sees notes that a run has just been seen that nobody ordered, and returns how long ago it had begun then. 0: the time of the
-// node says nothing of that.
+// sees notes that a run without an order was seen just now. It returns how long before that the run had begun. 0: the node's
+// clock cannot tell.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()
@@ -48,15 +48,15 @@ func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	return max(0, now.Sub(run.Result.StartedAt))
 }
 
-// asNews is a run of the outbox as it is told now. It is whole only as news: told for the first time by the agent that has
-// seen it, soon after its end. Of what is told later nobody knows what has happened since.
+// asNews is a run of the outbox as it is told now. A run is whole only if it is told for the first time, soon after its
+// end, by the agent that has seen it. If it is told later, nobody knows what has happened since.
 func (a *Agent) asNews(h heard) tutti.Foreign {
 	f := h.Foreign
 	a.clockMu.Lock()
 	at, known := a.heardAt[f.Result.Run]
 	a.clockMu.Unlock()
 	f.Ago = 0
-	since := time.Since(at) // on a clock that nobody sets
+	since := time.Since(at) // monotonic
 	late := since + max(0, h.Took-f.Result.Duration())
 	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
 	if f.Whole {
@@ -65,7 +65,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	return f
 }
 
-// forgets drops what was noted of a run that left the outbox.
+// forgets drops the note of a run that left the outbox.
 func (a *Agent) forgets(run tutti.RunID) {
 	a.clockMu.Lock()
 	defer a.clockMu.Unlock()

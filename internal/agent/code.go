@@ -22,31 +22,31 @@ import (
 //
 //	code/<hex>/           the tree, complete or not there
 //	code/<hex>.manifest   its manifest
-//	code/<hex>.signed     what code keys have signed of it; not there of code of a release of before
+//	code/<hex>.signed     what code keys have signed of it; missing for code of an earlier release
 //	environments/<name>   a link to the tree of the environment's latest run
 //
-// Puppet sees the link only, so that catalogs do not differ by the digest.
+// Puppet sees only the link, so catalogs do not differ by the digest.
 type codeStore struct {
 	dir     string
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
 	signers Signers
 	begun   *counters
-	needs   func() tutti.Digest // that stays though no environment leads to it; empty: none
+	needs   func() tutti.Digest // code that stays although no environment leads to it; empty: there is none
 	mu      sync.Mutex
 }
 
 // keepCode is how many trees stay besides the linked ones.
 const keepCode = 2
 
-// ensured is code that is there for an order.
+// ensured is the code of an order, complete on this node.
 type ensured struct {
-	environments string       // the directory of the links
-	said         tutti.Signed // of the code
+	environments string       // the directory with the links
+	said         tutti.Signed // what was signed of the code
 }
 
-// ensure makes the order's code the one that its environment's link leads to. CodeRefused: the signature is
-// not the operator's, the code is older than what was begun, or the manifest leads out of its tree. A local
-// run (ordered: false) is nobody's word: its code was checked when it was fetched.
+// ensure lets the environment's link lead to the order's code. CodeRefused: no operator has signed it, the code is
+// older than what was begun, or the manifest leads out of its tree. A local run (ordered: false) does not check an
+// intact tree's signature again: it was checked when the code was fetched.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,11 +83,11 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	return out, c.collect(out.environments)
 }
 
-// codeParts are what is kept of code, in the order in which it is removed.
+// codeParts are the files of one code. They are removed in this order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
-// signed returns what was signed of code that is here. If that does not do for the order, because the code was
-// pushed again since or other keys are trusted, the server may have more.
+// signed returns what was signed of code that is on this node. If this is not enough for the order, the server is
+// asked. The code may have been pushed again since, or other keys may be trusted now.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed
 	return said, c.keepStatement(order.Code, in)
 }
 
-// keepStatement keeps what was signed of code, for its next run.
+// keepStatement keeps what was signed of code for its next run.
 func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error {
 	if in.Statement == nil {
 		return nil
@@ -116,8 +116,7 @@ func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error 
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
 
-// intact reports whether the tree is there and is what its manifest says, byte by
-// byte: Puppet runs as root what is in it.
+// intact reports whether the tree is there and equals its manifest, byte by byte. Puppet runs as root what is in it.
 func (c *codeStore) intact(code tutti.Digest) bool {
 	m, err := c.kept(code)
 	if err != nil {
@@ -138,7 +137,7 @@ func (c *codeStore) intact(code tutti.Digest) bool {
 	return true
 }
 
-// kept returns the manifest of a tree that is here.
+// kept returns the manifest of a tree that is on this node.
 func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	var m tutti.CodeManifest
 	name := c.tree(code) + ".manifest"
@@ -152,7 +151,7 @@ func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	return m, err
 }
 
-// fetch builds the tree beside its place and renames it when it is complete.
+// fetch builds the tree under a temporary name and renames it when it is complete.
 func (c *codeStore) fetch(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	in, said, err := c.ask(ctx, order)
 	if err != nil {
@@ -199,8 +198,8 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// ask asks for what was signed of the order's code and believes nothing of it: the digest is the order's, the
-// signature the operator's, and the code is not older than what was begun.
+// ask asks for what was signed of the order's code, and checks everything: the digest is the order's, the signature is
+// an operator's, and the code is not older than what was begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
 	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})
@@ -236,7 +235,7 @@ func readManifest(raw []byte) (tutti.CodeManifest, error) {
 	return m, m.Validate()
 }
 
-// place puts one file where it belongs, from an older tree if that has it.
+// place writes one file of the tree. It takes the content from an older tree if that has it.
 func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -267,14 +266,14 @@ func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f t
 	return os.WriteFile(to, raw, mode)
 }
 
-// files returns where the files of the trees that are here lie, by digest.
+// files returns the paths of all files of the trees on this node, by digest.
 func (c *codeStore) files() map[tutti.Digest]string {
 	out := map[tutti.Digest]string{}
 	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))
 	for _, name := range manifests {
 		m, err := c.kept(tutti.Digest("sha256:" + strings.TrimSuffix(filepath.Base(name), ".manifest")))
 		if err != nil {
-			continue // then everything is fetched
+			continue // then its files are fetched again
 		}
 		for p, f := range m.Files {
 			if f.Link == "" {
@@ -303,8 +302,8 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees that no environment leads to, but for that which is needed and the latest, and
-// what an agent that was killed left half done.
+// collect removes the trees to which no environment leads, and the half-built trees of an agent that was killed. It
+// keeps the tree that is needed, and the latest ones.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {
@@ -332,7 +331,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // without its manifest nobody would find the rest
+		for _, part := range codeParts { // the manifest goes last: without it, the rest of an interrupted removal would not be found
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

@@ -11,29 +11,28 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// CompileSocket is a permanent socket, on which the Puppet Server of this node asks
-// on behalf of those for whom it compiles (ADR 0013). The server has to have granted
-// `compile` to the node; until then it refuses.
+// CompileSocket is a permanent socket. On it the Puppet Server of this node asks for the nodes for which it compiles
+// (ADR 0013). The Tutti server refuses until it has granted `compile` to this node.
 type CompileSocket struct {
 	Path string
-	UID  int // of the one user who may ask
-	GID  int // of the socket, which is the group's, too
+	UID  int // of the only user who may ask
+	GID  int // group of the socket
 }
 
-// listenCompile opens the socket for one user and his group; nil: there is none.
+// listenCompile opens the socket for one user and their group; nil: no such socket is configured.
 func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	c := a.opts.Compile
 	if c == nil {
 		return nil, nil
 	}
-	// The directory is passed through by everybody; the socket is not theirs.
+	// Everyone may pass through the directory. The socket itself is for one group.
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
 	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user passes through
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	_ = os.Remove(c.Path) // an earlier agent's
+	_ = os.Remove(c.Path) // left by an earlier agent
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.Path, Net: "unix"})
 	if err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket")
@@ -60,8 +59,7 @@ func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	})
 }
 
-// isCompiler refuses whoever is not the Puppet Server's user, whatever the socket's
-// mode has become.
+// isCompiler refuses all users but the Puppet Server's, even if the socket's mode was changed.
 func (a *Agent) isCompiler(conn net.Conn) error {
 	peer, err := peerOf(conn.(*net.UnixConn))
 	if err != nil {
@@ -76,11 +74,10 @@ func (a *Agent) isCompiler(conn net.Conn) error {
 // peer is the process at the other end of a socket.
 type peer struct{ uid, pid int }
 
-// compileConn is one compile. It keeps nothing but whose it is: the other side asks
-// each question once.
+// compileConn is one compile. It keeps only the hello, because the other side asks each question once.
 type compileConn struct {
 	agent *Agent
-	by    request // its hello
+	by    request // the hello of this connection
 }
 
 func (c *compileConn) answer(ctx context.Context, req request) (response, error) {
@@ -138,7 +135,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	}
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
-		if a.Lags == nil { // a server of before does not compare
+		if a.Lags == nil { // an older server does not compare
 			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not say whether PuppetDB is up to date: it is older than this agent")
 		}
 		out["lags"] = a.Lags
@@ -163,15 +160,15 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 
 // compiled hands over what the compile read and exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // its node has no record that has the places
+	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // without places: the node has no record that would keep them
 	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.CompiledFor{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
 	})
 	return nil, err
 }
 
-// persist asks the server, and again while it is away, within the agent's patience:
-// a server that restarts must fail no compile.
+// persist asks the server, and asks again while the server is away, within the agent's patience. A restart of the
+// server must not fail a compile.
 func persist[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.Patience)
 	defer cancel()

@@ -1,6 +1,5 @@
-// Package agent is the node's side: it claims runs, fetches signed code by
-// digest, starts Puppet through a Runner, answers Puppet's questions on the
-// run's socket, and keeps every outcome on disk until the server has it.
+// Package agent is the node's side. It claims runs, fetches signed code by digest, starts Puppet through a Runner, and
+// answers Puppet's questions on the run's socket. It keeps every outcome on disk until the server has it.
 //
 // Everything about one run is in one directory, runs/<id>:
 //
@@ -11,9 +10,8 @@
 //	result.json     how it ended, and the digests of the other files, which are on
 //	                disk before it; the outbox is the directories that have one
 //
-// Each line and file that the agent writes for itself has a checksum behind it.
+// Each line and each file that the agent writes for itself ends with a checksum.
 //
-// An agent that comes back reads these, finds the process or its end, and goes
-// on. Rejected: a database for the outbox; the directory is needed anyway, and
-// a person can look at it.
+// After a start, the agent reads these files, finds the process or its end, and goes on. Rejected: a database for the
+// outbox. The directory is needed anyway, and a person can read it.
 package agent

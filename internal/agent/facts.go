@@ -15,62 +15,61 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Facts has the node's facts collected again after a run, to see whether they are what the
-// run compiled with (docs/adr/0019-facts.md).
+// Facts collects the node's facts again after a run, to see whether they still equal those that the run compiled with
+// (docs/adr/0019-facts.md).
 type Facts interface {
-	// Collect begins, by the order of the run of a directory, which has ended. What goes on
-	// for another run ends.
+	// Collect begins a collection for an ended run, given by its directory, with the order of that run. It ends a
+	// collection for another run.
 	Collect(dir string) error
-	// Collected is what was found last for that run; fs.ErrNotExist: nothing yet.
+	// Collected is the result of the last collection for that run; fs.ErrNotExist: there is no result yet.
 	Collected(dir string) (FactsNow, error)
 }
 
-// FactsNow is what was found.
+// FactsNow is the result of a collection.
 type FactsNow struct {
 	Facts   tutti.Digest
-	Changed []string  // names of those that are not what the run had
+	Changed []string  // names of the facts that differ from the run's
 	Watch   []string  // directories whose files make facts
-	At      time.Time // when
-	Began   time.Time // when it was begun to be found; zero: not known
+	At      time.Time // when the collection ended
+	Began   time.Time // when the collection began; zero: not known
 }
 
 const (
-	// factsPatience is how long a collection is waited for before another one begins.
+	// factsPatience is how long to wait for a collection before another one begins.
 	factsPatience = 5 * time.Minute
-	// factsSoon is how often it is looked whether a collection has ended.
+	// factsSoon is how often the agent looks whether a collection has ended.
 	factsSoon = 200 * time.Millisecond
-	// maxWatched bounds the files that are looked at.
+	// maxWatched is the greatest number of files that are looked at.
 	maxWatched = 20_000
 )
 
-// collectFacts is for a run that has just ended.
+// collectFacts begins a collection for a run that has just ended.
 func (a *Agent) collectFacts(dir string) {
 	if a.opts.Facts == nil {
 		return
 	}
 	if err := a.opts.Facts.Collect(dir); err != nil {
-		a.opts.Logger.Debug("facts are not collected", "error", err) // no Puppet, or it has no facts: the next run says so
+		a.opts.Logger.Debug("facts are not collected", "error", err) // Puppet is not installed, or it has no facts: the next run says so
 	}
 	ring(a.collects)
 }
 
-// factsWatch is what is known of the node's facts since its last run.
+// factsWatch knows the node's facts since its last run.
 type factsWatch struct {
 	*Agent
-	begun  bool      // this agent has had facts collected
-	dir    string    // of that run
-	asked  time.Time // when a collection began
-	now    FactsNow  // the last one
-	seen   uint64    // of the files that were there when it was found
-	late   bool      // one of them was written meanwhile
-	rests  time.Time // until then nobody looks at them
+	begun  bool      // this agent has begun a collection
+	dir    string    // the directory of the last run
+	asked  time.Time // when a collection began; zero: none goes on
+	now    FactsNow  // the result of the last collection
+	seen   uint64    // stamp of the watched files when that result was found
+	late   bool      // one of them was written during the collection
+	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
-	toldOf string // the run's directory
+	toldOf string // the directory of the run for which told was sent
 	said   string
 }
 
-// tellFacts tells the server which facts the node has, until ctx ends. Nothing that runs do
-// waits for it.
+// tellFacts tells the server which facts the node has, until ctx ends. Runs never wait for it.
 func (a *Agent) tellFacts(ctx context.Context) {
 	if a.opts.Facts == nil {
 		return
@@ -82,9 +81,9 @@ func (a *Agent) tellFacts(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.collects: // begun
+		case <-a.collects: // a collection has begun
 			f.begun, f.asked = true, time.Now()
-		case <-a.tellAgain: // the server may know nothing of it
+		case <-a.tellAgain: // the server may not have the facts
 			f.toldOf = ""
 		case <-timer.C:
 		}
@@ -103,7 +102,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 	}
 }
 
-// look begins a collection where one is due, and takes what one has found.
+// look begins a collection if one is due, and takes the result of one that has ended.
 func (f *factsWatch) look(now time.Time) {
 	dir := f.lastWithFacts()
 	if dir == "" || f.running() {
@@ -117,7 +116,7 @@ func (f *factsWatch) look(now time.Time) {
 		f.now, f.asked = found, time.Time{}
 		var newest time.Time
 		f.seen, newest = stamp(found.Watch)
-		// Something was written while facts were found. Once more, and not for ever: a fact may write there itself.
+		// A file was written during the collection. Collect again, but only once: a fact may write there itself.
 		if f.late = !f.late && !found.Began.IsZero() && !newest.Before(found.Began) && !newest.After(now); f.late {
 			f.seen = 0
 		}
@@ -125,7 +124,7 @@ func (f *factsWatch) look(now time.Time) {
 	switch {
 	case !f.asked.IsZero() && now.Sub(f.asked) < factsPatience:
 		return
-	case !f.begun: // while no agent was here the machine may have become another one
+	case !f.begun: // the machine may have changed while no agent ran
 	case f.now.At.IsZero(), f.opts.FactsEvery > 0 && now.Sub(f.now.At) > f.opts.FactsEvery, f.now.At.After(now):
 	case f.late, f.written(now):
 	default:
@@ -137,8 +136,8 @@ func (f *factsWatch) look(now time.Time) {
 	}
 }
 
-// written reports whether there are other files than when facts were found. To look takes a fiftieth of the time at most:
-// modules and data outside the code may be many.
+// written reports whether the files differ from those at the last collection. Looking takes at most a fiftieth of the
+// time, because modules and external data may be many files.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -155,8 +154,8 @@ func (f *factsWatch) running() bool {
 	return f.active != nil
 }
 
-// lastWithFacts is the directory of the last ordered run that has ended and has collected facts; empty:
-// there is none.
+// lastWithFacts is the directory of the last ordered run that has ended and has collected facts; empty: there is no
+// such run.
 func (f *factsWatch) lastWithFacts() string {
 	dirs, err := f.runDirs()
 	if err != nil {
@@ -170,26 +169,26 @@ func (f *factsWatch) lastWithFacts() string {
 	return ""
 }
 
-// tell says which facts there are, unless the server has heard so.
+// tell tells the server which facts there are, unless the server has them.
 func (f *factsWatch) tell(ctx context.Context) error {
 	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
 		return nil
 	}
 	in := tutti.FactsSeen{Run: tutti.RunID(filepath.Base(f.dir)), Facts: f.now.Facts, Changed: f.now.Changed}
 	_, err := call[struct{}](ctx, f.Agent, wire.OpFacts, in)
-	if err == nil || final(err) { // a server of an earlier release does not know it
+	if err == nil || final(err) { // a server of an earlier release does not know the message
 		f.told, f.toldOf = f.now.Facts, f.dir
 	}
 	return err
 }
 
-// stamp is another number when a file in these directories was added, changed or removed, or what it links
-// to; newest is when that was last.
+// stamp changes when a file in these directories, or the target of a link there, was added, changed or removed. newest
+// is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) {
 		var st unix.Stat_t
-		if stat(path, &st) != nil { // it is not there, or not any more
+		if stat(path, &st) != nil { // the file does not exist, or has just gone
 			return
 		}
 		at := time.Unix(st.Ctim.Unix())

@@ -19,24 +19,23 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Witness is what Puppet leaves of its last run, whoever started that.
+// Witness reads what Puppet leaves of its last run, no matter who started it.
 type Witness interface {
-	// ReportFile is where Puppet leaves its report, by rename. CodeNotFound: there is
-	// no Puppet yet.
+	// ReportFile is where Puppet writes its report, by rename. CodeNotFound: Puppet is not installed yet.
 	ReportFile() (string, error)
-	// LastReport reads that and judges the run. fs.ErrNotExist: there is none.
+	// LastReport reads this file and judges the run. fs.ErrNotExist: there is no report.
 	LastReport(ctx context.Context, node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
 }
 
 const (
 	foreignDir = "foreign"
-	seenFile   = "seen" // in it; the id of the run whose report was looked at last
-	// foreignAgain is after how long what the server did not take is sent again.
+	seenFile   = "seen" // file in foreignDir; the id of the run whose report was looked at last
+	// foreignAgain is the first wait before the agent sends again what the server did not take.
 	foreignAgain = 10 * time.Second
-	// foreignMost is after how long at most.
+	// foreignMost is the longest such wait.
 	foreignMost = 5 * time.Minute
 
-	markFile   = "mark" // in foreignDir
+	markFile   = "mark" // file in foreignDir
 	reportFile = "report.json"
 )
 
@@ -45,26 +44,26 @@ type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. It stays there when it was told: a server that was restored from a backup has
-// forgotten it.
+// heard is a foreign run in the outbox. It stays there after it was told, because a server that was restored from a
+// backup has forgotten it.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
-	Nth     int           `json:"nth,omitempty"` // later ones have more, whatever their clock said
-	// Took is how long before it was seen the run had begun, see sees.
+	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, whatever its clock says
+	// Took is how long before it was seen the run had begun; see sees.
 	Took time.Duration `json:"took,omitempty"`
-	// Told is the server's epoch, as far as it was known, before this was told; nil: not told yet.
+	// Told is the last known epoch of the server before the run was told; nil: not told yet.
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
-// untold reports whether it is to be told to a server of this epoch. Nobody knows the epoch of a server of release
-// 0.2.0: its number is zero.
+// untold reports whether the run must be told to a server of this epoch. Servers of release 0.2.0 have no known epoch:
+// its number is zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
-// foreigns tells the server of runs that it did not order, other people's and local ones, until ctx ends. Nothing
-// that runs of Tutti's do waits for it, but the first for the first look: looked is closed behind that.
+// foreigns tells the server of runs that it did not order, both foreign and local ones, until ctx ends. Only the first
+// ordered run waits for the first look, after which looked is closed. No other run waits.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
 	if a.opts.Witness != nil {
@@ -93,7 +92,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		failed := w.failed
-		if (tells || heard) && a.isTaken() { // else it is told when the server takes this machine for the node again
+		if (tells || heard) && a.isTaken() { // else it is told when the server accepts this machine as the node again
 			told, err := a.sendForeigns(ctx)
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
 				a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
@@ -121,29 +120,29 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// watch compares the reports that come with those that it reads.
+// watch compares the reports that came with the reports that it has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil without a witness
-	bell    <-chan struct{} // of reports
+	reports *reportWatch    // nil if there is no witness
+	bell    <-chan struct{} // the bell of reports
 	said    string          // why a report was passed over
-	failed  bool            // the last look came to no end
+	failed  bool            // the last look could not be completed
 
-	// All up to here is told, or need not be.
+	// All reports up to done were told, or need not be told.
 	done  place
-	since time.Time // when the last look began that was not disturbed
+	since time.Time // when the last undisturbed look began
 	last  tutti.RunID
-	noted bool // last is on disk
-	// read are the runs whose reports were read behind that.
+	noted bool // last is also on disk
+	// read are the runs whose reports were read after done.
 	read map[tutti.RunID]bool
-	// ours are those of our runs that are counted among what came; assumed, those of which no look has read the report.
+	// ours are our runs that are counted among the reports that came. The reports of those in assumed were not read.
 	ours, assumed map[tutti.RunID]bool
 }
 
-// noReport stands for a report that cannot be read.
+// noReport is the id for a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
 
-// begin goes on where the agent before this one has ended.
+// begin goes on where the previous agent ended.
 func (w *watch) begin() {
 	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,29 +155,29 @@ func (w *watch) begin() {
 	}
 }
 
-// sighting is what a look has found in place of the report.
+// sighting is what a look has found in the report's file.
 type sighting struct {
-	id     tutti.RunID // empty: nothing, noReport: nothing that can be read
+	id     tutti.RunID // empty: there is no file; noReport: it cannot be read
 	run    tutti.Foreign
 	report []byte
-	fresh  bool // it is a report, and no look has found it before
+	fresh  bool // it is a report that no earlier look has found
 }
 
-// looks is how often a look looks again because a report came meanwhile. What is not settled then is left to the next one.
+// looks is how often one look repeats because another report came meanwhile. After that, the next look goes on.
 const looks = 4
 
-// look puts the run of Puppet's last report into the outbox, if it is foreign and was not looked at before, and a run of
-// which nothing is known in place of those whose reports were replaced unseen. heard: there is something to tell.
+// look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports were replaced
+// unread, it also adds one run of which nothing is known. heard: there is something to tell.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	if w.reports == nil {
 		return false, nil
 	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
-		return false, nil //nolint:nilerr // there is no Puppet; after the next run of Tutti's it is asked again
+		return false, nil //nolint:nilerr // there is no Puppet; look asks again after the next run of Tutti's
 	}
 	w.failed = false
-	var found []sighting // fresh ones, in the order in which they came
+	var found []sighting // fresh ones, in order of arrival
 	for round := 1; ; round++ {
 		began := time.Now()
 		before, beforeErr := w.reach(ctx, file)
@@ -207,7 +206,7 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// reach follows the report and returns what has come up to now.
+// reach follows the report's file and returns the place up to which the events are read.
 func (w *watch) reach(ctx context.Context, file string) (place, error) {
 	for range looks {
 		others, err := w.reports.follow(file)
@@ -222,7 +221,7 @@ func (w *watch) reach(ctx context.Context, file string) (place, error) {
 	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s are made and moved while they are looked at", file)
 }
 
-// sight reads the report that is there.
+// sight reads the present report.
 func (w *watch) sight(ctx context.Context) (sighting, error) {
 	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node)
 	switch {
@@ -235,7 +234,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts those of the runs into the outbox that are foreign and not there yet. Before unwatched others may have ended.
+// take puts the foreign runs among found into the outbox if they are not there yet. unwatched is the run before
+// which other runs may have ended.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -251,11 +251,11 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle takes note of a look during which no report came: last is what is there. What it finds out is on disk before it is
-// noted: whatever fails, the next look finds it out again.
+// settle completes a look during which no report came. last is the present report. Its findings are on disk before it
+// updates what the watch knows, so that the next look finds them again if anything fails.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
-	var by *tutti.RunID // what ended unseen is told by a run that counts wherever that does
+	var by *tutti.RunID // this foreign run also tells that others may have ended unseen
 	if why != "" && last.fresh && !w.isOurs(last.id) && last.run.Result.StartedAt.After(w.since) && !w.isHeard(last.id) {
 		by = &last.id
 		w.opts.Logger.Warn("before this run others may have ended of which nobody has seen the reports", "because", why, "run", last.id)
@@ -290,15 +290,15 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen says why a run may have ended of which no look has read the report; empty: none has. passed are those of our runs that are among
-// what came unread.
+// unseen says why a run may have ended whose report no look has read; empty: there is no such run. passed are our runs whose reports came
+// and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
 		return "the directory of the report was another one", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
 		return "nobody watched for some time", nil
-	case last.fresh && at.came == w.done.came: // it came by no rename
+	case last.fresh && at.came == w.done.came: // it did not come by rename
 		return "the report is another one, and none has come", nil
 	}
 	missing := at.came - w.done.came
@@ -312,10 +312,10 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 			missing--
 		}
 	}
-	if last.id == w.last && last.id != "" && last.id != noReport { // it was saved once more
+	if last.id == w.last && last.id != "" && last.id != noReport { // the run saved its report once more
 		missing--
 	}
-	for _, run := range w.left() { // those need not be read
+	for _, run := range w.left() { // the reports of these runs need not be read
 		if missing > 0 && !w.ours[run] && !w.read[run] && !slices.ContainsFunc(found, func(s sighting) bool { return s.id == run }) {
 			passed = append(passed, run)
 			missing--
@@ -356,7 +356,7 @@ func (a *Agent) isHeard(run tutti.RunID) bool {
 	return err == nil
 }
 
-// hearOnce puts a run into the outbox if it is not there.
+// hearOnce puts a run into the outbox if it is not there yet.
 func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err error) {
 	if a.isHeard(run.Result.Run) {
 		return false, nil
@@ -368,8 +368,8 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts a run into the outbox of which only its end is known. One that is there already and not told yet is older, and
-// goes for it.
+// hearUnseen puts a run into the outbox of which only its end is known. It removes earlier such runs that were not told yet,
+// because the new one stands for them too.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -393,7 +393,7 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun stands for a run of which nothing is known: its id and its report are made up.
+// unseenRun stands for a run of which nothing is known. Its id and its report are made up.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -428,8 +428,8 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// outbox returns what it has in the order in which it came: by its clock, a run of the
-// future would push out all that come behind it. What cannot be read is let go.
+// outbox returns the runs in the outbox in order of arrival. If their clock decided, a run dated in the future would
+// push out all later ones. Runs that cannot be read are dropped.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
@@ -439,7 +439,7 @@ func (a *Agent) outbox() ([]heard, error) {
 	for _, file := range files {
 		h, err := readSealed[heard](file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was told meanwhile
+			continue // it was told in the meantime
 		}
 		if err != nil {
 			a.opts.Logger.Error("a foreign run is lost", "error", err)
@@ -456,17 +456,17 @@ func (a *Agent) outbox() ([]heard, error) {
 	return all, nil
 }
 
-// sendForeigns tells what the outbox has and this server was not told, first those that disturb, the oldest first: the
-// server takes one each ten seconds. What the server would not keep goes: it keeps the latest few, and the latest of
-// each kind by which a node is judged.
+// sendForeigns tells the runs of the outbox that this server was not told. Runs that disturb go first, and the oldest
+// go first, because the server takes one each ten seconds. It removes runs that the server would not keep: the server
+// keeps the latest few, and the latest of each kind by which a node is judged.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
-	now := a.epoch() // before it is told: what a server of before a restore has taken is told again
+	now := a.epoch() // read before telling: runs that were told before a restore are then told again
 	all, err := a.outbox()
 	if err != nil {
 		return 0, err
 	}
 	var latest []*tutti.RunForeign
-	for _, h := range slices.Backward(all) { // the one that came last is the latest, whatever the clock says
+	for _, h := range slices.Backward(all) { // the one that came last is the latest, whatever its clock says
 		latest = append(latest, &tutti.RunForeign{Foreign: h.Foreign})
 	}
 	stays := retain.Stay(latest)
@@ -493,7 +493,7 @@ func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
 	return told, nil
 }
 
-// tellForeign tells one, and notes to whom.
+// tellForeign tells one run, and notes to which epoch of the server.
 func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error {
 	taken, err := a.sendForeign(ctx, h)
 	if err != nil {
@@ -508,23 +508,23 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is that of the server as far as this node has seen it; the zero one if nobody knows.
+// epoch is the server's epoch as far as this node has seen it; zero if it is not known.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {
-		return tutti.Epoch{} // loadBegun says what is wrong
+		return tutti.Epoch{} // loadBegun reports the error
 	}
 	return kept.Server.Epoch
 }
 
-// sendForeign reports whether the server has taken it, false: it never will. It returns an error if sending again may
+// sendForeign reports whether the server has taken the run; false: it never will. An error means that sending again may
 // help.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
 	message, err := wire.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {
 		return false, err
 	}
-	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // in chunks, if it is large
+	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // in chunks if it is large
 	if final(err) {
 		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
 		return false, nil

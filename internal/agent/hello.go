@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TicketFile has the node's ticket, and the one that it asks to have (ADR 0018).
+// TicketFile has the node's ticket, and the next one that it asks for (ADR 0018).
 const TicketFile = "ticket.json"
 
 type tickets struct {
@@ -25,8 +25,8 @@ type tickets struct {
 	Next   string `json:"next,omitempty"`
 }
 
-// hellos exchanges the node's ticket after each connection, and when the server rings for it. It
-// goes on beside a run: nothing that a run says is taken before.
+// hellos exchanges the node's ticket after each connection, and when the server rings for it. It goes on during a run,
+// because the server takes no message of the run before the exchange.
 func (a *Agent) hellos(ctx context.Context) {
 	timer := time.NewTimer(claimEvery)
 	defer timer.Stop()
@@ -67,8 +67,8 @@ func (a *Agent) hellos(ctx context.Context) {
 	}
 }
 
-// readTicket returns what is kept of tickets; nothing if it cannot be read: then the server knows this
-// machine as one that has fallen back.
+// readTicket returns the tickets on disk, or empty ones if they cannot be read. In that case the server notices that
+// this machine was set back.
 func (a *Agent) readTicket() tickets {
 	kept, err := readSealed[tickets](filepath.Join(a.opts.Dir, TicketFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func (a *Agent) readTicket() tickets {
 	return kept
 }
 
-// Ticket is the one of the node whose state is in dir, empty if it has none.
+// Ticket is the ticket of the node with its state in dir, empty if it has none.
 func Ticket(dir string) string {
 	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
 	if err != nil {
@@ -87,32 +87,32 @@ func Ticket(dir string) string {
 	return kept.Ticket
 }
 
-// Greet says an exchange to its end that an agent has left, so that a bus can be used with the ticket of
-// the node whose state is in dir.
+// Greet completes an exchange that an agent has left unfinished. After that, a bus can use the ticket of the node with
+// its state in dir.
 func Greet(ctx context.Context, bus Bus, dir string) error {
 	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
 	if err != nil || kept.Next == "" {
 		bus.SetTicket(kept.Ticket)
-		return nil //nolint:nilerr // it has none
+		return nil //nolint:nilerr // no exchange is unfinished
 	}
 	raw, err := json.Marshal(wire.Hello{Ticket: kept.Ticket, Next: kept.Next})
 	if err != nil {
 		return err
 	}
 	_, err = bus.Call(ctx, wire.OpHello, raw)
-	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before
+	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier
 		return nil
 	}
 	bus.SetTicket(kept.Next)
 	return err
 }
 
-// hello exchanges the ticket once. The new one is on disk before it is told, and used once the server
-// has it: whenever this agent is killed, the next one says the same again.
+// hello exchanges the ticket once. The new ticket is on disk before it is sent, and is used after the server has it. If
+// the agent is killed at any point, the next agent sends the same message again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)
 	kept := a.readTicket()
-	asked := kept.Next != "" // before; perhaps by a machine of which this one is a copy
+	asked := kept.Next != "" // asked before, perhaps by a machine of which this one is a copy
 	if !asked {
 		kept.Next = rand.Text()
 		if err := writeSealed(path, kept); err != nil {
@@ -121,7 +121,7 @@ func (a *Agent) hello(ctx context.Context) error {
 	}
 	killpoint.Here("agent.ticket")
 	_, err := call[struct{}](ctx, a, wire.OpHello, wire.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName(), Machine: a.opts.Machine})
-	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before does not know it
+	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier does not know the message
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
 		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {
 			a.opts.Logger.Error("the ticket that was asked for is still kept", "error", err)
@@ -137,19 +137,19 @@ func (a *Agent) hello(ctx context.Context) error {
 		return nil
 	}
 	if asked {
-		return a.hello(ctx) // whoever else has asked for the same one is found out by the next
+		return a.hello(ctx) // if another machine has asked for the same ticket, the next exchange shows it
 	}
 	return nil
 }
 
-// exchange is the exchange of the ticket. What is to be said waits for its end: with the ticket of
-// before it would be refused.
+// exchange is the exchange of the ticket. Messages wait for its end, because the server would refuse them with the
+// previous ticket.
 type exchange struct {
 	mu    sync.Mutex
-	count int           // that have ended
-	left  bool          // the agent ends: none comes any more
-	cut   bool          // and one was due
-	ended chan struct{} // closed when the one that is due has ended, well or not; nil: none is
+	count int           // how many exchanges have ended
+	left  bool          // the agent ends: no further exchange comes
+	cut   bool          // an exchange was due when the agent ended
+	ended chan struct{} // closed when the due exchange has ended, well or not; nil: none is due
 }
 
 func (x *exchange) due() {
@@ -163,7 +163,7 @@ func (x *exchange) due() {
 	}
 }
 
-// leave ends the wait of whoever waits: the agent ends, and exchanges nothing more.
+// leave ends all waits: the agent ends, and exchanges nothing more.
 func (x *exchange) leave() {
 	x.mu.Lock()
 	x.left, x.cut = true, x.ended != nil
@@ -181,7 +181,7 @@ func (x *exchange) end() {
 	x.count++
 }
 
-// wait returns how many exchanges have ended, when none is due.
+// wait waits until no exchange is due, and returns how many have ended.
 func (x *exchange) wait(ctx context.Context) (int, error) {
 	for {
 		x.mu.Lock()
@@ -201,11 +201,11 @@ func (x *exchange) wait(ctx context.Context) (int, error) {
 	}
 }
 
-// sendWait bounds how long what may be lost waits.
+// sendWait is how long a message that may be lost waits at most.
 const sendWait = 5 * time.Second
 
-// greetedBus is a bus on which nothing is said while an exchange is due, and once more what came to
-// the server with the ticket of before.
+// greetedBus is a bus that holds messages back while an exchange is due. A call that reached the server with the
+// previous ticket is repeated once.
 type greetedBus struct {
 	Bus
 	exchange *exchange
@@ -250,14 +250,14 @@ func (a *Agent) hasGreeted() bool {
 	return a.greeted
 }
 
-// isTaken reports whether the server has not said that this machine is not the node.
+// isTaken reports whether the server accepts this machine as the node, as far as is known.
 func (a *Agent) isTaken() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.notTaken == nil
 }
 
-// bootID is by which the kernel of this machine tells its boots apart, empty if it does not.
+// bootID is the kernel's id of the present boot, empty if the kernel has none.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

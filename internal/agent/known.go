@@ -9,9 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// knownAnswers keeps the last answer to every question that this node's runs
-// asked, for when the server is away. No answer is not an empty answer: a
-// question that is not here has none.
+// knownAnswers keeps the last answer to every question that this node's runs asked, for the time when the server is
+// away. A missing answer is not an empty answer: a question that is not here cannot be answered.
 type knownAnswers struct {
 	dir string
 
@@ -23,8 +22,7 @@ func (k *knownAnswers) path(q tutti.Query) string {
 	return filepath.Join(k.dir, tutti.DigestOf([]byte(queryKey(q))).Hex()+".json")
 }
 
-// keep notes an answer. It is a cache: what is lost here costs nothing but a
-// run that waits.
+// keep notes an answer. This is a cache: if an answer is lost, a run may have to wait.
 func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	raw, err := seal(answer)
 	if err != nil {
@@ -36,14 +34,14 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	}
 }
 
-// last reads the last answer into out; false if there is none, or none that can
-// be read: a loss of power may leave half of it.
+// last reads the last answer into out. It returns false if there is no answer, or none that can be read: a loss of
+// power may leave half of it.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil
 }
 
-// hieraQuery stands for the whole hiera level among the known answers.
+// hieraQuery is the key of the whole hiera level among the known answers.
 var hieraQuery = tutti.Query{Kind: tutti.QueryHiera}
 
 func (k *knownAnswers) setPuppet(version string) {
@@ -52,7 +50,7 @@ func (k *knownAnswers) setPuppet(version string) {
 	k.puppetVersion = version
 }
 
-// puppet is the version that the latest run reported.
+// puppet is the Puppet version that the latest run reported.
 func (k *knownAnswers) puppet() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

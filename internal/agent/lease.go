@@ -16,19 +16,18 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Switch is Puppet's file by which it is disabled.
+// Switch is Puppet's file that disables it.
 type Switch interface {
-	// Hold disables Puppet; fs.ErrExist: it is disabled, which stays as it is.
+	// Hold disables Puppet; fs.ErrExist: Puppet is already disabled, and Hold changes nothing.
 	Hold(message string) error
-	// Unhold ends what Hold did with that message, and nothing else.
+	// Unhold undoes a Hold with that message, and nothing else.
 	Unhold(message string) error
-	// Standing says how Puppet stands; Ours: Hold did it, with that message.
+	// Standing reports whether Puppet is enabled, disabled or busy. Ours: Hold has disabled it, with that message.
 	Standing(message string) (tutti.LeaseReport, error)
 }
 
-// leaseNote is what the agent knows of the job that holds its node. It is on disk
-// before Puppet is disabled and goes after it is enabled: what an exclusive job
-// has disabled, the agent finds again, however it ended.
+// leaseNote is what the agent knows of the job that holds its node. It is written to disk before Puppet is disabled,
+// and is removed after Puppet is enabled. So after any crash, the agent finds what an exclusive job has disabled.
 type leaseNote struct {
 	Job     tutti.JobID   `json:"job"`
 	Message string        `json:"message"`
@@ -37,24 +36,24 @@ type leaseNote struct {
 }
 
 const (
-	// LeaseFile is where an agent notes, in its directory, which job holds its node.
+	// LeaseFile is the file in the agent's directory that notes which job holds its node.
 	LeaseFile = "lease.json"
-	// leaseLook is how often the agent of a held node looks whether it still is.
+	// leaseLook is how often the agent of a held node looks whether the node is still held.
 	leaseLook = time.Second
 )
 
-// leaseholder keeps the node held for as long as the server wants that, and no
-// longer than the lease. It belongs to one goroutine.
+// leaseholder keeps the node held as long as the server wants, but not longer than the lease. It belongs to one
+// goroutine.
 type leaseholder struct {
 	*Agent
 	note  *leaseNote
-	until time.Time         // the lease ends; a clock that is set does not change it
-	renew time.Time         // the server is asked again
-	said  tutti.LeaseReport // last
+	until time.Time         // end of the lease; setting the clock does not change it
+	renew time.Time         // when the server is asked again
+	said  tutti.LeaseReport // the last report
 }
 
-// leases serves exclusive jobs until ctx ends. A node that is held then stays so
-// until the next agent, whose first act is to look for how long yet.
+// leases serves exclusive jobs until ctx ends. A node that is held then stays held until the next agent starts. That
+// agent first looks how long the lease still lasts.
 func (a *Agent) leases(ctx context.Context) {
 	if a.opts.Switch == nil {
 		return
@@ -63,7 +62,7 @@ func (a *Agent) leases(ctx context.Context) {
 	l.load()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := "" // the last error: what fails each second is logged once
+	said := "" // the last error: an error that repeats each second is logged once
 	for {
 		rung := false
 		select {
@@ -84,8 +83,8 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over what an earlier agent has held. The time that is left counts by
-// the node's clock, which may have been set: never more than one lease is left.
+// load takes over the lease of an earlier agent. The rest of the lease is counted by the node's clock, which may have
+// been set. So at most one full lease is left.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,8 +107,7 @@ func (l *leaseholder) load() {
 
 func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
-// round looks, reports if there is something to report, and does what it is told,
-// until there is nothing more to do.
+// round looks, reports any change, and does what the server wants, until nothing is left to do.
 func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	for {
 		if err := l.expire(); err != nil {
@@ -134,7 +132,7 @@ func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	}
 }
 
-// report asks the server, no longer than the lease lasts: its end is not to be missed.
+// report asks the server, but not after the end of the lease: the agent must not miss it.
 func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
 	if l.note != nil {
 		var cancel context.CancelFunc
@@ -148,12 +146,12 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand is how the node stands. A run of the job has Puppet's lock and is no
-// stranger; it is known by its directory, which an agent that was started anew finds.
+// stand reports the state of the node. A run of the job that has Puppet's lock does not count as busy. The agent knows
+// such a run by its directory, also after a restart.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
-	if err != nil && l.note == nil { // nothing of it can be held
+	if err != nil && l.note == nil { // without a note, the agent holds nothing
 		return tutti.LeaseReport{Message: "not known, " + err.Error()}, nil
 	}
 	if err != nil {
@@ -178,12 +176,12 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	return out, nil
 }
 
-// goesOn is the order of the run of Tutti's whose Puppet was begun here and that has
-// not ended, nil: there is none.
+// goesOn is the order of a run of Tutti's whose Puppet has started here and whose result is not there yet; nil: there
+// is no such run.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // whose Puppet it is then nobody says
+		return nil // then it is not known whose Puppet runs
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
@@ -209,7 +207,7 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	switch {
 	case order.Want == tutti.LeaseHold && (mine || l.note == nil):
 		if !report.Ours && !report.Enabled {
-			return false, nil // the server was told
+			return false, nil // the server has been told
 		}
 		return !report.Ours, l.hold(order, report, sent)
 	case order.Want == tutti.LeaseRelease && mine:
@@ -221,11 +219,11 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return false, nil
 }
 
-// hold notes the lease, then disables Puppet if it is not.
+// hold notes the lease, then disables Puppet if it is not disabled yet.
 func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) error {
 	note := leaseNote{Job: order.Job, Message: order.Message, Length: order.Length, Expires: sent.Add(order.Length).UTC()}
 	if report.Ours {
-		note.Message = l.note.Message // which is in the file
+		note.Message = l.note.Message // the message in Puppet's file
 	}
 	if err := writeSealed(l.leaseFile(), note); err != nil {
 		return err
@@ -239,7 +237,7 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	err := l.opts.Switch.Hold(note.Message)
 	killpoint.Here("agent.lease-held")
 	if errors.Is(err, fs.ErrExist) {
-		return nil // somebody was faster, whose message is reported next
+		return nil // someone else disabled Puppet first; the next report has their message
 	}
 	if err == nil {
 		l.opts.Logger.Info("Puppet is disabled for an exclusive job", "job", note.Job, "for", note.Length)
@@ -247,7 +245,7 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return err
 }
 
-// release enables Puppet, if it is disabled by what hold did.
+// release enables Puppet if hold has disabled it.
 func (l *leaseholder) release() error {
 	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
 		l.setLeaseTrouble(tutti.Wrap(tutti.CodeUnavailable, err, "job %s no longer holds the node, and Puppet cannot be enabled", l.note.Job))
@@ -267,7 +265,7 @@ func (l *leaseholder) forget() error {
 	return durable.SyncDir(l.opts.Dir)
 }
 
-// expire ends a lease that nobody has renewed.
+// expire ends a lease that was not renewed.
 func (l *leaseholder) expire() error {
 	if l.note == nil || time.Now().Before(l.until) {
 		return nil
@@ -276,11 +274,11 @@ func (l *leaseholder) expire() error {
 	return l.release()
 }
 
-// heldBy is the job that holds the node, by the agent's note; empty: none.
+// heldBy is the job that holds the node, by the agent's note; empty: there is no such job.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
-// mayBegin says why a run must not begin on a node that is held, or is not. An
-// error: not yet.
+// mayBegin says why a run of an exclusive job must not begin: its job no longer holds the node. An error: the run must
+// wait, for example because a job holds the node.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

@@ -18,16 +18,16 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// LocalFile is in the directory of a run that the agent began without an order, before its marker is
-// (ADR 0023). Such a run is told what is known here and nothing else, and publishes nothing.
+// LocalFile is in the directory of a run that the agent began without an order. It is written before the marker (ADR
+// 0023). Such a run gets only answers that are known here, and publishes nothing.
 const LocalFile = "local.json"
 
 var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
 
-// localAsk is a person's wish for a local run.
+// localAsk is a person's request for a local run.
 type localAsk struct {
 	mode tutti.Mode
-	said chan localSaid // of room for one
+	said chan localSaid // with room for one
 }
 
 type localSaid struct {
@@ -35,7 +35,7 @@ type localSaid struct {
 	err error
 }
 
-// safetyRuns makes a safety run if one is due, and returns after how long it is to be called again.
+// safetyRuns makes a safety run if one is due. It returns after how long to call it again.
 func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 	at, none := a.knows().Safety(a.opts.Node)
 	if none != "" {
@@ -55,7 +55,7 @@ func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 func (a *Agent) safetyRun(ctx context.Context) error {
 	order, err := a.localOrder(tutti.ModeApply)
 	if err == nil {
-		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // or an agent that is killed now makes one after the other
+		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // else an agent that is killed now would make one safety run after another
 	}
 	if err != nil {
 		return err
@@ -64,19 +64,19 @@ func (a *Agent) safetyRun(ctx context.Context) error {
 	return a.runLocal(ctx, order, tutti.Local{Safety: true, Away: true, Code: order.Code})
 }
 
-// personsRun makes the local run that a person on the node wants.
+// personsRun makes the local run that a person on the node asked for.
 func (a *Agent) personsRun(ctx context.Context, ask localAsk) error {
 	order, err := a.localOrder(ask.mode)
 	ask.said <- localSaid{order.Run, err}
 	if err != nil {
-		return nil //nolint:nilerr // who asked was told
+		return nil //nolint:nilerr // the person who asked was told
 	}
 	a.opts.Logger.Info("a person on this node has begun a run", "run", order.Run, "mode", order.Mode)
 	return a.runLocal(ctx, order, tutti.Local{Away: time.Since(a.knows().Reached) > awayAfter, Code: order.Code})
 }
 
-// localOrder is what a local run does. CodeNotFound: nobody knows what that would be. CodeConflict: another
-// run or a job has the node.
+// localOrder is the order of a local run. CodeNotFound: it is not known here what to run. CodeConflict: another run or
+// a job has the node.
 func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	applied := a.knows().Applied
 	if applied == nil {
@@ -95,7 +95,7 @@ func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	return order, order.Validate()
 }
 
-// runLocal carries out what nobody has ordered. Whatever comes of it, the directory says so.
+// runLocal executes a run without an order. Its directory always shows how it ended.
 func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local) error {
 	dir := a.runDir(order.Run)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -119,7 +119,7 @@ func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local
 	return a.hearLocals()
 }
 
-// hearLocals puts local runs that have ended into the outbox of what the server did not order.
+// hearLocals puts ended local runs into the outbox of runs that the server did not order.
 func (a *Agent) hearLocals() error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *Agent) hearLocal(dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
 	how, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile))
 	if err != nil {
-		how = tutti.Local{} // what it was nobody knows: it is told all the same
+		how = tutti.Local{} // it is not known why the run began, but the server is told all the same
 	}
 	told := tutti.Foreign{Result: readResult(dir, run), Local: &how}
 	spec, err := a.opts.Runner.Spec(dir)
@@ -165,10 +165,10 @@ func (a *Agent) hearLocal(dir string) error {
 	return nil
 }
 
-// maxHeardReport bounds the report of a local run, in bytes: the outbox is read as a whole.
+// maxHeardReport bounds the report of a local run, in bytes, because the outbox is read as a whole.
 const maxHeardReport = 16 << 20
 
-// puppetOf is the version of the Puppet that carried out a run, empty if it never said.
+// puppetOf is the version of the Puppet that executed a run, empty if Puppet never said it.
 func (a *Agent) puppetOf(dir string) string {
 	book, err := openBook(dir)
 	if err != nil {
@@ -178,8 +178,8 @@ func (a *Agent) puppetOf(dir string) string {
 	return book.greeted().Puppet
 }
 
-// repeats is the last applied run, if a local one had the same code, all the same answers and the same catalog;
-// else it is empty. Facts make another catalog, too. What a Puppet Server compiled from is not known here.
+// repeats is the last applied run if a local run had the same code, answers and catalog; else empty. Other facts make
+// another catalog, too. What a Puppet Server compiled from is not known here.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
@@ -198,8 +198,8 @@ func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	return known.Applied.Run
 }
 
-// basisDigest tells what runs applied apart: by all answers, in whatever order and however often they were asked, and
-// by the catalog.
+// basisDigest identifies what a run applied: all answers, in any order and however often they were asked, and the
+// catalog.
 func basisDigest(r tutti.Record) tutti.Digest {
 	lines := make([]string, len(r.Reads))
 	for i, read := range r.Reads {
@@ -210,8 +210,8 @@ func basisDigest(r tutti.Record) tutti.Digest {
 	return tutti.DigestOf([]byte(catalog + strings.Join(slices.Compact(lines), "")))
 }
 
-// Ended reads from the directory of a run who began it (nil: the server ordered it), how it ended (nil: it goes
-// on) and whether the server knows, or will be told by the outbox of runs that it did not order.
+// Ended reads from the directory of a run: how it began (nil: the server ordered it), its result (nil: it goes on), and
+// whether the server knows it or will be told by the outbox of runs that it did not order.
 func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	if l, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile)); err == nil {
 		how = &l
@@ -223,11 +223,11 @@ func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	return how, result, hasFile(dir, sentFile)
 }
 
-// HeldBy is the exclusive job that holds the node whose state is in dir; empty: none.
+// HeldBy is the exclusive job that holds the node with its state in dir; empty: there is no such job.
 func HeldBy(dir string) tutti.JobID {
 	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
 	if err != nil {
-		return "" // one that is damaged is named by trouble
+		return "" // trouble names a damaged note
 	}
 	return note.Job
 }

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// LocalSocketFile is the socket in the agent's directory on which root orders a local run.
+	// LocalSocketFile is the socket in the agent's directory on which root asks for a local run.
 	LocalSocketFile = "local.sock"
-	// localWait is how long the agent may take to begin one: it may be waiting for its server.
+	// localWait is how long the agent may take to begin a local run. It may be waiting for its server.
 	localWait = time.Minute
 )
 
 // localRequest and localReply are the only lines of a connection.
 type localRequest struct {
 	Mode tutti.Mode `json:"mode,omitempty"`
-	Box  bool       `json:"box,omitempty"` // in place of a run: another key for the node's secrets
+	Box  bool       `json:"box,omitempty"` // not a run, but another key for the node's secrets
 }
 
 type localReply struct {
@@ -34,7 +34,7 @@ type localReply struct {
 // listenLocal opens the socket, for root only.
 func (a *Agent) listenLocal() (net.Listener, error) {
 	path := filepath.Join(a.opts.Dir, LocalSocketFile)
-	_ = os.Remove(path) // an earlier agent's
+	_ = os.Remove(path) // left by an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func (a *Agent) locals(ctx context.Context, l net.Listener) {
 		if err != nil {
 			out = localReply{Code: tutti.CodeOf(err), Error: err.Error()}
 		}
-		_ = json.NewEncoder(conn).Encode(out) // who asked may be gone; the run is told all the same
+		_ = json.NewEncoder(conn).Encode(out) // the caller may be gone; the server is told of the run all the same
 	})
 }
 
-// askLocal has the claim loop begin a local run.
+// askLocal asks the claim loop to begin a local run.
 func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, error) {
 	if mode != tutti.ModeApply && mode != tutti.ModeNoop {
 		return "", tutti.Errorf(tutti.CodeInvalid, "a local run in mode %q", string(mode))
@@ -95,21 +95,21 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 			offered = true
 		case said := <-ask.said:
 			return said.run, said.err
-		case <-time.After(retryAfter): // an ordered run may have begun meanwhile
+		case <-time.After(retryAfter): // an ordered run may have begun in the meantime
 		case <-ctx.Done():
 			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it waits for an answer of its server, or ends", localWait)
 		}
 	}
 }
 
-// AskLocal asks the agent whose state is in dir for a local run, and returns that as soon as it is about to
-// begin. CodeUnavailable: no agent is there.
+// AskLocal asks the agent with its state in dir for a local run. It returns the run's id as soon as the run is about to
+// begin. CodeUnavailable: there is no agent.
 func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, error) {
 	return askSocket(ctx, dir, localRequest{Mode: mode})
 }
 
-// AskBox has the agent whose state is in dir give its node another key for its secrets. CodeUnavailable: no agent
-// or no server is there.
+// AskBox asks the agent with its state in dir to give its node another key for its secrets. CodeUnavailable: there is
+// no agent or no server.
 func AskBox(ctx context.Context, dir string) error {
 	_, err := askSocket(ctx, dir, localRequest{Box: true})
 	return err

@@ -18,9 +18,8 @@ import (
 // lockTimeout is how long a run waits for another Puppet.
 const lockTimeout = time.Hour
 
-// lockWait waits until the lock that another Puppet holds may be free: its file
-// changed or went, or its owner is gone (a killed owner leaves the file). The
-// launcher then tries Puppet's own rule again.
+// lockWait waits until the lock of another Puppet may be free: its file has changed or is gone, or its owner is gone. A
+// killed owner leaves the file. After that, the launcher tries Puppet's own rule again.
 func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	if req.Path == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "lock_wait without a path")
@@ -37,7 +36,7 @@ func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	return response{"released": released}, nil
 }
 
-// waitLock calls watching when the file is there and no change of it is missed any more.
+// waitLock calls watching when the file is there and from then on no change of it is missed.
 func waitLock(ctx context.Context, path string, pid int, watching func()) (bool, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -48,7 +47,7 @@ func waitLock(ctx context.Context, path string, pid int, watching func()) (bool,
 		return false, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return true, nil // gone before it was watched
+		return true, nil // gone before the watch began
 	}
 	watching()
 	waitCtx, cancel := context.WithCancel(ctx)
@@ -66,7 +65,7 @@ func waitLock(ctx context.Context, path string, pid int, watching func()) (bool,
 			return false, context.Cause(ctx)
 		case err := <-gone:
 			if ctx.Err() != nil {
-				continue // that is why it was not waited for any longer
+				continue // then the wait has ended because of ctx
 			}
 			return err == nil, err
 		case event := <-watcher.Events:

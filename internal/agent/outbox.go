@@ -27,18 +27,17 @@ const (
 	publishFile = "publish.jsonl"
 )
 
-// parts are the files of a run that its result will refer to, or that go before
-// it: they are on disk before it is.
+// parts are the files of a run to which its result will refer, or that are sent before it. They are on disk before the
+// result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is result.json: the result, and what the other files were when it was
-// written.
+// ended is result.json: the result, and the digests of the other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`
 }
 
-// digests are those of the parts that are there and can be read.
+// digests are the digests of all parts that can be read.
 func digests(dir string) map[string]tutti.Digest {
 	out := map[string]tutti.Digest{}
 	for _, name := range parts {
@@ -49,8 +48,8 @@ func digests(dir string) map[string]tutti.Digest {
 	return out
 }
 
-// readResult reads how a run ended. If a part is not what it was then, the record
-// is worth nothing, and the outcome is no good one.
+// readResult reads how a run ended. If a part has changed since, the record cannot be trusted, and the outcome is not
+// good.
 func readResult(dir string, run tutti.RunID) tutti.Result {
 	kept, err := readSealed[ended](filepath.Join(dir, resultFile))
 	if err != nil {
@@ -66,8 +65,8 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	return kept.Result
 }
 
-// flush sends what the outbox holds: for each ended run what it published while
-// the server was away, then its result with report, log and record.
+// flush sends the outbox. For each ended run it sends what the run published while the server was away, then the result
+// with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -84,8 +83,8 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is toldFile: what the server is told of a run. It is on disk before it is sent, so that what is sent once more,
-// because the answer got lost, says the same.
+// told is toldFile: what the server is told of a run. It is on disk before it is sent. If the answer gets lost, the
+// same text is sent again.
 type told struct {
 	Result  tutti.Result `json:"result"`
 	Refused []string     `json:"refused,omitempty"` // keys whose last value the server did not take
@@ -103,7 +102,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; what is sent again says so already
+	case !again: // sending again cannot help; a result that is sent again has this already
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -112,7 +111,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	tells.Result = out.Result
-	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // else it is the same the next time
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // else the next try says the same without this file
 		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
 			return err
 		}
@@ -122,8 +121,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take it: keep it for people, and say so, or the
-		// job waits for it.
+		// The server will never take the result. Keep it for people, and tell the server so, or the job would wait for
+		// it.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -132,10 +131,10 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	return writeSealed(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
-// sendAgain puts a result back into the outbox that the server has had and asks
-// for again: it was restored from a backup. Of one that it refused it hears that once more.
+// sendAgain puts a result back into the outbox that the server had, and asks for again: it was restored from a backup.
+// If the server refused the result, it is told so once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
-	// One that cannot be read is none: the server says again what it takes.
+	// A file that cannot be read does not count as a refusal: the server will say again what it takes.
 	if why := Refused(dir); why != "" {
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
 	}
@@ -155,7 +154,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over gives a result without a process its time.
+// over sets the times of a result that had no process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -179,9 +178,8 @@ func final(err error) bool {
 	}
 }
 
-// attach names what belongs to the result: what is small goes along with it, the
-// rest is sent now. What cannot be read, or what the server will never take, is
-// left out: the outcome matters more than what belongs to it.
+// attach adds the log, the record and the report to the result. Small ones are enclosed. Large ones are sent now, as
+// blobs. One that cannot be read, or that the server will never take, is left out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -218,10 +216,10 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is how much of the beginning of a run's log is sent, and how much of its end.
+// maxLog is how much of a run's log is sent from its beginning, and how much from its end, in bytes.
 const maxLog = 16 << 20
 
-// readLog reads the log of a run as it is sent. What is cut out of it stays in its directory, as long as that is kept.
+// readLog reads the log of a run as it is sent. The part that is cut out stays in the run's directory.
 func (a *Agent) readLog(dir string) ([]byte, error) {
 	path := filepath.Join(dir, "log.jsonl")
 	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
@@ -233,13 +231,12 @@ func (a *Agent) readLog(dir string) ([]byte, error) {
 	})
 }
 
-// readReport reads the report of a run. One with more than so many bytes comes without its messages, which are in the
-// log.
+// readReport reads the report of a run. If it has more bytes than most, its messages are left out. They are in the log.
 func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run, which has not published what was refused; fs.ErrNotExist if it never began.
+// record encodes the record of a run, without the published keys in refused; fs.ErrNotExist if the run never began.
 func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err != nil {
@@ -277,8 +274,8 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 
 var errDamaged = errors.New("not all that the run published is known")
 
-// sendPublished sends, in order, what was published while the server was away, and notes what the server does not take.
-// again: the server may have the result already, and then takes nothing more of the run.
+// sendPublished sends, in order, what was published while the server was away. It notes what the server refuses. again:
+// the server may have the result already. In that case it takes nothing more of the run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -293,7 +290,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMessage)
-	refused := map[string]error{} // by key, nil: its last value was taken
+	refused := map[string]error{} // by key; nil: its last value was taken
 	for lines.Scan() {
 		var p wire.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
@@ -322,7 +319,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	return nil
 }
 
-// notTaken makes the resource fail that published a value which the server does not take: the value is nowhere.
+// notTaken lets a resource fail if the server did not take its published value: the value is stored nowhere.
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result
@@ -334,7 +331,7 @@ func (t *told) notTaken(key string, why error) {
 	}
 }
 
-// runDirs returns the directories of runs, the oldest first.
+// runDirs returns the directories of all runs, the oldest first.
 func (a *Agent) runDirs() ([]string, error) {
 	entries, err := os.ReadDir(a.runsDir())
 	if err != nil {
@@ -355,15 +352,14 @@ func (a *Agent) runDirs() ([]string, error) {
 	return out, nil
 }
 
-// tidy removes the oldest directories whose results the server has, and those
-// of runs that never began.
+// tidy removes the oldest directories whose results the server has, and the directories of runs that never began.
 func (a *Agent) tidy(dirs []string) error {
 	var sent, old []string
 	for _, dir := range dirs {
 		switch _, err := a.opts.Runner.Spec(dir); {
 		case hasFile(dir, sentFile):
 			sent = append(sent, dir)
-		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker it shows that Puppet was not started
+		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker, this directory shows that Puppet was not started
 		case errors.Is(err, fs.ErrNotExist) && !hasFile(dir, resultFile):
 			old = append(old, dir)
 		}
@@ -384,7 +380,7 @@ func (a *Agent) sendLive(lives []tutti.Live) {
 	for len(lives) > 0 {
 		n := min(most, len(lives))
 		if raw, err := json.Marshal(lives[:n]); err == nil {
-			_ = a.opts.Bus.Send(wire.OpLive, raw) // shown, never relied on
+			_ = a.opts.Bus.Send(wire.OpLive, raw) // only shown to people
 		}
 		lives = lives[n:]
 	}

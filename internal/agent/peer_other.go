@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// peerOf does not know it: agents run on Linux.
+// peerOf returns an error: agents run on Linux only.
 func peerOf(*net.UnixConn) (peer, error) {
 	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "who has connected is known on Linux only")
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ask answers a question of the run: as before in this run, else by the
-// server, else, when that is away, with the last known answer.
+// ask answers a question of the run. It gives the same answer as before in this run. For a new question, it asks the
+// server. If the server is away, it gives the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
-	s.asking.Lock() // or a question that is asked twice at once has two answers
+	s.asking.Lock() // else a question that is asked twice at the same time could get two answers
 	defer s.asking.Unlock()
 	if before, ok := s.book.answer(q); ok {
 		return before, nil
@@ -31,7 +31,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	case err == nil:
 		out.Answer = answer
 		s.keepKnown(q, answer)
-	case ctx.Err() != nil: // the agent ends; its server is there for all it knows
+	case ctx.Err() != nil: // the agent ends, so this says nothing about the server
 		return out, err
 	case away(err):
 		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, s.spec.Node, out.Answer) != nil {
@@ -45,15 +45,15 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	return out, s.book.write(entry{Answer: &out})
 }
 
-// keepKnown keeps an answer as the last known one. What a job is told that changes nothing is only of that job.
+// keepKnown keeps an answer as the last known one. Answers to a run that changes nothing count only for its job.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)
 	}
 }
 
-// checkAnswered refuses what is no answer to the question of a node, or has not the value
-// whose digest it names.
+// checkAnswered refuses an answer that does not fit the node's question, or whose value does not have the digest that
+// it names.
 func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answered) error {
 	if err := a.Validate(q); err != nil {
 		return err
@@ -89,9 +89,8 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 
 const insistEvery = 250 * time.Millisecond
 
-// insist asks the server on behalf of the run, and again while it is away: a
-// server that restarts must end no run. When its patience is over, the run has
-// to do with what is known, and does not wait a second time. The caller holds
+// insist asks the server for the run, and asks again while the server is away, so that a restart of the server ends no
+// run. After the agent's patience, the run uses what is known and does not wait a second time. The caller holds
 // s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
@@ -146,7 +145,7 @@ func collectQuery(req request) tutti.Query {
 	return q
 }
 
-// orNone is the empty list, in JSON, too, where there are none.
+// orNone returns an empty list in place of nil, so that JSON has a list too.
 func orNone(exports []tutti.Export) []tutti.Export {
 	if exports == nil {
 		return []tutti.Export{}
@@ -190,9 +189,8 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate hands over what the compile read and exports, and waits for the
-// server's word as long as it takes; the launcher has the deadline. What was
-// handed over is kept before it is asked: it is the run's record.
+// gate hands over what the compile read and exports. It waits for the server's decision without a limit; the launcher
+// has the deadline. What is handed over is kept before the server is asked, because it is the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -246,8 +244,7 @@ func (s *socket) compiled(req request) tutti.Compiled {
 	}
 }
 
-// heldFor waits at a gate that has not decided, until the doorbell says that it
-// may have.
+// heldFor waits at a gate that has not decided, until the doorbell rings or the time is over.
 func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -260,8 +257,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// withoutPlaces leaves out where in the code it was asked, which is most of what a
-// gate hands over and decides nothing: it is in the record.
+// withoutPlaces leaves out where in the code each question was asked. The places are most of the message, decide
+// nothing, and are in the record.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -273,13 +270,12 @@ func withoutPlaces(g wire.Gate) wire.Gate {
 	return g
 }
 
-// asked keeps what was looked up and no gate has seen: it belongs to the record.
+// asked keeps lookups that were not handed over at a gate. They belong to the record.
 func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published tells a tutti_value what its key holds now; that is no read. In a local run that is nobody's
-// business.
+// published tells a tutti_value what its key holds now. This does not count as a read. A local run does not ask.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, nil
@@ -293,7 +289,7 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 		err = a.Validate(q)
 	}
 	if away(err) {
-		return response{"found": false}, nil // it is published again, which changes nothing
+		return response{"found": false}, nil // the value is published again, which changes nothing
 	}
 	if err != nil {
 		return nil, err
@@ -305,8 +301,7 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 	return out, nil
 }
 
-// publish sets or withdraws a value. If the server is away it is kept, durably,
-// and sent before the run's result.
+// publish sets or withdraws a value. If the server is away, the value is kept durably and sent before the run's result.
 func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if s.spec.Order.Mode != tutti.ModeApply {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
@@ -324,7 +319,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	p := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error
 	if hasFile(s.dir, publishFile) {
-		err = s.keepPublished(p) // or what is kept already would come after it
+		err = s.keepPublished(p) // else the values in the file would come after this one
 	} else if _, err = call[struct{}](ctx, s.agent, wire.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}

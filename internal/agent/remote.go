@@ -25,13 +25,13 @@ type Local interface {
 }
 
 const (
-	// remoteQueue and remoteAtOnce bound the questions that wait and are answered: one
-	// that starts Puppet takes seconds. What finds no room is not answered, and the
-	// server names the node as silent.
+	// remoteQueue and remoteAtOnce bound the questions that wait and those that are being answered. A question that
+	// starts Puppet takes seconds. If there is no room, the question is not answered, and the server names the node as
+	// silent.
 	remoteQueue  = 16
 	remoteAtOnce = 8
-	maxFacts     = 96 << 10 // bytes of an answer
-	maxFactsFile = 16 << 20 // bytes of the facts of a run
+	maxFacts     = 96 << 10 // bytes in an answer
+	maxFactsFile = 16 << 20 // bytes of a run's facts
 	factsFile    = "facts.json"
 )
 
@@ -48,7 +48,7 @@ func (a *Agent) ringRemote(payload []byte) {
 	}
 }
 
-// remotes answers questions until ctx ends, and returns when the last answer has.
+// remotes answers questions until ctx ends. It returns after the last answer.
 func (a *Agent) remotes(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -129,7 +129,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 
 func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	switch q.Action {
-	case tutti.RemoteStatus: // every reply has it
+	case tutti.RemoteStatus: // every reply has the status
 	case tutti.RemoteSummary:
 		sum, err := a.opts.Local.Summary()
 		out.Summary = &sum
@@ -155,8 +155,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	return err
 }
 
-// status is that of Puppet; a run of Tutti that has not got as far as Puppet's lock is
-// one, too.
+// status is Puppet's status. A run of Tutti's that does not have Puppet's lock yet also counts as running.
 func (a *Agent) status() (tutti.PuppetStatus, error) {
 	s, err := a.opts.Local.Status()
 	if err != nil {
@@ -174,8 +173,8 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 	return s, nil
 }
 
-// change enables or disables Puppet, if the server still wants that: a doorbell may
-// ring late and twice. What was signed is done once, whatever the server wants.
+// change enables or disables Puppet if the server still wants it: a doorbell may ring late or twice. A signed action is
+// done only once, even if the server wants more.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
 		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
@@ -205,8 +204,7 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	return nil
 }
 
-// mayRun says why no run may begin here now, in the words of MCollective's agent, or
-// for what it would wait.
+// mayRun says why no run may begin here now, in the words of MCollective's agent, or what the run would wait for.
 func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
 	if err != nil {
@@ -224,7 +222,7 @@ func (a *Agent) mayRun() (waits string, err error) {
 	return "", a.trouble()
 }
 
-// facts are those of the latest run that had any; false: there was none.
+// facts are the facts of the latest run that had any; false: there is no such run.
 func (a *Agent) facts() (map[string]any, bool) {
 	raw, err := a.lastFacts()
 	if err != nil {
@@ -248,7 +246,7 @@ func (a *Agent) lastFacts() ([]byte, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no run of Tutti has collected facts here yet")
 }
 
-// factsFor answers with the facts that are asked for.
+// factsFor answers with the facts that the question names.
 func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 	raw, err := a.lastFacts()
 	if err != nil {

@@ -15,39 +15,39 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reportWatch counts the reports that come to Puppet's file: each is renamed onto the one before it, so that only the last
-// is there to be read. Who compares what has come with what was read knows whether one was replaced unseen.
+// reportWatch counts the reports that come to Puppet's file. Each replaces the one before it, so only the last can be
+// read. A count that differs from the number of reports read shows that one was replaced unread.
 type reportWatch struct {
 	watcher *fsnotify.Watcher
-	mark    string        // a file of ours that is touched: its event comes behind all that happened before
-	marked  chan struct{} // it has come
+	mark    string        // a file of ours; when it is touched, its event comes after all earlier events
+	marked  chan struct{} // the event of the mark has come
 	bell    chan struct{} // rings when the report may be another one
 
 	mu     sync.Mutex
 	file   string
 	moved  string // the name that the last rename in the report's directory began with
 	writer string // the process that saved the last report
-	saves  int    // how often it did
+	saves  int    // how often the writer saved it
 	at     place
 
-	followed int // the directories are those that were there when so many others had come
+	followed int // the value of at.others for which the directories are followed
 }
 
-// place is how far the events were read.
+// place is up to where the events were read.
 type place struct {
 	came   int // reports, each of another run
-	events int // that concern the report or a directory on the way to it
-	gaps   int // how often events were lost, or nobody watched
-	others int // how often a directory on the way to it was made, moved or removed
+	events int // events of the report or of a directory above it
+	gaps   int // how often events were lost, or no watch was active
+	others int // how often a directory above the report was made, moved or removed
 }
 
 // mostSaves is how often one run saves its report: before and after it is sent to the Puppet Server.
 const mostSaves = 2
 
-// markWithin bounds the wait for the event of the mark, which takes no time.
+// markWithin bounds the wait for the mark's event, which normally comes at once.
 const markWithin = 30 * time.Second
 
-// newReportWatch watches nothing yet. mark is a file that it makes.
+// newReportWatch returns a watch that follows no report yet. It makes the file mark.
 func newReportWatch(mark string) (*reportWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -60,7 +60,7 @@ func newReportWatch(mark string) (*reportWatch, error) {
 
 func (w *reportWatch) close() { w.watcher.Close() }
 
-// read reads the events as they come, so that the queue of the kernel does not run over, until the watch is closed.
+// read reads the events until the watch is closed, so that the kernel's queue does not overflow.
 func (w *reportWatch) read() {
 	for {
 		select {
@@ -79,7 +79,7 @@ func (w *reportWatch) read() {
 	}
 }
 
-// missed notes that something may have happened of which nobody knows.
+// missed notes that events may have been lost.
 func (w *reportWatch) missed() place {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *reportWatch) note(e fsnotify.Event) {
 	defer w.mu.Unlock()
 	name := filepath.Clean(e.Name)
 	switch {
-	case e.Name == "": // the kernel says that it watches a directory no more
+	case e.Name == "": // the kernel no longer watches a directory
 		return
 	case name == w.mark:
 		if e.Has(fsnotify.Chmod) {
@@ -101,7 +101,7 @@ func (w *reportWatch) note(e fsnotify.Event) {
 		return
 	case name == w.file && e.Has(fsnotify.Create):
 		w.arrived()
-	case name == w.file: // it went, or somebody wrote into it
+	case name == w.file: // it was removed, or written in place
 	case strings.HasPrefix(w.file, name+string(filepath.Separator)):
 		if !e.Has(fsnotify.Create) && !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
 			return
@@ -117,10 +117,10 @@ func (w *reportWatch) note(e fsnotify.Event) {
 	ring(w.bell)
 }
 
-// temporary is how Puppet names a report that is not there yet: by the day, the process and chance.
+// temporary matches Puppet's temporary name of a report: the day, the process id and a random part.
 var temporary = regexp.MustCompile(`^\d{8}-(\d+)-[0-9a-z]+(-\d+)?$`)
 
-// arrived counts a report. One process makes one run, which saves its report twice. w.mu is held.
+// arrived counts a report. One process makes one run, which saves its report twice. The caller holds w.mu.
 func (w *reportWatch) arrived() {
 	writer := ""
 	if rest, ok := strings.CutPrefix(w.moved, w.file); ok {
@@ -136,8 +136,8 @@ func (w *reportWatch) arrived() {
 	w.saves++
 }
 
-// follow watches the directory of the report, and all above it: one that is moved away says nothing itself. What is not
-// there yet is followed when it is made. others says which directories these are.
+// follow watches the report's directory and all directories above it, because a directory that is moved away gives no
+// event itself. A missing directory is followed when it is made. others identifies the set of directories.
 func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Lock()
 	again := file != w.file || w.followed != w.at.others
@@ -149,7 +149,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Unlock()
 	if again {
 		for _, path := range w.watcher.WatchList() {
-			_ = w.watcher.Remove(path) // it may have gone by itself
+			_ = w.watcher.Remove(path) // the kernel may have removed it already
 		}
 	}
 	had := w.watcher.WatchList()
@@ -171,16 +171,16 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 		if err := w.watcher.Add(dir); err != nil {
 			return others, err
 		}
-		if !again { // it is new, or the kernel has ended the watch of it
+		if !again { // it is new, or the kernel has ended its watch
 			w.mu.Lock()
 			w.at.others++
 			w.mu.Unlock()
 		}
 	}
-	return others, nil //nolint:nilerr // a directory that is not there yet is followed when it is made
+	return others, nil //nolint:nilerr // a missing directory is followed when it is made
 }
 
-// above returns the directories on the way to a file, from the root on.
+// above returns the directories above a file, from the root on.
 func above(file string) []string {
 	var out []string
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
@@ -192,14 +192,14 @@ func above(file string) []string {
 	}
 }
 
-// reach returns what has come, once all events up to now are read.
+// reach returns the place after all events up to now are read.
 func (w *reportWatch) reach(ctx context.Context) (place, error) {
 	select {
-	case <-w.marked: // of a mark that nobody waits for any more
+	case <-w.marked: // drop the event of an earlier mark
 	default:
 	}
 	if err := os.Chmod(w.mark, 0o600); err != nil {
-		_ = w.watcher.Remove(w.mark) // follow makes another one
+		_ = w.watcher.Remove(w.mark) // follow makes another mark
 		return place{}, err
 	}
 	timer := time.NewTimer(markWithin)

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// activeRun is the run that has the node.
+// activeRun is the run that has the node now.
 type activeRun struct {
 	id     tutti.RunID
 	cancel context.CancelCauseFunc
@@ -27,8 +27,7 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// hold makes a run the one that has the node, until release. A cancellation
-// ends the context that it returns.
+// hold makes a run the active one until release is called. A cancellation of the run ends the returned context.
 func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	a.setActive(&activeRun{id: run, cancel: cancel})
@@ -44,7 +43,7 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// ours returns why we ended a context's work, nil if we did not.
+// ours returns why the agent ended a context's work (cancelled or timed out), nil if it did not.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -52,9 +51,8 @@ func ours(ctx context.Context) error {
 	return nil
 }
 
-// execute does what a claimed order says, once: a run whose marker is there is
-// followed on and never started again. When it returns without an error, the
-// run's result is on disk.
+// execute carries out a claimed order once. A run whose marker is there is followed and never started again. If execute
+// returns no error, the run's result is on disk.
 func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	order := *claimed.Order
 	dir := a.runDir(order.Run)
@@ -62,7 +60,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case hasFile(dir, sentFile):
 		return a.sendAgain(ctx, dir, order.Run)
 	case hasFile(dir, resultFile):
-		return nil // ended before; flush sends it
+		return nil // ended before; flush sends the result
 	}
 	ctx, release := a.hold(ctx, order.Run)
 	defer release()
@@ -76,7 +74,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	return a.resume(ctx, dir, spec)
 }
 
-// begin starts a run that nobody has started.
+// begin starts a run that was not started before.
 func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) error {
 	order := *claimed.Order
 	had := hasFile(dir, wantedFile)
@@ -99,8 +97,8 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	}
 	switch refused, err := a.mayBegin(order); {
 	case err != nil:
-		ring(a.lease) // whoever holds the node may be done with it
-		return err    // it stays claimed and is asked for again
+		ring(a.lease) // the job that holds the node may be done with it
+		return err    // the run stays claimed, and the order is asked for again
 	case refused != "":
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Skipped, Message: refused})
 	}
@@ -115,7 +113,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	case ours(ctx) != nil:
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: "cancelled before Puppet was started"})
 	case away(err) || ctx.Err() != nil:
-		return err // nothing has begun; the order stays claimed and is asked for again
+		return err // nothing has begun; the run stays claimed, and the order is asked for again
 	default:
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
@@ -154,12 +152,11 @@ func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ens
 	return a.code.ensure(ctx, order, ordered)
 }
 
-// lookEvery is how often Puppets that take no lock are looked for.
+// lookEvery is how often the agent looks for Puppets that take no lock.
 const lookEvery = time.Second
 
-// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and
-// notes the first. Nobody tells us of a process that begins: one that comes and
-// goes between two looks is not seen.
+// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and notes the first. The agent gets no event
+// when a process begins, so it does not see one that begins and ends between two looks.
 func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
 		found, _ := a.opts.Runner.Strangers()
@@ -190,18 +187,18 @@ func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	return a.follow(ctx, dir, spec, process, sock)
 }
 
-// killDeadline is how long the end of a process that we ended is waited for.
+// killDeadline is how long to wait for the end of a process that the agent ends.
 const killDeadline = time.Minute
 
-// follow serves a run until its process is gone, then concludes it. If the
-// agent ends, the process and its marker stay for the next one.
+// follow serves a run until its process is gone, then concludes it. If the agent ends first, the process and its marker
+// stay for the next agent.
 func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket) error {
 	if spec.Order.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, spec.StartedAt.Add(spec.Order.Timeout), errTimeout)
 		defer cancel()
 	}
-	// A run that we end may still say what it has to say.
+	// Keep serving a run that the agent ends, so that it can send its last messages.
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() { sock.serve(serveCtx) })
@@ -230,8 +227,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	return a.conclude(ctx, dir, spec, err)
 }
 
-// conclude judges a run that is over and puts its result into the outbox. why
-// is set if the agent ended it.
+// conclude judges a run that is over, and puts its result into the outbox. why is set if the agent ended the run.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
@@ -240,7 +236,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		a.collectFacts(dir)
 	}
 	if out.StartedAt.IsZero() || spec.StartedAt.Before(out.StartedAt) {
-		out.StartedAt = spec.StartedAt // the process began before its first word
+		out.StartedAt = spec.StartedAt // the process began before its first message
 	}
 	if out.EndedAt.Before(out.StartedAt) {
 		out.EndedAt = out.StartedAt
@@ -274,9 +270,8 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	return a.end(ctx, dir, out)
 }
 
-// end writes the result; from here on the run is in the outbox. Where the disk
-// does not take it the server is told at once: a full disk must not look like a
-// run that goes on.
+// end writes the result. From then on the run is in the outbox. If the disk does not take the result, the server is
+// told at once: on a full disk the run must not look as if it went on.
 func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
 		result = over(result)
@@ -291,11 +286,11 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		return nil
 	}
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
-		// Perhaps nobody killed it: it could not write its end either.
+		// Perhaps the process was not killed, but could not write its end either.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
 		result.Message += ", or could not write how it went on: " + err.Error()
 	}
-	if hasFile(dir, LocalFile) { // no server waits for it
+	if hasFile(dir, LocalFile) { // the server does not wait for it
 		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
 	}
 	tells, sendErr := told{Result: result}, error(nil)
@@ -316,8 +311,8 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	return nil
 }
 
-// unrecorded is the result of a run whose record cannot be read: no good one,
-// since nobody could say later what it has read.
+// unrecorded is the result of a run whose record cannot be read. It is not good, because later nobody could say what
+// the run has read.
 func unrecorded(out tutti.Result, err error) tutti.Result {
 	if out.Outcome.Good() || out.Stopped {
 		out.Outcome, out.Reason, out.Stopped = tutti.Failed, tutti.BecauseMachinery, false
@@ -339,8 +334,7 @@ func reasonFor(err error) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// recover concludes or follows what earlier agents left; it reports whether
-// there was anything.
+// recover follows or concludes the runs that earlier agents left. It reports whether there was any.
 func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -354,7 +348,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 		}
 		spec, err := a.opts.Runner.Spec(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // never begun; if it is still wanted it is claimed again
+			continue // never begun; if the server still wants it, it is claimed again
 		}
 		any = true
 		if err != nil {

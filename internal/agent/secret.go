@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// checkSealed refuses a secret that is not the one whose digest is named, or that no answer to the question is.
+// checkSealed refuses a secret that does not have the named digest, or that does not answer the question.
 func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest tutti.Digest) error {
 	paths := []string{q.Key}
 	if q.Kind == tutti.QueryHiera {
@@ -29,7 +29,7 @@ func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest
 	return nil
 }
 
-// open returns a value as Puppet is to have it, and whether it was sealed. It is opened last: what is kept is what came.
+// open returns a value as Puppet gets it, and whether it was sealed. Values are opened last: what is kept is sealed.
 func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, secret bool, err error) {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -45,12 +45,12 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 		if clear, failed = sealing.OpenNode(v, key); failed == nil {
 			return clear, true, nil
 		}
-		err = cmp.Or(err, failed) // that of the present key
+		err = cmp.Or(err, failed) // the error of the present key
 	}
 	return nil, true, err
 }
 
-// valueResponse is the answer to a question for a value, as the module is told it.
+// valueResponse is the module's response to a question for a value.
 func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error) {
 	out := response{"found": answer.Found}
 	if answer.Awaits != "" {
@@ -70,7 +70,7 @@ func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error
 	return out, nil
 }
 
-// hieraResponse is the hiera level, as the module is told it.
+// hieraResponse is the module's response with the hiera level.
 func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error) {
 	values, sensitive, closed := make(map[string]json.RawMessage, len(level.Data)), []string{}, map[string]string{}
 	for key, value := range level.Data {
@@ -78,7 +78,7 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 		if err != nil && !opens {
 			return nil, err
 		}
-		if err != nil { // whoever looks it up is told; others need not suffer
+		if err != nil { // a run that looks it up is told; other keys still work
 			closed[key] = err.Error()
 			continue
 		}
@@ -100,12 +100,12 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 	return out, nil
 }
 
-// publishedSecret tells a tutti_value with a Sensitive whether that is published, for those that it is for now. Nobody keeps
-// it: this node has a piece of its own.
+// publishedSecret tells a tutti_value with a Sensitive whether this value is published for all its present recipients. The
+// answer is not kept, because this node has its own piece.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {
-		return response{"found": false}, nil // it cannot be published then, which is said
+		return response{"found": false}, nil // then it cannot be published either, and the run is told so
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// missing are the recipients that a secret is not sealed to.
+// missing are the recipients for whom the secret has no piece yet.
 func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 	var out []tutti.Recipient
 	for _, r := range to.Nodes {
@@ -154,13 +154,13 @@ func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, er
 	}
 	clear, secret, err := s.agent.open(a.Value, true)
 	if err != nil || !secret {
-		return nil, nil //nolint:nilerr // it is sealed to a key of before: it is published once more
+		return nil, nil //nolint:nilerr // it is sealed to an earlier key, so it is published once more
 	}
 	return clear, nil
 }
 
-// publishSecret seals a value and publishes it: more pieces if it is the one that is there. The server has to be there,
-// since it says for whom; nothing is kept in clear until it is.
+// publishSecret seals a value and publishes it. If the value is already published, it adds the missing pieces. It needs
+// the server, which names the recipients. Until the server answers, nothing is kept in clear.
 func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, error) {
 	to, err := s.recipients(ctx, req)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 	return tutti.Secret{ID: text.ID}.Digest(), nil
 }
 
-// boxKey is the public key that secrets are sealed to, empty if there is none.
+// boxKey is the public key to which secrets are sealed, empty if there is none.
 func (a *Agent) boxKey() string {
 	if a.opts.Boxes == nil {
 		return ""

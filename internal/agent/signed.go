@@ -12,28 +12,28 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// Signers knows which code keys sign what this node acts on (ADR 0026).
+// Signers knows the code keys that this node trusts (ADR 0026).
 type Signers interface {
-	// Code checks what was signed of a manifest. CodeRefused: no key that is trusted here has, or for another
-	// fleet. The zero Signed: only a release of before has signed.
+	// Code checks what was signed of a manifest. CodeRefused: no trusted code key has signed it, or it is for another
+	// fleet. The zero Signed: it was signed in the form of an earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
-	// Follow takes the next statements about code keys, in order; those that it follows already change nothing.
+	// Follow takes the next statements about code keys, in order. Statements that it follows already change nothing.
 	// When it returns, they are on disk.
 	Follow(chain []tutti.Statement) error
-	// Trusts is the counter of the last one that it follows.
+	// Trusts is the counter of the last statement that it follows.
 	Trusts() uint64
 }
 
-// SignedFile keeps up to which counter the code of each environment was begun.
+// SignedFile keeps the highest counter of the code that was begun in each environment.
 const SignedFile = "signed.json"
 
-// counted is the code of an environment with the highest counter that was begun.
+// counted is the code with the highest counter that was begun in an environment.
 type counted struct {
 	Counter uint64       `json:"counter"`
 	Code    tutti.Digest `json:"code"`
 }
 
-// counters is the file. It is read each time: somebody may put back an earlier state under the agent.
+// counters is the content of SignedFile. It is read each time, because an earlier state may be restored.
 type counters struct {
 	path string
 	mu   sync.Mutex
@@ -47,8 +47,8 @@ func (c *counters) read() (map[string]counted, error) {
 	return kept, nil
 }
 
-// admits refuses code that is older than what was begun in the environment of an order, or that was signed for
-// another one. The environment is that of the manifest: the form of before says no other one.
+// admits refuses code that is older than what was begun in the order's environment, or that was signed for another
+// environment. environment is the manifest's: the old form of signatures names no other.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 		return refused("it is signed for environment %s, and the order is of environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old(): // also where no counter of this environment is known: the server chooses the order's environment
+	case said.Old(): // also if this environment has no counter yet: the server chooses the order's environment
 		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun code with one (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
@@ -101,8 +101,8 @@ func (c *counters) begin(said tutti.Signed) error {
 	return nil
 }
 
-// trust follows what the server says of code keys, and claims again to say so. A node that cannot believe it
-// begins nothing.
+// trust follows the server's statements about code keys, and claims again to report that. A node that cannot believe
+// them begins nothing.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// socket answers one run's Puppet (docs/run-protocol.md). It can be closed and
-// opened again by a later agent while the run goes on.
+// socket answers one run's Puppet (docs/run-protocol.md). A later agent can close it and open it again while the run
+// goes on.
 type socket struct {
 	agent    *Agent
 	dir      string
@@ -27,7 +27,7 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
-	local    bool // nobody has ordered the run: it is told what is known here
+	local    bool // the run has no order: it gets only answers that are known here
 
 	asking    sync.Mutex
 	awaySince time.Time // guarded by asking; zero while the server answers
@@ -42,7 +42,7 @@ func (a *Agent) listen(dir string, spec Spec) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(spec.Socket) // an earlier agent's
+	_ = os.Remove(spec.Socket) // left by an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", spec.Socket)
 	if err != nil {
 		b.close()
@@ -63,16 +63,16 @@ func (s *socket) close() {
 	s.book.close()
 }
 
-// serve answers until ctx ends; it returns after all connections are closed.
+// serve answers until ctx ends. It returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
-// acceptAgain is how long accept waits when it could not: the descriptors may be
-// used up, and clients would wait for ever on a socket that nobody serves.
+// acceptAgain is how long accept waits after an error. The descriptors may be used up, and if accept gave up, clients
+// would wait for ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends; it returns after all of them are closed.
+// accept serves connections until ctx ends. It returns after all of them are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -94,7 +94,7 @@ func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func
 	}
 }
 
-// request is any request; every op uses its own part.
+// request is any request. Each op uses its own fields.
 type request struct {
 	Op       string          `json:"op"`
 	Run      tutti.RunID     `json:"run"`
@@ -114,12 +114,12 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
-	Reads    []tutti.Read    `json:"reads"` // of a compile on a Puppet Server, as is
+	Reads    []tutti.Read    `json:"reads"` // as a compile on a Puppet Server hands them over
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
-	Opens    bool            `json:"opens"` // hello: secrets may come, and are Sensitive
-	// Of a value that is published: it is to be sealed, for these targets.
+	Opens    bool            `json:"opens"` // hello: the module takes secrets, and makes them Sensitive
+	// For a published value: it must be sealed, for these targets.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
 
@@ -127,8 +127,8 @@ type request struct {
 	CatalogUUID string                         `json:"catalog_uuid"`
 }
 
-// catalog is what the module says of a compiled catalog. Sources or Lib are empty
-// where it cannot know the content.
+// catalog is what the module says about a compiled catalog. Sources or Lib is empty if the module cannot know the
+// content.
 type catalog struct {
 	Digest    tutti.Digest `json:"digest"`
 	Sources   tutti.Digest `json:"sources"`
@@ -137,10 +137,10 @@ type catalog struct {
 	Resources int          `json:"resources"`
 }
 
-// response is any response that is ok.
+// response is a successful response.
 type response map[string]any
 
-// converse answers the requests of one connection, of which the first is hello.
+// converse answers the requests of one connection. The first one is hello.
 func converse(ctx context.Context, conn net.Conn, answer func(context.Context, request) (response, error)) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -162,7 +162,7 @@ func converse(ctx context.Context, conn net.Conn, answer func(context.Context, r
 			greeted = greeted || req.Op == "hello" && err == nil
 		}
 		if ctx.Err() != nil {
-			return // what we would say now says something about us; the next agent answers
+			return // an answer now would only say that this agent ends; the next agent answers
 		}
 		if writeErr := reply(conn, out, err); writeErr != nil {
 			return // Puppet connects again and repeats its request
@@ -211,7 +211,7 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 	return nil, tutti.Errorf(tutti.CodeInvalid, "op %q is not known to this agent (protocol %d)", req.Op, protocol)
 }
 
-// hello is what a launcher says of itself.
+// hello is what a launcher says about itself.
 type hello struct {
 	Puppet string `json:"puppet"`
 	Module string `json:"module"`
@@ -233,7 +233,7 @@ func (s *socket) hello(req request) (response, error) {
 	return response{"mode": s.spec.Order.Mode}, err
 }
 
-// lines yields the complete lines of raw, without their ends.
+// lines yields the complete lines of raw, without their line ends.
 func lines(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for {

@@ -8,14 +8,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// fileActionKey is in an operator's directory. It is not the certificate's key: that is another one after each
-// renewal, and the server's word would be needed for it.
+// fileActionKey is in an operator's directory. It is not the certificate's key. That key changes with each renewal, and
+// a node would need the server's word for each new one.
 const fileActionKey = "action.key"
 
-// ActionKey returns the key by which an operator signs actions, nil if the directory has none.
+// ActionKey returns the key with which an operator signs actions, nil if the directory has none.
 func ActionKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileActionKey) }
 
-// MakeActionKey makes it, if it is not there.
+// MakeActionKey makes the action key if it does not exist.
 func MakeActionKey(dir string) (ed25519.PrivateKey, error) {
 	key, err := ActionKey(dir)
 	if err != nil || key != nil {
@@ -27,7 +27,7 @@ func MakeActionKey(dir string) (ed25519.PrivateKey, error) {
 	return key, writeFile(dir, fileActionKey, encodeCodeKey(key))
 }
 
-// Operators checks a list of operators who sign actions. CodeRefused: no code key that is trusted has signed it, or for
+// Operators checks a list of operators who sign actions. CodeRefused: no trusted code key has signed it, or it is for
 // another fleet.
 func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	list, err := read[tutti.TrustedOperators](in, tutti.StatementOperators)
@@ -47,12 +47,12 @@ func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return list, nil
 }
 
-// ReadOperators returns what a list of operators says, whoever has signed it.
+// ReadOperators returns the content of a list of operators. It does not check who has signed the list.
 func ReadOperators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return read[tutti.TrustedOperators](in, tutti.StatementOperators)
 }
 
-// Action checks an action that one of some operators has signed.
+// Action checks an action that an operator on the list has signed.
 func Action(list tutti.TrustedOperators, in tutti.Statement) (tutti.SignedAction, error) {
 	said, err := read[tutti.SignedAction](in, tutti.StatementAction)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package identity makes and checks everything by which the parts of a fleet
-// know each other: the CA and its certificates, the nkeys and JWTs of the bus,
-// join tokens, enrolment, and the signature of code.
+// Package identity makes and checks everything by which the parts of a fleet know each other: the CA and its
+// certificates, the nkeys and JWTs of the bus, join tokens, enrolment, and the signature of code.
 //
-// A node's private keys never leave it and an operator's never stay on the
-// server. Whoever has the server's directory can admit nodes and issue
-// operators; once ForgetCodeKey has been called he still cannot sign code.
+// A node's private keys never leave the node, and an operator's private keys never stay on the server. An attacker who
+// has the server's directory can admit nodes and issue operators. After ForgetCodeKey was called, they still cannot
+// sign code.
 package identity
 
 import (
@@ -22,26 +21,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Authority is the server's side of all identities. Any number of goroutines
-// may use it.
+// Authority is the server's side of all identities. Any number of goroutines may use it.
 type Authority struct {
-	// Lives are how long what it issues is good. To be set before use.
+	// Lives are how long issued credentials are valid. Set it before use.
 	Lives Lives
 
 	dir     string
 	codePub ed25519.PublicKey
 	fleet   tutti.Digest
 
-	mu       sync.Mutex // guards the rest and the files behind it
+	mu       sync.Mutex // guards the fields below and their files
 	present  *keySet
-	next     *keySet // nil: the keys are not rotated
+	next     *keySet // nil: no rotation goes on
 	phase    tutti.RotationPhase
 	names    accountNames
-	codeKey  ed25519.PrivateKey // nil once it was forgotten
+	codeKey  ed25519.PrivateKey // nil after it was forgotten
 	nodesJWT string             // the account of the nodes, with its revocations
 }
 
-// Lives are how long credentials are good. Zero values take the defaults.
+// Lives are how long credentials are valid. Zero values take the defaults.
 type Lives struct {
 	Node     time.Duration // 180 days
 	Operator time.Duration // a year
@@ -67,10 +65,9 @@ const (
 	fileCodePub   = "code.pub"
 )
 
-// Init makes all key material of a server in dir, which must be empty or not
-// exist (CodeConflict, and nothing is changed). Hosts are the names and
-// addresses under which nodes and operators reach the server. The CA's
-// certificate is written last: a directory without it was left by a crash.
+// Init makes all key material of a server in dir, which must be empty or not exist (else CodeConflict, and nothing is
+// changed). Hosts are the names and addresses under which nodes and operators reach the server. The CA's certificate is
+// written last: if it is missing, Init has crashed.
 func Init(dir string, hosts []string) (*Authority, error) {
 	if err := newDir(dir); err != nil {
 		return nil, err
@@ -107,8 +104,8 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	return a, nil
 }
 
-// Load reads what Init made, and what rotations have made of it. A rotation whose end was cut off it carries on. Errors
-// name the file and are ErrMissing, ErrCorrupt or ErrExposed.
+// Load reads what Init and later rotations have written. It completes a rotation whose end was cut off. Errors name the
+// file and are ErrMissing, ErrCorrupt or ErrExposed.
 func Load(dir string) (*Authority, error) {
 	a := &Authority{dir: dir}
 	var err error
@@ -130,8 +127,8 @@ func Load(dir string) (*Authority, error) {
 	return a, a.loadCodeKey()
 }
 
-// IssueServer makes a new server certificate for hosts, localhost, 127.0.0.1
-// and ::1, used for new connections from now on.
+// IssueServer makes a new server certificate for hosts, localhost, 127.0.0.1 and ::1. New connections use it from now
+// on.
 func (a *Authority) IssueServer(hosts []string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,21 +144,21 @@ func (a *Authority) IssueServer(hosts []string) error {
 	return nil
 }
 
-// useServer needs a.mu.
+// useServer puts a server certificate into use. The caller holds a.mu.
 func (a *Authority) useServer(s *keySet, pair *keyPair) error {
 	s.server = pair
 	if s == a.next {
 		return a.writeRotation(a.phase, s)
 	}
-	// The key first: a crash in between leaves a pair that does not fit and is
-	// reported as corrupt, never one that serves with another's key.
+	// Write the key first. A crash in between leaves a pair that does not fit and is reported as corrupt. A server with
+	// another key's certificate never runs.
 	if err := writeFile(a.dir, fileServerKey, pair.keyPEM()); err != nil {
 		return err
 	}
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// trusted are the sets that there are. It needs a.mu.
+// trusted are the key sets that are trusted now. The caller holds a.mu.
 func (a *Authority) trusted() []*keySet {
 	if a.next == nil {
 		return []*keySet{a.present}
@@ -169,7 +166,7 @@ func (a *Authority) trusted() []*keySet {
 	return []*keySet{a.present, a.next}
 }
 
-// issuing is the set that issues credentials. It needs a.mu.
+// issuing is the key set that issues credentials. The caller holds a.mu.
 func (a *Authority) issuing() *keySet {
 	if a.next != nil && a.phase == tutti.RotationSwitched {
 		return a.next
@@ -177,8 +174,8 @@ func (a *Authority) issuing() *keySet {
 	return a.present
 }
 
-// shown is the set whose certificate is shown to a client that names these protocols: one that it can check. Who names
-// none knows the present one, or the digest of it. It needs a.mu.
+// shown is a key set whose certificate the client can check, by the protocols that it names. A client that names none
+// knows the present CA, or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {
 	sets := []*keySet{a.issuing()}
 	sets = append(sets, a.trusted()...)
@@ -190,8 +187,8 @@ func (a *Authority) shown(protocols []string) *keySet {
 	return a.present
 }
 
-// showServer returns the server's certificate for a client that names these protocols. One that soon ends, or has not
-// begun, it replaces by one for the same names: nobody else would, and with it ends every connection of the fleet.
+// showServer returns the server's certificate for a client that names these protocols. If it soon ends or is not valid
+// yet, showServer makes one for the same names. Else all connections of the fleet would end with it.
 func (a *Authority) showServer(protocols []string) tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,7 +202,7 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 	return s.server.tls(s.ca.cert)
 }
 
-// hostsOf are the names and addresses of a server's certificate.
+// hostsOf are the names and addresses in a server's certificate.
 func hostsOf(cert *x509.Certificate) []string {
 	hosts := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
@@ -214,7 +211,7 @@ func hostsOf(cert *x509.Certificate) []string {
 	return hosts
 }
 
-// CA returns the certificates of the CAs that are trusted, as PEM: the one that was there before the first.
+// CA returns the certificates of the trusted CAs, as PEM, the older one first.
 func (a *Authority) CA() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,15 +222,15 @@ func (a *Authority) CA() []byte {
 	return out
 }
 
-// Pin returns the digest of the CA's public key, which join tokens carry. While two CAs are trusted, it is that of the
-// one that was there before: the server shows it to whoever names none.
+// Pin returns the digest of the CA's public key, which join tokens carry. While two CAs are trusted, it is the older
+// one's, because the server shows that one to clients that name none.
 func (a *Authority) Pin() tutti.Digest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.present.pin()
 }
 
-// first is the pin of the CA with which the fleet began, as far as this server knows.
+// first is the pin of the fleet's first CA, as far as this server knows.
 func (a *Authority) first() tutti.Digest {
 	if len(a.names.Was) > 0 {
 		return a.names.Was[0]
@@ -241,17 +238,17 @@ func (a *Authority) first() tutti.Digest {
 	return a.present.pin()
 }
 
-// Hold calls f while no file of the authority changes.
+// Hold calls f while no file of the authority can change.
 func (a *Authority) Hold(f func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f()
 }
 
-// Fleet returns the id of the fleet: the pin of the CA with which it began.
+// Fleet returns the id of the fleet: the pin of its first CA.
 func (a *Authority) Fleet() tutti.Digest { return a.fleet }
 
-// CodePublicKey returns the first key that signed code. Statements of kind trust say what came after it.
+// CodePublicKey returns the first key that signed code. Statements of kind trust say which keys came after it.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {

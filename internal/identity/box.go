@@ -14,13 +14,13 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// Files of a node's keys for secrets, beside the present one.
+// Files of a node's keys for secrets, in addition to the present one.
 const (
-	fileNextBox = "node.x25519.next" // made, and not known to be the server's, too
-	fileOldBox  = "node.x25519.old"  // the one before: the last known answers are sealed to it
+	fileNextBox = "node.x25519.next" // made, but the server may not know it yet
+	fileOldBox  = "node.x25519.old"  // the previous one: the last known answers are sealed to it
 )
 
-// Boxes are the keys that a node's secrets are sealed to. A loss of power leaves the present one, and maybe the next one.
+// Boxes are the keys to which a node's secrets are sealed. A loss of power leaves the present key, and maybe the next.
 type Boxes struct {
 	dir string
 
@@ -60,7 +60,7 @@ func writeBox(dir, name string, box *ecdh.PrivateKey) error {
 	return writeFile(dir, name, []byte(base64.StdEncoding.EncodeToString(box.Bytes())))
 }
 
-// Keys are all that may open a secret, the present one first.
+// Keys are all keys that may open a secret, the present one first.
 func (b *Boxes) Keys() []*ecdh.PrivateKey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *Boxes) Pending() bool {
 	return b.next != nil
 }
 
-// Next returns the next key, and makes it if there is none.
+// Next returns the next key. It makes the key if there is none.
 func (b *Boxes) Next() (*ecdh.PrivateKey, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,35 +10,34 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// BusTrust is what an embedded bus must know: its operator, its system account
-// and the JWTs of all accounts by public key.
+// BusTrust is what an embedded bus must know: its operator, its system account and the JWTs of all accounts by public
+// key.
 type BusTrust struct {
 	Operator string
 	System   string
 	Accounts map[string]string
 }
 
-// BusUser is a JWT and the seed that proves its possession.
+// BusUser is a JWT and the seed that proves that its holder may use it.
 type BusUser struct {
 	JWT  string
 	Seed []byte
 }
 
-// BusCreds are the server's own connections: to the account of the log, to that
-// of the nodes, and to that in which the bus says who comes and goes.
+// BusCreds are the server's own connections: to the account of the log, to that of the nodes, and to the system
+// account, in which the bus reports who connects and disconnects.
 type BusCreds struct {
 	Log, Nodes, System BusUser
 }
 
-// MaxPayload is the largest message of a node, headers included. Longer
-// content goes in chunks.
+// MaxPayload is the largest message of a node, headers included. Larger content goes in chunks.
 const MaxPayload = 256 << 10
 
-// maxNodeSubs: doorbells and inbox, and some room for the next release.
+// maxNodeSubs: doorbells and inbox, and some room for later releases.
 const maxNodeSubs = 16
 
-// Trust returns what the embedded bus must be told at its start. An account takes only users whose signers its JWT
-// lists (strict signing keys), so that the key by which it is called signs nothing once it was rotated.
+// Trust returns what the embedded bus must be told at its start. An account accepts only users whose signers its JWT
+// lists (strict signing keys). So the key that names the account can sign nothing after a rotation.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +46,7 @@ func (a *Authority) Trust() (BusTrust, error) {
 	if err != nil {
 		return t, err
 	}
-	// Nothing stands on the operator itself: it is another one at each start.
+	// Nothing depends on the operator itself: each start makes another one.
 	self, err := nkeys.CreateOperator()
 	if err != nil {
 		return t, fmt.Errorf("make a bus operator: %w", err)
@@ -71,9 +70,8 @@ func (a *Authority) Trust() (BusTrust, error) {
 	return t, err
 }
 
-// ServerCreds makes the credentials of the server's own connections, new ones
-// at each call. In the account of the nodes the server may only listen to
-// nodes, answer them and ring.
+// ServerCreds makes the credentials of the server's own connections, new ones at each call. In the account of the
+// nodes, the server may only listen to nodes, answer them and ring.
 func (a *Authority) ServerCreds() (BusCreds, error) {
 	a.mu.Lock()
 	s, names := a.present, a.names
@@ -133,9 +131,8 @@ func signUser(claims *jwt.UserClaims, signer nkeys.KeyPair, account string) (str
 	return claims.Encode(signer)
 }
 
-// NodeJWT admits the holder of key to the bus, for Lives.Node. All rights are by key; the name
-// is a label for people who look at the bus. CodeUnavailable in the second in
-// which the key was revoked.
+// NodeJWT admits the holder of key to the bus, for Lives.Node. All rights depend on the key. The name is only a label
+// for people who look at the bus. CodeUnavailable: the key was revoked within the same second.
 func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -164,13 +161,13 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 	return text, nil
 }
 
-// JWTLife returns from when and until when a node's JWT is good.
+// JWTLife returns from when and until when a node's JWT is valid.
 func JWTLife(text string) (from, until time.Time, err error) {
 	claims, err := jwt.DecodeUserClaims(text)
 	if err != nil {
 		return from, until, tutti.Wrap(tutti.CodeInvalid, err, "the JWT of this node")
 	}
-	if claims.Expires == 0 { // of an old release
+	if claims.Expires == 0 { // from an old release
 		return time.Unix(claims.IssuedAt, 0), time.Unix(claims.IssuedAt, 0).Add(nodeLife), nil
 	}
 	return time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), nil
@@ -185,9 +182,8 @@ func JWTIssuer(text string) (string, error) {
 	return claims.Issuer, nil
 }
 
-// Revoke makes every JWT of key worthless that was issued up to now, durably,
-// and returns the account JWT that a running bus must be given. A JWT issued
-// in a later second is valid again.
+// Revoke invalidates every JWT of key that was issued up to now, durably. It returns the account JWT that a running bus
+// must be given. A JWT that is issued in a later second is valid again.
 func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -210,14 +206,14 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	return text, nil
 }
 
-// NodesAccount returns the JWT of the nodes' account: a running bus must be given it after each step of a rotation.
+// NodesAccount returns the JWT of the nodes' account. A running bus must be given it after each step of a rotation.
 func (a *Authority) NodesAccount() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.nodesJWT
 }
 
-// nodeSigners are the keys whose JWTs let nodes in. It needs a.mu.
+// nodeSigners are the keys whose JWTs admit nodes. The caller holds a.mu.
 func (a *Authority) nodeSigners() []nkeys.KeyPair {
 	var out []nkeys.KeyPair
 	for _, s := range a.trusted() {
@@ -226,7 +222,7 @@ func (a *Authority) nodeSigners() []nkeys.KeyPair {
 	return out
 }
 
-// signNodes signs the nodes' account again, for the sets that there are now. It needs a.mu.
+// signNodes signs the nodes' account again, for the present key sets. The caller holds a.mu.
 func (a *Authority) signNodes() error {
 	claims, err := jwt.DecodeAccountClaims(a.nodesJWT)
 	if err != nil {
@@ -236,8 +232,7 @@ func (a *Authority) signNodes() error {
 	return err
 }
 
-// revokedNow reports whether a JWT issued now would fall under a revocation:
-// the bus compares whole seconds.
+// revokedNow reports whether a JWT that is issued now would count as revoked, because the bus compares whole seconds.
 func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,7 +240,7 @@ func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	return err == nil && claims.Revocations.IsRevoked(string(key), time.Now())
 }
 
-// signAccount signs an account that takes users of these signers, and of nobody else.
+// signAccount signs an account that accepts only users of these signers.
 func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...nkeys.KeyPair) (string, error) {
 	claims.Name = name
 	claims.Limits.DisallowBearer = true
@@ -264,7 +259,7 @@ func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...
 	return text, nil
 }
 
-// loadNodes reads the nodes' account, of which the revocations count: who lets nodes in is known by the sets.
+// loadNodes reads the nodes' account. Only its revocations are used: the key sets say who admits nodes.
 func (a *Authority) loadNodes() error {
 	text, err := readFile(a.dir, fileNodesJWT)
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 const (
 	caLife       = 10 * 365 * 24 * time.Hour
 	serverLife   = 2 * 365 * 24 * time.Hour
-	serverRenew  = serverLife / 4 // before its end
+	serverRenew  = serverLife / 4 // time left when it is renewed
 	operatorLife = 365 * 24 * time.Hour
 	nodeLife     = 180 * 24 * time.Hour
-	// clockSkew lets a node whose clock is behind join.
+	// clockSkew lets a node join whose clock is behind.
 	clockSkew = 24 * time.Hour
 )
 
-// begin is when certificates of the fleet and its server begin to be good. It is in the past for every
-// clock: a certificate made while the clock was ahead would be good for nobody once the clock is right.
+// begin is when the certificates of the fleet and its server become valid. It is in the past for every clock. If a
+// certificate was made while the clock was ahead, it would not be valid yet after the clock is corrected.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // keyPair is a certificate and its key.
@@ -77,7 +77,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// sign makes a key and its certificate, self-signed without a parent.
+// sign makes a key and its certificate. Without a parent it is self-signed.
 func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -90,7 +90,7 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 	return &keyPair{cert: cert, key: key}, err
 }
 
-// certify makes the certificate of a key, which may be anywhere. Without NotBefore it is good from now on.
+// certify makes the certificate of a key, which may be anywhere. Without NotBefore it is valid from now on.
 func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	var err error
 	if template.SerialNumber, err = newSerial(key); err != nil {
@@ -120,8 +120,7 @@ func (p *keyPair) keyPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// tls returns the pair with the CA in its chain, so that a peer that knows only
-// the CA's digest can check it.
+// tls returns the pair with the CA in its chain, so that a peer that knows only the CA's digest can check it.
 func (p *keyPair) tls(ca *x509.Certificate) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{p.cert.Raw, ca.Raw}, PrivateKey: p.key, Leaf: p.cert}
 }
@@ -138,7 +137,7 @@ func parseCert(text []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// maxCAs bounds the CAs that are trusted at once: two, while they are rotated.
+// maxCAs bounds how many CAs are trusted at once. It is two during a rotation.
 const maxCAs = 8
 
 // parseCAs reads all certificates of a PEM text.

@@ -27,14 +27,13 @@ func VerifyManifest(key ed25519.PublicKey, environment string, manifest, signatu
 	return nil
 }
 
-// manifestMessage keeps a signature from meaning anything else than this
-// manifest for this environment.
+// manifestMessage is the signed text. It makes sure that a signature counts only for this manifest and this
+// environment.
 func manifestMessage(environment string, manifest []byte) []byte {
 	return encodeParts("tutti-code-manifest-1", []byte(environment), manifest)
 }
 
-// EncodeCodePublicKey and ParseCodePublicKey carry the key that verifies
-// manifests as text.
+// EncodeCodePublicKey and ParseCodePublicKey convert the key that verifies manifests to text and back.
 func EncodeCodePublicKey(key ed25519.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -56,8 +55,8 @@ func ParseCodePublicKey(text string) (ed25519.PublicKey, error) {
 	return nil, tutti.Errorf(tutti.CodeInvalid, "not a code-signing public key")
 }
 
-// ForgetCodeKey removes the code-signing key from the server. Call it when the
-// first operator's bundle is written: from then on the server cannot sign code.
+// ForgetCodeKey removes the code-signing key from the server. Call it when the first operator's bundle is written. From
+// then on, the server cannot sign code.
 func (a *Authority) ForgetCodeKey() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,14 +121,14 @@ func loadKeyIn(dir, name string) (ed25519.PrivateKey, error) {
 	return nil, corrupt(dir, name)
 }
 
-// fileNextCodeKey has, in an operator's directory, the key that signs code after a rotation that goes on.
+// fileNextCodeKey is in an operator's directory. It has the key that signs code after the present rotation.
 const fileNextCodeKey = "code-next.key"
 
-// NextCodeKey returns the key that takes the place of the code-signing key in an operator's directory, nil if no
-// rotation was begun there.
+// NextCodeKey returns the key that will replace the code-signing key in an operator's directory, nil if no rotation was
+// begun there.
 func NextCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileNextCodeKey) }
 
-// MakeNextCodeKey makes it, if it is not there; it is on disk when it returns.
+// MakeNextCodeKey makes the next key if it does not exist. It is on disk when MakeNextCodeKey returns.
 func MakeNextCodeKey(dir string) (ed25519.PrivateKey, error) {
 	key, err := NextCodeKey(dir)
 	if err != nil || key != nil {
@@ -141,7 +140,7 @@ func MakeNextCodeKey(dir string) (ed25519.PrivateKey, error) {
 	return key, writeFile(dir, fileNextCodeKey, encodeCodeKey(key))
 }
 
-// UseNextCodeKey puts the next key in the place of the one that signs no more, which is lost.
+// UseNextCodeKey replaces the code-signing key by the next key. The old key is lost.
 func UseNextCodeKey(dir string) error {
 	if err := os.Rename(filepath.Join(dir, fileNextCodeKey), filepath.Join(dir, fileCodeKey)); err != nil {
 		return fmt.Errorf("use the next code-signing key: %w", err)

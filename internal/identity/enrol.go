@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// EnrolRequest asks to admit Key under Name. The signature proves that the
-// sender has the key and ties it to this token and name.
+// EnrolRequest asks to admit Key under Name. The signature proves that the sender has the key. It holds only for this
+// token and name.
 type EnrolRequest struct {
 	Token     tutti.TokenID  `json:"token"`
 	Secret    []byte         `json:"secret"`
@@ -27,16 +27,15 @@ type EnrolRequest struct {
 	Signature []byte         `json:"signature"`
 }
 
-// EnrolResponse is what an admitted node needs. CodeKey is the operators'
-// public key, pinned by the node from now on.
+// EnrolResponse is what an admitted node needs. CodeKey is the operators' public key. The node trusts it from now on.
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // PEM, of one CA or several
+	CA      string         `json:"ca"`  // PEM, of one or several CAs
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
-	Time    time.Time      `json:"time"`          // the server's
-	Was     []tutti.Digest `json:"was,omitempty"` // the CAs that this fleet had before
+	Time    time.Time      `json:"time"`          // the server's time
+	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
 	// Fleet is the id of the fleet, see FleetOf.
 	Fleet tutti.Digest `json:"fleet,omitempty"`
 	// Trust is the last statement about code keys; nil: CodeKey is the first key.
@@ -60,8 +59,7 @@ func (r *EnrolRequest) Sign(seed []byte) error {
 	return nil
 }
 
-// Verify checks the form of the request and that Key signed it. Whether the
-// token admits it is another question.
+// Verify checks the form of the request and that Key signed it. It does not check whether the token admits it.
 func (r *EnrolRequest) Verify() error {
 	if err := r.Name.Validate(); err != nil {
 		return err
@@ -86,7 +84,7 @@ func (r *EnrolRequest) message() []byte {
 	return encodeParts("tutti-enrol-1", []byte(r.Token), r.Secret, []byte(r.Name), []byte(r.Key), []byte(r.BoxKey))
 }
 
-// encodeParts joins parts so that different parts never join to the same.
+// encodeParts joins parts so that different parts never give the same result.
 func encodeParts(purpose string, parts ...[]byte) []byte {
 	message := append([]byte(purpose), 0)
 	for _, p := range parts {
@@ -96,7 +94,7 @@ func encodeParts(purpose string, parts ...[]byte) []byte {
 	return message
 }
 
-// Validate refuses a response that a node could not live with.
+// Validate refuses a response that a node could not use.
 func (r *EnrolResponse) Validate() error {
 	if err := r.Node.Validate(); err != nil {
 		return err
@@ -117,8 +115,8 @@ func (r *EnrolResponse) Validate() error {
 	return nil
 }
 
-// Follow returns the membership with the CAs and the JWT that a server wants. The connection was proved by the CA with
-// the digest proved, and the answer has to have that: else the node would lock itself out.
+// Follow returns the membership with the CAs and the JWT that a server wants. proved is the digest of the CA by which
+// the connection was proved. The answer must have this CA, or the node would lock itself out.
 func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil
@@ -150,7 +148,7 @@ func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResp
 	return next, nil
 }
 
-// Trusts returns which code keys the node trusts.
+// Trusts returns the code keys that the node trusts.
 func (r *EnrolResponse) Trusts() (Trust, error) {
 	fleet, err := FleetOf(*r)
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// What can be wrong with a file of key material; errors.Is tells them apart.
+// What can be wrong with a file of key material. Use errors.Is.
 var (
 	ErrMissing = errors.New("file is missing")
 	ErrCorrupt = errors.New("file is corrupt")
 	ErrExposed = errors.New("file can be read by others")
 )
 
-// file is one of a directory of key material.
+// file is one file in a directory of key material.
 type file struct {
 	name    string
 	content []byte
 }
 
-// writeFile replaces dir/name so that after a crash either the old or the new
-// content is there as a whole. The file is the owner's alone.
+// writeFile replaces dir/name. After a crash, either the old or the new content is complete. Only the owner can read
+// the file.
 func writeFile(dir, name string, content []byte) error {
 	path := filepath.Join(dir, name)
 	if err := durable.WriteFile(path, content, 0o600); err != nil {
@@ -34,7 +34,7 @@ func writeFile(dir, name string, content []byte) error {
 	return nil
 }
 
-// readFile returns the content of dir/name, which nobody else may read.
+// readFile returns the content of dir/name. Only the owner may be able to read the file.
 func readFile(dir, name string) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	info, err := os.Stat(path)
@@ -61,8 +61,7 @@ func corrupt(dir, name string) error {
 	return fileError(tutti.CodeInvalid, filepath.Join(dir, name), ErrCorrupt)
 }
 
-// ValidateNewDir refuses a directory for key material that has entries
-// (CodeConflict).
+// ValidateNewDir refuses a directory for key material that is not empty (CodeConflict).
 func ValidateNewDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
@@ -71,7 +70,7 @@ func ValidateNewDir(dir string) error {
 	return nil
 }
 
-// newDir makes dir for key material. A dir that has entries is a conflict.
+// newDir makes dir for key material. A directory that is not empty is a conflict.
 func newDir(dir string) error {
 	if err := ValidateNewDir(dir); err != nil {
 		return err

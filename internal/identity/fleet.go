@@ -9,8 +9,8 @@ import (
 // fileFleet keeps the id of the fleet in the directory of a server or an operator.
 const fileFleet = "fleet"
 
-// KeepFleet returns the id of the fleet as dir keeps it. Where it keeps none, the id is the pin of the CA that
-// is trusted now, and dir keeps that from now on: a later CA does not change it.
+// KeepFleet returns the id of the fleet that dir keeps. If dir keeps none, the id is the pin of the CA that is trusted
+// now, and dir keeps it from now on. A later CA does not change it.
 func KeepFleet(dir string, pin tutti.Digest) (tutti.Digest, error) {
 	raw, err := readFile(dir, fileFleet)
 	if errors.Is(err, ErrMissing) {
@@ -25,8 +25,8 @@ func KeepFleet(dir string, pin tutti.Digest) (tutti.Digest, error) {
 	return tutti.Digest(raw), nil
 }
 
-// FleetOf returns the id of the fleet of a node: what it was told, or has kept, else the pin of the first CA that it knows
-// of.
+// FleetOf returns the id of a node's fleet: the one that it was told or has kept, else the pin of the first CA that it
+// knows.
 func FleetOf(r EnrolResponse) (tutti.Digest, error) {
 	if r.Fleet != "" {
 		return r.Fleet, r.Fleet.Validate()

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keySet is all that a server signs with: its CA, the certificate that it shows, and the keys of its bus (ADR 0027).
+// keySet is everything with which a server signs: its CA, its server certificate, and the keys of its bus (ADR 0027).
 type keySet struct {
 	ca, server *keyPair
 	operator   nkeys.KeyPair // signs accounts
@@ -20,13 +20,13 @@ type keySet struct {
 	sys, log, nodes nkeys.KeyPair // sign the users of an account
 }
 
-// accountNames are the public keys by which the bus knows its accounts. They stay when the keys are rotated:
-// JetStream's files lie below one of them.
+// accountNames are the public keys that the bus uses as names of its accounts. They stay during a rotation of the keys,
+// because JetStream's directories have one of these names.
 type accountNames struct {
 	Sys   string `json:"sys"`
 	Log   string `json:"log"`
 	Nodes string `json:"nodes"`
-	// Was are the CAs of sets that are gone.
+	// Was are the CAs of earlier key sets.
 	Was []tutti.Digest `json:"was,omitempty"`
 }
 
@@ -35,7 +35,7 @@ var (
 	accountSeedRE  = regexp.MustCompile(`^SA[A-Z2-7]{56}$`)
 )
 
-// busKey is one of the keys of the bus.
+// busKey is one key of the bus.
 type busKey struct {
 	file   string
 	pair   *nkeys.KeyPair
@@ -52,7 +52,7 @@ func (s *keySet) busKeys() []busKey {
 	}
 }
 
-// newKeySet makes a set whose server has these names.
+// newKeySet makes a key set. hosts are the names in its server certificate.
 func newKeySet(hosts []string) (*keySet, error) {
 	s := &keySet{}
 	for _, k := range s.busKeys() {
@@ -68,20 +68,20 @@ func newKeySet(hosts []string) (*keySet, error) {
 	return s, err
 }
 
-// issue makes a key and a certificate of the set's CA.
+// issue makes a key and a certificate that the set's CA signs.
 func (s *keySet) issue(template *x509.Certificate) (*keyPair, error) {
 	return sign(template, s.ca.cert, s.ca.key)
 }
 
 func (s *keySet) pin() tutti.Digest { return pinOf(s.ca.cert) }
 
-// name is how the set is told from others.
+// name identifies the key set.
 func (s *keySet) name() (tutti.KeySet, error) {
 	issuer, err := public(s.nodes)
 	return tutti.KeySet{CA: s.pin(), Issuer: issuer}, err
 }
 
-// names are those of a set that is the first one.
+// names are the names of the accounts if this key set is the first one.
 func (s *keySet) names() (accountNames, error) {
 	var out accountNames
 	for _, k := range []struct {
@@ -96,7 +96,7 @@ func (s *keySet) names() (accountNames, error) {
 	return out, nil
 }
 
-// files are the set's, in the order in which they replace those of another set: the CA's certificate is the last one.
+// files are the set's files, in the order in which they replace another set's. The CA's certificate is the last.
 func (s *keySet) files() ([]file, error) {
 	var out []file
 	for _, k := range s.busKeys() {
@@ -108,14 +108,14 @@ func (s *keySet) files() ([]file, error) {
 	}
 	return append(out,
 		file{fileCAKey, s.ca.keyPEM()},
-		// The key first: a crash in between leaves a pair that does not fit and is
-		// reported as corrupt, never one that serves with another's key.
+		// The key first: after a crash in between, the pair does not fit and is reported as corrupt. A server with
+		// another key's certificate never runs.
 		file{fileServerKey, s.server.keyPEM()}, file{fileServer, s.server.certPEM()},
 		file{fileCA, s.ca.certPEM()},
 	), nil
 }
 
-// loadKeySet reads the files of a set, by whatever way. Errors are those of Load.
+// loadKeySet reads the files of a key set with the function read. Errors are those of Load.
 func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
 	s := &keySet{}
 	var err error
@@ -150,7 +150,7 @@ func parseSeed(seed []byte, k busKey) (nkeys.KeyPair, error) {
 	return nkeys.FromSeed(seed)
 }
 
-// loadNames reads how the accounts are called. Before the first rotation they are called like the keys.
+// loadNames reads the names of the accounts. Before the first rotation, the keys themselves are the names.
 func loadNames(dir string, present *keySet) (accountNames, error) {
 	raw, err := readFile(dir, fileNames)
 	if errors.Is(err, ErrMissing) {

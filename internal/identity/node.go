@@ -13,11 +13,11 @@ import (
 	"github.com/tutti-project/tutti/internal/seal"
 )
 
-// NodeIdentity is what a node is: keys made on it that never leave it.
+// NodeIdentity is the node's keys. They are made on the node and never leave it.
 type NodeIdentity struct {
 	Key  tutti.NodeKey
 	Seed []byte           // of Key
-	Box  *ecdh.PrivateKey // X25519; secrets will be sealed to it
+	Box  *ecdh.PrivateKey // X25519; secrets are sealed to it
 }
 
 // The files of a node's identity.
@@ -60,8 +60,8 @@ func (n NodeIdentity) Write(dir string) error {
 	return writeFile(dir, fileNodeSeed, n.Seed)
 }
 
-// LoadNode reads what Write stored. Errors are those of Load; CodeNotFound only
-// if there is no seed, which Write stores last.
+// LoadNode reads what Write stored. Errors are those of Load. CodeNotFound only if there is no seed, which Write stores
+// last.
 func LoadNode(dir string) (NodeIdentity, error) {
 	seed, err := readFile(dir, fileNodeSeed)
 	if err != nil {

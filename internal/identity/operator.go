@@ -20,26 +20,25 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// OperatorBundle is what an operator holds.
+// OperatorBundle is the key material of an operator.
 type OperatorBundle struct {
 	Name string
-	// CodeKey signs manifests; nil for an operator who may not push code.
+	// CodeKey signs manifests; nil: the operator may not push code.
 	CodeKey ed25519.PrivateKey
 
-	cas  []*x509.Certificate // that the server may be of
+	cas  []*x509.Certificate // the CAs that may have issued the server's certificate
 	pair *keyPair
 }
 
-// The files of an operator's directory: one with the certificate and its key, or
-// one for each where they came from different places.
+// The files of an operator's directory. Certificate and key are in one file, or in two if they came from different
+// places.
 const (
 	fileOperatorPair = "operator.pem"
 	fileOperatorCert = "operator.crt"
 	fileOperatorKey  = "operator.key"
 )
 
-// IssueOperator makes the credentials of the first operator. The code-signing key
-// is in them until ForgetCodeKey.
+// IssueOperator makes the credentials of the first operator. Until ForgetCodeKey, they have the code-signing key.
 func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	key, err := NewOperatorKey()
 	if err != nil {
@@ -58,9 +57,9 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	return key.Bundle(issued, a.codeKey)
 }
 
-// SignOperator signs a certificate for the key of a request (PKCS #10, PEM), which
-// must be of our kind and have signed it. Nothing else of the request matters. It is for
-// who knows one CA: while the keys are rotated, that is the one that was there before.
+// SignOperator signs a certificate for the key of a request (PKCS #10, PEM). The key must be of our kind and must have
+// signed the request. Nothing else of the request is used. It is for an operator who knows one CA. During a rotation,
+// the older CA signs.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present
@@ -68,7 +67,7 @@ func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperato
 	return a.signOperator(by, name, request)
 }
 
-// SignFollower is SignOperator by the CA that issues now, for who takes all CAs that are trusted.
+// SignFollower is SignOperator by the CA that issues now. It is for an operator who takes all trusted CAs.
 func (a *Authority) SignFollower(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.issuing()
@@ -114,16 +113,16 @@ func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16)
 
 const pemRequest = "CERTIFICATE REQUEST"
 
-// OperatorKey is the key of an operator who has no certificate for it yet.
+// OperatorKey is the key of an operator who does not have a certificate for it yet.
 type OperatorKey struct{ key *ecdsa.PrivateKey }
 
-// NewOperatorKey makes a key, where it will be used.
+// NewOperatorKey makes a key on the machine that will use it.
 func NewOperatorKey() (OperatorKey, error) {
 	key, err := newKey()
 	return OperatorKey{key}, err
 }
 
-// Request returns what asks for a certificate, as PEM.
+// Request returns a certificate request, as PEM.
 func (k OperatorKey) Request(name string) ([]byte, error) {
 	if err := tutti.ValidateOperator(name); err != nil {
 		return nil, err
@@ -135,8 +134,7 @@ func (k OperatorKey) Request(name string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
-// Bundle puts together what was made here and what the server issued. CodeKey may
-// be nil.
+// Bundle combines the key, the certificate that the server issued, and codeKey, which may be nil.
 func (k OperatorKey) Bundle(issued api.IssuedOperator, codeKey ed25519.PrivateKey) (OperatorBundle, error) {
 	cert, err := parseCert(issued.Certificate)
 	if err != nil {
@@ -156,8 +154,7 @@ func (k OperatorKey) Bundle(issued api.IssuedOperator, codeKey ed25519.PrivateKe
 	return b, nil
 }
 
-// WriteKey stores the key in dir, which must be empty or not exist, until
-// WriteIssued brings what belongs to it.
+// WriteKey stores the key in dir, which must be empty or not exist. WriteIssued later adds the certificate.
 func (k OperatorKey) WriteKey(dir string) error {
 	if err := newDir(dir); err != nil {
 		return err
@@ -165,8 +162,7 @@ func (k OperatorKey) WriteKey(dir string) error {
 	return writeFile(dir, fileOperatorKey, (&keyPair{key: k.key}).keyPEM())
 }
 
-// WriteIssued stores what the server issued for a key that is elsewhere, in dir,
-// which may be the key's.
+// WriteIssued stores in dir what the server issued. dir may be the directory of the key, or another one.
 func WriteIssued(dir string, issued api.IssuedOperator) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory for key material: %w", err)
@@ -190,14 +186,13 @@ func (b OperatorBundle) Write(dir string) error {
 	return b.Replace(dir)
 }
 
-// Replace puts the bundle's certificate and key in the place of those in dir, at
-// once: after a crash either the old pair is there or the new one. The CAs that the bundle trusts are there before:
-// whatever the pair is, the server is known.
+// Replace replaces the certificate and key in dir by the bundle's. After a crash, either the old or the new pair is
+// there. The CAs that the bundle trusts are written before the pair, so the server is known in either case.
 func (b OperatorBundle) Replace(dir string) error {
 	if err := writeFile(dir, fileCA, b.CA()); err != nil {
 		return err
 	}
-	// One file, because two cannot be replaced at once.
+	// One file, because two files cannot be replaced at the same time.
 	if err := writeFile(dir, fileOperatorPair, append(b.pair.certPEM(), b.pair.keyPEM()...)); err != nil {
 		return err
 	}
@@ -245,17 +240,16 @@ func loadOperatorPair(dir string) (*keyPair, error) {
 	return &keyPair{cert: cert, key: key}, nil
 }
 
-// Issued returns what the log says of the certificate.
+// Issued returns the event with which the log records the certificate.
 func (b OperatorBundle) Issued() *tutti.OperatorIssued {
 	_, signer := b.StandsOn()
 	return &tutti.OperatorIssued{CA: signer, Operator: b.Name, Serial: serialOf(b.pair.cert), Expires: b.Expires().UTC(), CodeKey: b.CodeKey != nil}
 }
 
-// Expires returns the end of the certificate.
+// Expires returns when the certificate ends.
 func (b OperatorBundle) Expires() time.Time { return b.pair.cert.NotAfter }
 
-// RenewAt returns from when on the certificate is to be renewed: with a third of
-// its life left.
+// RenewAt returns when the certificate should be renewed: when a third of its life is left.
 func (b OperatorBundle) RenewAt() time.Time {
 	from, until := b.pair.cert.NotBefore.Add(clockSkew), b.pair.cert.NotAfter
 	return until.Add(-until.Sub(from) / 3)
@@ -272,7 +266,7 @@ func (b OperatorBundle) TLS() *tls.Config {
 	return c
 }
 
-// signer is the CA that signed the certificate; nil: the bundle has not got it.
+// signer is the CA that signed the certificate; nil: the bundle does not have it.
 func (b OperatorBundle) signer() *x509.Certificate {
 	for _, ca := range b.cas {
 		if b.pair.cert.CheckSignatureFrom(ca) == nil {
@@ -282,8 +276,8 @@ func (b OperatorBundle) signer() *x509.Certificate {
 	return nil
 }
 
-// StandsOn returns the CAs that the operator trusts, sorted, and the one that signed the certificate (empty: none of
-// them).
+// StandsOn returns the CAs that the operator trusts, sorted, and the one that signed the certificate (empty: the
+// operator does not have it).
 func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
 	for _, ca := range b.cas {
 		trusts = append(trusts, pinOf(ca))
@@ -304,5 +298,5 @@ func (b OperatorBundle) CA() []byte {
 	return out
 }
 
-// Pin returns the digest of the CA's public key. While two CAs are trusted, it is that of the one that was there before.
+// Pin returns the digest of the CA's public key. While two CAs are trusted, it is the older one's.
 func (b OperatorBundle) Pin() tutti.Digest { return pinOf(b.cas[0]) }

@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// rotationFile is the set that is to come, and how far it is. It is one file: after a crash it is there as a whole, or
-// not at all.
+// rotationFile is the next key set and the phase of the rotation. It is one file, so after a crash it is either
+// complete or not there.
 type rotationFile struct {
 	Phase tutti.RotationPhase `json:"phase"`
-	Files map[string]string   `json:"files"` // of the set, by the names that they will have
+	Files map[string]string   `json:"files"` // files of the set, by their later names
 }
 
-// KeySets returns the sets that are trusted now.
+// KeySets returns the key sets that are trusted now.
 func (a *Authority) KeySets() (tutti.KeySets, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,7 +33,7 @@ func (a *Authority) KeySets() (tutti.KeySets, error) {
 	return out, err
 }
 
-// BeginRotation makes the next set, beside the present one, if there is none yet: both are trusted from now on.
+// BeginRotation makes the next key set if there is none yet. From now on, both sets are trusted.
 func (a *Authority) BeginRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +47,7 @@ func (a *Authority) BeginRotation() error {
 	return a.enter(tutti.RotationBegun, next)
 }
 
-// EnterRotation goes to a phase in which two sets are trusted: which of them issues.
+// EnterRotation enters a phase in which two key sets are trusted. The phase says which of them issues.
 func (a *Authority) EnterRotation(phase tutti.RotationPhase) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *Authority) EnterRotation(phase tutti.RotationPhase) error {
 	return a.enter(phase, a.next)
 }
 
-// enter needs a.mu. What is on disk is so far before anything is issued by it.
+// enter: the caller holds a.mu. The phase is on disk before anything is issued in it.
 func (a *Authority) enter(phase tutti.RotationPhase, next *keySet) error {
 	if err := a.writeRotation(phase, next); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *Authority) writeRotation(phase tutti.RotationPhase, next *keySet) error
 	return writeFile(a.dir, fileRotation, raw)
 }
 
-// FinishRotation puts the next set in the place of the present one, whose keys are gone then. A bus that runs trusts them
+// FinishRotation replaces the present key set by the next one. The old keys are then gone. A running bus trusts them
 // until it is started again, by Trust.
 func (a *Authority) FinishRotation() error {
 	a.mu.Lock()
@@ -105,8 +105,8 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present set. It may be done again: which account trusts whom is replaced first, by
-// which it is known who has signed it; the CA's certificate, which says what the set was, is the last one.
+// install replaces the files of the present set. It can be repeated. The names and the nodes' account come first,
+// because they say who signs. The CA's certificate comes last, because it shows which set was present.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {
@@ -136,7 +136,7 @@ func install(dir string, names accountNames, next *keySet) error {
 	return removeRotation(dir)
 }
 
-// AbandonRotation forgets the next set.
+// AbandonRotation drops the next key set.
 func (a *Authority) AbandonRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,8 +157,8 @@ func removeRotation(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// loadRotation reads the next set; nil: there is none. One that is to be the present one becomes it here, before that is
-// read.
+// loadRotation reads the next key set; nil: there is none. If FinishRotation was interrupted, loadRotation completes it
+// before the present set is read.
 func loadRotation(dir string) (*keySet, tutti.RotationPhase, error) {
 	raw, err := readFile(dir, fileRotation)
 	if errors.Is(err, ErrMissing) {
@@ -186,7 +186,7 @@ func loadRotation(dir string) (*keySet, tutti.RotationPhase, error) {
 	return nil, "", finishInstall(dir, next)
 }
 
-// finishInstall carries on what FinishRotation has begun.
+// finishInstall completes an interrupted FinishRotation.
 func finishInstall(dir string, next *keySet) error {
 	ca, err := readFile(dir, fileCA)
 	if err != nil {
@@ -197,7 +197,7 @@ func finishInstall(dir string, next *keySet) error {
 		return corrupt(dir, fileCA)
 	}
 	var present keySet
-	for _, k := range present.busKeys() { // the names, if nobody has written them yet: then these are the old ones
+	for _, k := range present.busKeys() { // for the names: if they are not written yet, these are still the old keys
 		seed, err := readFile(dir, k.file)
 		if err != nil {
 			return err

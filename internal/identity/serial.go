@@ -10,12 +10,12 @@ import (
 	"math/big"
 )
 
-// A serial number belongs to the key of its certificate: the log knows an operator's certificate by its serial alone, and whoever
-// stole the CA could make another certificate with a serial that the log knows. Such a number has 20 bytes: a mark, random ones,
-// and the beginning of a digest of those and of the key. Those of earlier releases have at most 16, all random.
+// A serial number belongs to the key of its certificate. The log knows an operator's certificate only by its serial, and an
+// attacker with the CA's key could make another certificate with a known serial. So it has 20 bytes: a mark, random bytes, and
+// the beginning of a digest of these and of the key. Earlier releases used at most 16 random bytes.
 const (
 	serialLength = 20
-	serialRandom = 6 // bytes, of which the first one is the mark
+	serialRandom = 6 // bytes, including the mark
 	serialMark   = 1
 )
 
@@ -39,11 +39,11 @@ func serialOfKey(start []byte, key *ecdsa.PublicKey) ([]byte, error) {
 	return append(bytes.Clone(start), sum[:serialLength-serialRandom]...), nil
 }
 
-// serialFits reports whether the serial number of a certificate may be that of its key.
+// serialFits reports whether the serial number of a certificate can belong to its key.
 func serialFits(cert *x509.Certificate) bool {
 	said := cert.SerialNumber.Bytes()
 	if len(said) < serialLength {
-		return true // of an earlier release
+		return true // from an earlier release
 	}
 	key, ok := cert.PublicKey.(*ecdsa.PublicKey)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// KeyID names a public key in signatures: its digest.
+// KeyID identifies a public key in signatures, by its digest.
 func KeyID(key ed25519.PublicKey) tutti.Digest {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -20,7 +20,7 @@ func KeyID(key ed25519.PublicKey) tutti.Digest {
 	return tutti.DigestOf(der)
 }
 
-// State makes a statement that keys sign.
+// State makes a statement and signs it with keys.
 func State(kind tutti.StatementKind, body any, keys ...ed25519.PrivateKey) (tutti.Statement, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -44,7 +44,7 @@ func CoSign(in tutti.Statement, key ed25519.PrivateKey) tutti.Statement {
 
 func public25519(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// statementMessage keeps a signature from meaning anything else than this body of this kind.
+// statementMessage is the signed text. It makes sure that a signature counts only for this body of this kind.
 func statementMessage(s tutti.Statement) []byte {
 	return encodeParts("tutti-statement-1", []byte(s.Kind), s.Body)
 }
@@ -63,10 +63,10 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 	return false
 }
 
-// maxStatement bounds the body of a statement, in bytes: the longest one lists operators.
+// maxStatement bounds the body of a statement, in bytes. The longest statement lists operators.
 const maxStatement = 1 << 20
 
-// read decodes the body of a statement of a kind. It says nothing of who signed it.
+// read decodes the body of a statement of a kind. It does not check who signed it.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
@@ -81,22 +81,22 @@ func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.Stat
 		}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(s.Body))
-	decoder.DisallowUnknownFields() // what is not understood is not half obeyed
+	decoder.DisallowUnknownFields() // a statement that is not fully understood is not followed
 	if err := decoder.Decode(&body); err != nil {
 		return body, tutti.Wrap(tutti.CodeInvalid, err, "statement of kind %q", string(kind))
 	}
 	return body, tutti.Wrap(tutti.CodeInvalid, body.Validate(), "statement of kind %q", string(kind))
 }
 
-// Trust is which code keys sign what nodes act on. It is a value: following a statement makes another one.
+// Trust is the set of code keys whose signatures nodes accept. It is a value: Follow returns a new one.
 type Trust struct {
 	Fleet   tutti.Digest
-	Counter uint64 // of the last statement that was followed, 0: none was
+	Counter uint64 // of the last statement that was followed; 0: there is none
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust trusts the key of a PEM text, or, if last is there, the keys that it names: whoever begins has to
-// believe the one who tells.
+// NewTrust trusts the key in a PEM text or, if last is given, the keys that last names. At the beginning, a node must
+// believe what it is told.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -117,7 +117,7 @@ func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, err
 	return next, nil
 }
 
-// read returns what a statement wants to be trusted.
+// read returns the keys that a statement names.
 func (t Trust) read(in tutti.Statement) (Trust, error) {
 	body, err := read[tutti.Trusted](in, tutti.StatementTrust)
 	if err != nil {
@@ -147,7 +147,7 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven refuses keys that have not signed the statement that names them, but those of before.
+// proven refuses new keys that have not signed the statement. The keys in before need not sign it.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
@@ -157,8 +157,8 @@ func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	return nil
 }
 
-// Follow returns what is trusted after a statement. One that is not above the last one that was followed
-// changes nothing. CodeRefused: it is not signed by a key that is trusted now.
+// Follow returns the trust after a statement. A statement that is not above the last followed one changes nothing.
+// CodeRefused: it is not signed by a key that is trusted now.
 func (t Trust) Follow(in tutti.Statement) (Trust, error) {
 	next, err := t.read(in)
 	if err != nil || next.Counter <= t.Counter {
@@ -185,8 +185,8 @@ func (t Trust) signed(in tutti.Statement) bool {
 	return false
 }
 
-// Code checks what was signed of a manifest and returns it: the zero Signed where only a release of before
-// has signed. CodeRefused: no key that is trusted has signed it, or for another fleet or other code.
+// Code checks what was signed of a manifest and returns it. The zero Signed: only an earlier release has signed.
+// CodeRefused: no trusted key has signed it, or it is for another fleet or other code.
 func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	var m tutti.CodeManifest
 	if err := json.Unmarshal(in.Manifest, &m); err != nil {
@@ -216,7 +216,7 @@ func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	return said, nil
 }
 
-// Said checks a statement of code and returns its body.
+// Said checks a statement about code and returns its body.
 func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	said, err := read[tutti.Signed](in, tutti.StatementCode)
 	switch {
@@ -230,10 +230,10 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	return said, nil
 }
 
-// Chain returns which code keys sign after all statements about them, in order, and these statements. Those that are kept were
-// verified before. Those that are shown were not: each has to be signed by a key that the one before it trusts, and the last
-// one by a key of one's own. Else who has a key that was rotated could go on from a statement of its time. The zero Counter:
-// there is no statement. CodeRefused: nobody who may has signed them, or they are others than the kept ones.
+// Chain returns which code keys sign after all statements about them, and these statements in order. The kept ones were
+// verified before. Each shown one must be signed by a key that the one before it trusts, and the last one also by a key in
+// own. Otherwise the holder of an old key could continue from an old statement. The zero Counter: there is no statement.
+// CodeRefused: they are not signed in this way, or they differ from the kept ones.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
@@ -268,8 +268,7 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 	return out, all, nil
 }
 
-// Last returns which keys the last of some statements trusts, false if there is none. Whether they are good is
-// another question.
+// Last returns which keys the last statement trusts, false if there is no statement. It does not check the signatures.
 func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	if len(chain) == 0 {
 		return Trust{Fleet: fleet}, false, nil
@@ -278,8 +277,8 @@ func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	return t, err == nil, err
 }
 
-// SignCode signs code with a counter, and in the form that agents of release 0.2.0 and before read: by the first of
-// the keys.
+// SignCode signs code with a counter. The first of the keys also signs in the form that agents up to release 0.2.0
+// read.
 func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (tutti.SignedCode, error) {
 	said.Digest = tutti.DigestOf(manifest)
 	st, err := State(tutti.StatementCode, said, keys...)

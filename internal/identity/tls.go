@@ -12,8 +12,8 @@ import (
 // ouOperator marks the certificates of operators.
 const ouOperator = "operator"
 
-// HTTPS returns the server's configuration for operators and joining nodes: a
-// client certificate is optional, and verified if it is given.
+// HTTPS returns the server's configuration for operators and joining nodes. A client certificate is optional, and is
+// verified if it is given.
 func (a *Authority) HTTPS() *tls.Config {
 	c := a.Bus()
 	c.ClientAuth = tls.VerifyClientCertIfGiven
@@ -35,8 +35,7 @@ func (a *Authority) pool() *x509.CertPool {
 	return p
 }
 
-// Bus returns the server's configuration for the bus, where nodes show a JWT
-// instead of a certificate.
+// Bus returns the server's configuration for the bus, where nodes show a JWT instead of a certificate.
 func (a *Authority) Bus() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -51,8 +50,8 @@ func (a *Authority) Bus() *tls.Config {
 	}
 }
 
-// OperatorName is that of the package for a certificate of a CA that is trusted now: one that was may have come in on a
-// connection that is open.
+// OperatorName is the package's OperatorName, and also requires that the CA is still trusted. A connection may have
+// been made while an earlier CA was trusted.
 func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if name, serial, err = OperatorName(state); err != nil {
 		return "", "", err
@@ -64,7 +63,7 @@ func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial strin
 	return name, serial, nil
 }
 
-// trusts reports whether a CA that is trusted now stands at the end of what a client has shown.
+// trusts reports whether a client's certificate chain ends with a CA that is trusted now.
 func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,9 +72,8 @@ func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	})
 }
 
-// OperatorName returns the name in the verified certificate of a request and the
-// certificate's serial number, and CodeUnauthenticated if there is none, or it has
-// ended since the connection was made.
+// OperatorName returns the name and the serial number of a request's verified certificate. CodeUnauthenticated: there
+// is none, or it has ended since the connection was made.
 func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "no operator's certificate was shown")
@@ -94,8 +92,7 @@ func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	return name, serialOf(leaf), nil
 }
 
-// ClientTLS returns the configuration of a client that trusts the CAs in caPEM
-// alone, and names them to the server.
+// ClientTLS returns the configuration of a client that trusts only the CAs in caPEM, and names them to the server.
 func ClientTLS(caPEM []byte) (*tls.Config, error) {
 	cas, err := parseCAs(caPEM)
 	if err != nil {
@@ -113,13 +110,12 @@ func clientTLS(cas []*x509.Certificate) *tls.Config {
 	return c
 }
 
-// PinnedTLS returns the configuration of a client that knows only the digest
-// of the CA's public key (Authority.Pin). The server must show that CA and a
-// certificate of it for its name.
+// PinnedTLS returns the configuration of a client that knows only the digest of the CA's public key (Authority.Pin).
+// The server must show this CA and a certificate that it has issued for the server's name.
 func PinnedTLS(pin tutti.Digest) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// The chain is verified below, against the pinned CA.
+		// VerifyConnection checks the chain, against the pinned CA.
 		InsecureSkipVerify: true, //nolint:gosec // see VerifyConnection
 		NextProtos:         []string{tutti.CAProtocol(pin)},
 		VerifyConnection: func(state tls.ConnectionState) error {

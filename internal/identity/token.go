@@ -25,8 +25,8 @@ type TokenParams struct {
 	TTL     time.Duration     `json:"-"`
 }
 
-// Token is a join token as a node reads it. Except for ID and Secret it is
-// advice to the node: the server goes by what its log says about ID.
+// Token is a join token as a node reads it. Except for ID and Secret, it only advises the node. The server uses what
+// its log says about ID.
 type Token struct {
 	ID tutti.TokenID `json:"id"`
 	TokenParams
@@ -35,13 +35,13 @@ type Token struct {
 }
 
 const (
-	tokenPrefix   = "tutti-join-1." //nolint:gosec // how a token begins
+	tokenPrefix   = "tutti-join-1." //nolint:gosec // prefix of every token
 	tokenSecret   = 32
 	tokenChecksum = 8
 )
 
-// NewToken makes a join token: the line to hand to a node, and what the log
-// keeps of it. Only the line has the secret.
+// NewToken makes a join token. It returns the line for the node, and what the log keeps of the token. Only the line has
+// the secret.
 func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Digest, err error) {
 	var idBytes [8]byte
 	t := Token{TokenParams: p, Expires: time.Now().Add(p.TTL).UTC().Truncate(time.Second), Secret: make([]byte, tokenSecret)}
@@ -63,8 +63,7 @@ func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Di
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, sum[:tokenChecksum]...)), t.ID, tutti.DigestOf(t.Secret), nil
 }
 
-// ParseToken reads a join token. An altered or cut one is CodeInvalid and says
-// so; whether it is still good only the server knows.
+// ParseToken reads a join token. CodeInvalid: it was altered or cut. Only the server knows whether it is still valid.
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
@@ -91,7 +90,7 @@ func ParseToken(text string) (Token, error) {
 
 var errTokenAltered = tutti.Errorf(tutti.CodeInvalid, "the join token was altered or cut: its checksum does not fit; copy it again as a whole")
 
-// MatchesSecret reports whether secret is the one whose hash the log keeps.
+// MatchesSecret reports whether hash is the hash of secret.
 func MatchesSecret(hash tutti.Digest, secret []byte) bool {
 	return subtle.ConstantTimeCompare([]byte(hash), []byte(tutti.DigestOf(secret))) == 1
 }

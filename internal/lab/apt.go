@@ -16,15 +16,15 @@ import (
 // archive is one Debian archive as the outer machine's apt knows it.
 type archive struct {
 	uri      string
-	keyring  string // empty: apt's and debootstrap's default
+	keyring  string // empty: the default of apt and debootstrap
 	security bool
 }
 
-// debianKeyring signs all releases; debootstrap uses it unless told otherwise.
+// debianKeyring is the key of all Debian releases. debootstrap uses it by default.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// archives returns the archives to install from, the main one first: the given
-// mirror, or what the machine's own apt configuration names.
+// archives returns the archives to install from, the main one first. They are the given mirror, or the archives that
+// the machine's own apt configuration names.
 func archives(ctx context.Context, mirror string) ([]archive, error) {
 	if mirror != "" {
 		return []archive{{uri: mirror, keyring: existing(debianKeyring)}}, nil
@@ -40,9 +40,8 @@ func archives(ctx context.Context, mirror string) ([]archive, error) {
 	return found, nil
 }
 
-// parseTargets reads the stanzas of `apt-get indextargets`. It keeps Debian's
-// main archive and, if configured, its security archive. Before the first
-// apt-get update a stanza has no label, then a release that Debian has will do.
+// parseTargets reads the stanzas of `apt-get indextargets`. It keeps Debian's main archive and, if configured, its
+// security archive. Before the first apt-get update, a stanza has no label. Then a release that Debian has is enough.
 func parseTargets(out []byte) []archive {
 	var found []archive
 	stanza := map[string]string{}
@@ -81,7 +80,7 @@ func asArchive(stanza map[string]string) (archive, bool) {
 		return archive{}, false
 	}
 	a := archive{uri: stanza["Repo-URI"], keyring: stanza["Signed-By"], security: security}
-	if !strings.HasPrefix(a.keyring, "/") { // a fingerprint, or not said
+	if !strings.HasPrefix(a.keyring, "/") { // a fingerprint, or empty
 		a.keyring = existing(debianKeyring)
 	}
 	return a, a.uri != ""
@@ -94,8 +93,8 @@ func existing(path string) string {
 	return path
 }
 
-// sources is the sources.list of a host of the release. Hosts sign with the
-// keyring of their own release, which is where Debian puts it.
+// sources is the sources.list of a host of the release. Hosts check with the keyring of their own release, at Debian's
+// usual path.
 func sources(archives []archive, release string) string {
 	var b strings.Builder
 	for _, a := range archives {
@@ -109,15 +108,13 @@ func sources(archives []archive, release string) string {
 	return b.String()
 }
 
-// handedOn are the settings of the outer machine's apt without which its
-// archives may be unreachable or refused from a host.
+// handedOn are settings of the outer machine's apt. Without them, hosts may not reach its archives, or may be refused.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",
 }
 
-// aptSettings is an apt.conf for hosts, with the outer machine's proxy and
-// date checks.
+// aptSettings is an apt.conf for hosts with the outer machine's proxy and date checks.
 func aptSettings(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-config", "dump", "Acquire").Output()
 	if err != nil {
@@ -130,12 +127,12 @@ func aptSettings(ctx context.Context) (string, error) {
 			b.WriteString(line)
 		}
 	}
-	// Descriptions in other languages are half of what an update fetches.
+	// Descriptions in other languages are half of the data that an update fetches.
 	b.WriteString("Acquire::Languages \"none\";\n")
 	return b.String(), nil
 }
 
-// proxyEnv is the proxy of apt for debootstrap, which has no setting for it.
+// proxyEnv is apt's proxy as environment for debootstrap, which has no setting for it.
 func proxyEnv(settings string) []string {
 	for line := range strings.Lines(settings) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -15,10 +15,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Base returns the directory that holds the base of d and builds it if it is
-// not in the cache: about a minute, longer with many packages. A base is never
-// changed once it is there; nothing may write to it. A build that was killed
-// leaves no usable base, and two builds of one base wait for each other.
+// Base returns the directory of the base of d. If the base is not in the cache, it builds it, which takes about a
+// minute, or longer with many packages. A complete base never changes, and nothing may write to it. A build that was
+// killed leaves no usable base. Two builds of one base wait for each other.
 func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if err := d.Validate(); err != nil {
 		return "", err
@@ -50,21 +49,21 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	return dir, nil
 }
 
-// building is a base that is being made. The holder of its lock alone writes to it.
+// building is a base that is being made. Only the holder of its lock writes to it.
 type building struct {
 	Definition
-	from string   // the directory of its parent; empty if it has none
-	dir  string   // its directory when it is complete
-	lock *os.File // held while it is made
+	from string   // directory of its parent; empty if it has none
+	dir  string   // its directory when complete
+	lock *os.File // held while the base is made
 }
 
-// part is its directory before it is complete.
+// part is the base's directory before it is complete.
 func (b building) part() string { return b.dir + ".part" }
 
-// log is the file with what the programs say that make it.
+// log is the file with the output of the programs that make the base.
 func (b building) log() string { return b.dir + ".log" }
 
-// complete tells whether a base is there. Its name appears by rename, last.
+// complete reports whether a base is there. Its final name appears last, by rename.
 func complete(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
@@ -76,8 +75,7 @@ var plainScript string
 //go:embed bake.sh
 var bakeScript string
 
-// build makes the base beside its final name and renames it. What a killed
-// build left beside it is removed first.
+// build makes the base under a temporary name and renames it. It first removes what a killed build has left.
 func (m Machine) build(ctx context.Context, b building) error {
 	for _, left := range []string{b.part(), b.log()} {
 		if err := os.RemoveAll(left); err != nil {
@@ -100,7 +98,7 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base, or copies it and adds packages.
+// install bootstraps a plain base, or copies its parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {
@@ -119,16 +117,16 @@ func (m Machine) install(ctx context.Context, b building) error {
 		"facter="+facterConfig(b.CachedFacts)))
 }
 
-// contained runs a script that makes $root, of $from, in process and mount
-// namespaces of its own: what it starts or mounts ends with it.
+// contained runs a script that makes $root from $from, in its own process and mount namespaces. What it starts or
+// mounts ends with it.
 func (b building) contained(ctx context.Context, script string, env []string) error {
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
 	cmd.Env = slices.Concat(env, []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "root=" + b.part(), "from=" + b.from})
 	return b.logged(cmd, runAttached)
 }
 
-// logged runs a command with a function. All that it says goes to the base's log;
-// the error has the last lines.
+// logged runs a command with the function run. The command's output goes to the base's log. The error has its last
+// lines.
 func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -144,8 +142,8 @@ func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// contained are the arguments with which unshare runs args so that no process
-// and no mount of theirs outlives unshare.
+// contained returns the arguments with which unshare runs args so that none of their processes and mounts outlives
+// unshare.
 func contained(args ...string) []string {
 	return append([]string{
 		"--mount", "--propagation", "slave", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "--",
@@ -161,10 +159,9 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// facterConfig lets Facter answer the named facts from its cache. A fact that
-// does not change on a lab host need not be computed in each run: augeas alone
-// is nearly half of an empty Puppet run. The bake fills the cache. No facts is no
-// file.
+// facterConfig lets Facter answer the named facts from its cache. A fact that does not change on a lab host need not be
+// computed in each run: augeas alone is nearly half of an empty Puppet run. The bake fills the cache. Without facts
+// there is no file.
 func facterConfig(facts []string) string {
 	if len(facts) == 0 {
 		return ""

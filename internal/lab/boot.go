@@ -21,11 +21,11 @@ var joinScript string
 //go:embed host.sh
 var hostScript string
 
-// journald of a host neither waits for the disk nor fills it.
+// journald is a configuration with which a host's journal neither waits for the disk nor fills it.
 const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
 
-// hostFiles are the files that make a host of its base, by their path from its
-// root. Each host gets other ones.
+// hostFiles are the files that turn its base into this host, by their path from the host's root. They differ for each
+// host.
 func (m Machine) hostFiles(ctx context.Context, s state, host int, release string) (map[string]string, error) {
 	sources, settings, err := m.apt(ctx, release)
 	if err != nil {
@@ -44,9 +44,8 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish makes the directories of a host and writes the files that differ from
-// its base into its upper layer. One that does not differ is left out: apt drops
-// its caches when sources.list is newer than they are.
+// furnish makes the directories of a host and writes the files that differ from its base into its upper layer. It
+// leaves out a file that does not differ: apt drops its caches if sources.list is newer than they are.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {
@@ -74,7 +73,7 @@ func shortName(name string) string {
 	return short
 }
 
-// hostsFile is /etc/hosts of every host: all of them and the outer machine.
+// hostsFile is /etc/hosts of every host. It has all hosts and the outer machine.
 func (s state) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
@@ -116,22 +115,22 @@ func (s state) start(ctx context.Context, x commands, host int) error {
 
 func escapeColons(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
-// How long a host may take to boot, and how often it is asked. A host takes
-// about a second; a busy machine with many may need much more.
+// How long a host may take to boot, and how often it is asked. A host takes about a second. A busy machine with many
+// hosts may need much longer.
 const (
 	bootDeadline = 2 * time.Minute
 	bootEvery    = 25 * time.Millisecond
 )
 
-// wait waits until the host's systemd says that it is running. A host on which
-// some unit failed is up too: that is logged, as it is on any machine.
+// wait waits until the host's systemd says that it is running. A host with a failed unit counts as up, too, and the
+// failure is logged.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))
 	defer cancel()
 	h := m.host(s, host)
 	for {
-		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output() // its word says more than its code
+		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output() // its output says more than its exit code
 		switch word := strings.TrimSpace(string(out)); word {
 		case "running":
 			return nil

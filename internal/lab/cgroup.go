@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// hierarchies are where control groups may be mounted: version 2 alone, beside
-// version 1, and systemd's own of version 1. A host's group is made in each that
-// is there: whoever is in it, with all descendants, is what runs of the host.
+// hierarchies are the possible mounts of control groups: version 2 alone, version 2 together with version 1, and
+// systemd's own of version 1. A host has a group in each mounted one. The processes in it, with all descendants, are
+// all that runs of the host.
 var hierarchies = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"}
 
 func cgroupDirs(name string) []string {
@@ -29,13 +29,13 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
-// members are the processes in the named group and in those below it.
+// members are the processes in the named group and in the groups below it.
 func members(name string) ([]int, error) {
 	var pids []int
 	for _, dir := range cgroupDirs(name) {
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // a group that has just been removed
+				return nil // a group that was just removed
 			}
 			if err != nil || e.Name() != "cgroup.procs" {
 				return err
@@ -67,8 +67,8 @@ func readPIDs(path string) ([]int, error) {
 	return pids, err
 }
 
-// initOf returns the process that is init of the host with the named group; 0
-// if there is none (yet). systemd moves itself into init.scope first thing.
+// initOf returns the init process of the host with the named group, 0 if there is none (yet). systemd first moves
+// itself into init.scope.
 func initOf(name string) int {
 	for _, dir := range cgroupDirs(name) {
 		pids, err := readPIDs(filepath.Join(dir, "payload", "init.scope", "cgroup.procs"))
@@ -84,7 +84,7 @@ func initOf(name string) int {
 	return 0
 }
 
-// isInit tells whether pid is the first process of a process namespace.
+// isInit reports whether pid is the first process of a process namespace.
 func isInit(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -99,8 +99,8 @@ func isInit(pid int) bool {
 	return false
 }
 
-// Killing is tried until a deadline: a process in an uninterruptible call
-// cannot be killed at once, and its parent may fork before it is.
+// Killing is repeated until a deadline. A process in an uninterruptible call does not end at once, and its parent may
+// fork before it is killed.
 const (
 	killEvery    = 10 * time.Millisecond
 	killDeadline = 20 * time.Second
@@ -116,7 +116,7 @@ func killGroup(ctx context.Context, name string) error {
 			return err
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile is what is wanted
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 		}
 		if len(pids) == 0 && removeGroup(name) == nil {
 			return nil
@@ -129,7 +129,7 @@ func killGroup(ctx context.Context, name string) error {
 	}
 }
 
-// removeGroup removes the groups of one name, the deepest first.
+// removeGroup removes all groups of the name, the deepest first.
 func removeGroup(name string) error {
 	for _, top := range cgroupDirs(name) {
 		var dirs []string

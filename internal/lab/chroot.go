@@ -19,7 +19,7 @@ type Bind struct {
 	ReadOnly    bool
 }
 
-// Validate wants absolute paths and a source that exists.
+// Validate requires absolute paths and a source that exists.
 func (b Bind) Validate() error {
 	if !filepath.IsAbs(b.Source) || !filepath.IsAbs(b.Destination) {
 		return tutti.Errorf(tutti.CodeInvalid, "bind %s:%s: both paths must be absolute", b.Source, b.Destination)
@@ -37,13 +37,13 @@ func (b Bind) mode() string {
 	return "rw"
 }
 
-// Chroot is a command in a throwaway copy of a base.
+// Chroot is a command that runs in a throwaway copy of a base.
 type Chroot struct {
 	Base   string // from Machine.Base
 	Binds  []Bind
-	Dir    string // where the command starts; empty is /
+	Dir    string // directory in which the command starts; empty is /
 	Args   []string
-	Env    []string // added to a small environment of its own
+	Env    []string // added to a small default environment
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
@@ -52,9 +52,8 @@ type Chroot struct {
 //go:embed chroot.sh
 var chrootScript string
 
-// Run runs c on the network of the outer machine and returns its *exec.ExitError
-// if it fails. What it writes outside of its binds is in memory and gone at the
-// end; nothing that it starts outlives it or this process.
+// Run runs c on the network of the outer machine. If the command fails, Run returns its *exec.ExitError. What it writes
+// outside of its binds is in memory and is lost at the end. Nothing that it starts outlives it or this process.
 func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if err := Check(); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if len(c.Args) == 0 {
 		return tutti.Errorf(tutti.CodeInvalid, "run: no command given")
 	}
-	// A mount point only: what is mounted there is seen by the command alone.
+	// Only a mount point: only the command sees what is mounted there.
 	scratch := filepath.Join(m.cache(), "scratch")
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return err
@@ -82,8 +81,7 @@ func (m Machine) Run(ctx context.Context, c Chroot) error {
 	return runAttached(cmd)
 }
 
-// hostEnv is the environment of commands on hosts: nothing of the outer machine
-// but the terminal.
+// hostEnv is the environment of commands on hosts. From the outer machine it has only the terminal.
 func hostEnv() []string {
 	env := []string{"PATH=" + systemPath, "HOME=/root", "USER=root", "LANG=C.UTF-8"}
 	if term := os.Getenv("TERM"); term != "" {

@@ -9,13 +9,11 @@ import (
 	"strings"
 )
 
-// commands runs the short commands that make and remove a lab. Each inherits the
-// machine's lock: if this process is killed, the lock stays held until the last
-// of them has ended, so that what comes next finds all they did.
+// commands runs the short commands that make and remove a lab. Each one inherits the machine's lock. If this process is
+// killed, the lock stays held until the last command has ended. So the next holder finds everything that they made.
 type commands struct{ lock *os.File }
 
-// run runs a command with the given standard input. Its error has what the
-// command said.
+// run runs a command with the given standard input. Its error has the command's output.
 func (x commands) run(ctx context.Context, stdin, name string, args ...string) error {
 	cmd := x.command(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -12,19 +12,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// recipe is part of every digest: it is raised when the way in which bases are
-// built changes, so that no cached base of the old way is used.
+// recipe is part of every digest. It is raised when the way to build bases changes, so that cached bases of the old way
+// are not used.
 const recipe = 4
 
-// Releases are the Debian releases of which hosts can be made, the default
-// first. The comment is Puppet's version in each.
+// Releases are the Debian releases that hosts can have, the default first. The comment is Puppet's version in each.
 var Releases = []string{
 	"trixie",   // 8.10
 	"bookworm", // 7.23
 }
 
-// Definition says what a base holds. Equal content is the same base, whoever
-// wrote it and in whatever order.
+// Definition says what a base holds. Equal content is the same base, in whatever order it was written.
 type Definition struct {
 	Release     string      // Debian's code name; empty is the first of Releases
 	Packages    []string    // Debian packages to bake in, installed but not enabled
@@ -33,19 +31,17 @@ type Definition struct {
 	Preparation Preparation // what a host did before it became the base
 }
 
-// Preparation makes a base of a host: the host boots once on the base that the
-// definition has without it, runs the script, and is stopped. The zero value is no
-// preparation.
+// Preparation turns a host into a base. The host boots once on the base of the same definition without the Preparation,
+// runs the script, and is stopped. The zero value means no preparation.
 type Preparation struct {
-	Script string   // for sh, which root runs in /
-	Names  []string // of the host in its lab: the full one, the short one, aliases
+	Script string   // for sh, run by root in /
+	Names  []string // of the host in its lab: the full one, the short one, then aliases
 }
 
-// maxScript is the length of a script in bytes: the kernel passes no longer
-// argument.
+// maxScript is the greatest length of a script in bytes. The kernel passes no longer argument.
 const maxScript = 64 << 10
 
-// Validate accepts a script that can be run, or none.
+// Validate accepts an empty script, or one that can be run.
 func (p Preparation) Validate() error {
 	switch {
 	case strings.Contains(p.Script, "\x00"):
@@ -87,7 +83,7 @@ var unitRE = regexp.MustCompile(`^[a-zA-Z0-9*?][a-zA-Z0-9*?@._-]*$`)
 
 var factRE = regexp.MustCompile(`^[a-z][a-z0-9_ -]*$`)
 
-// normal is d with its default filled in and its lists sorted without doubles.
+// normal is d with its default filled in and with sorted lists without duplicates.
 func (d Definition) normal() Definition {
 	if d.Release == "" {
 		d.Release = Releases[0]
@@ -98,9 +94,8 @@ func (d Definition) normal() Definition {
 	return d
 }
 
-// parent is the definition of the base that this one is made from: first comes the
-// plain base of a release, then its packages, then a preparation. The plain base
-// has no parent.
+// parent is the definition of the base from which this one is made. The plain base of a release comes first, then its
+// packages, then a preparation. The plain base has no parent.
 func (d Definition) parent() (parent Definition, ok bool) {
 	d = d.normal()
 	switch {
@@ -113,8 +108,8 @@ func (d Definition) parent() (parent Definition, ok bool) {
 	return Definition{}, false
 }
 
-// Digest names the base: the same for equal content, another one as soon as a
-// package, the release, the architecture, the preparation or the recipe differs.
+// Digest names the base. It is the same for equal content, and differs if a package, the release, the architecture, the
+// preparation or the recipe differs.
 func (d Definition) Digest() tutti.Digest {
 	n := d.normal()
 	text := fmt.Sprintf("recipe %d\narch %s\nrelease %s\npackages %s\nenabled %s\nfacts %s\n",
@@ -127,7 +122,7 @@ func (d Definition) Digest() tutti.Digest {
 	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }
 
-// dirName is readable for people who look into the cache: release and digest.
+// dirName is a name that people can read in the cache: release and digest.
 func (d Definition) dirName() string {
 	return d.normal().Release + "-" + d.Digest().Hex()[:16]
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Down removes the named lab: its processes, mounts, namespaces, bridge,
-// firewall rules, files and what it changed of the kernel's settings. It needs
-// nothing but the state file, so it works whatever became of Up. An empty name
-// is the only lab there is.
+// Down removes the named lab: its processes, mounts, namespaces, bridge, firewall rules, files and its changes of the
+// kernel's settings. It needs only the state file, so it works no matter how far Up came. An empty name means the only
+// lab.
 func (m Machine) Down(ctx context.Context, name string) error {
 	if err := Check(); err != nil {
 		return err
@@ -29,7 +28,7 @@ func (m Machine) Down(ctx context.Context, name string) error {
 	s, err := m.load(name)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		if _, statErr := os.Stat(m.labDir(name)); statErr == nil {
-			return os.RemoveAll(m.labDir(name)) // killed before it had made anything
+			return os.RemoveAll(m.labDir(name)) // Up was killed before it had made anything
 		}
 	}
 	if err != nil {
@@ -38,8 +37,8 @@ func (m Machine) Down(ctx context.Context, name string) error {
 	return tutti.Wrap("", s.remove(ctx, commands{lock: lock}), "take down lab %q", name)
 }
 
-// remove removes everything that s names, whether it is there or not, and s
-// itself last. The caller holds the machine's lock.
+// remove removes everything that s names, whether it exists or not, and s itself last. The caller holds the machine's
+// lock.
 func (s state) remove(ctx context.Context, x commands) error {
 	err := eachHost(s, func(i int) error {
 		return errors.Join(killGroup(ctx, s.cgroup(i)), killGroup(ctx, s.relayGroup(i)))
@@ -56,8 +55,7 @@ func (s state) remove(ctx context.Context, x commands) error {
 	return s.removeFiles()
 }
 
-// removeFiles removes the lab's directory. The state file goes after the hosts'
-// directories: while it is there, Down can be repeated.
+// removeFiles removes the lab's directory. The state file goes last, so that Down can be repeated.
 func (s state) removeFiles() error {
 	if err := os.RemoveAll(s.dir + "/hosts"); err != nil {
 		return err
@@ -65,7 +63,7 @@ func (s state) removeFiles() error {
 	return os.RemoveAll(s.dir)
 }
 
-// only returns name, or the only lab's if name is empty.
+// only returns name. If name is empty, it returns the name of the only lab.
 func (m Machine) only(name string) (string, error) {
 	if name != "" {
 		return name, validateLabName(name)

@@ -15,9 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// Faults of a host. All of them are idempotent: a host that is in the wanted
-// state already is no error. They may be called at once, and from several
-// processes: the machine's lock serialises them with Up and Down.
+// Faults of a host. All of them are idempotent: if a host is already in the wanted state, this is not an error. They
+// may be called at the same time and from several processes. The machine's lock serialises them with Up and Down.
 
 // Network is how a host is joined to the others.
 type Network string
@@ -32,15 +31,14 @@ const (
 
 // The states of a bridge's port, as the kernel numbers them.
 const (
-	portBlocked = "0" // it passes nothing, either way
+	portBlocked = "0" // it passes nothing in either direction
 	portOpen    = "3"
 )
 
-// Cut parts the host from all others and from the outer machine. It blocks the
-// host's port of the bridge: the host keeps its link, its addresses and its
-// routes and notices nothing but silence, as of a switch that has failed. (A
-// link that is down is what a host sees at once, and reports.) A host that is
-// started again, or takes its own link down and up, is joined again.
+// Cut separates the host from all others and from the outer machine. It blocks the host's port of the bridge. The host
+// keeps its link, its addresses and its routes. It only notices silence, as with a switch that has failed. (A host sees
+// at once when its link is down, and reports it.) The host is joined again when it is restarted, or when it takes its
+// own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
@@ -55,30 +53,28 @@ func (h *Host) Heal(ctx context.Context) error {
 	})
 }
 
-// Kill cuts the host's power: its init, and with it all of its processes, is
-// killed at once, and nothing is told or written any more. Its network goes with
-// it, so that no connection of it is closed either: who talks to it hears nothing.
-// Its disk stays as it is, with what the kernel had not written yet: the page
-// cache is the outer machine's.
+// Kill cuts the host's power. Its init and all of its processes are killed at once, and nothing is sent or written any
+// more. Its network ends too, so no connection is closed: the peers hear nothing. Its disk stays as it is, and keeps
+// also what the kernel had not written yet, because the page cache is the outer machine's.
 func (h *Host) Kill(ctx context.Context) error {
 	return h.alone(ctx, "kill", func(x commands) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
 			return err
 		}
-		if veth := h.state.veth(h.index); portState(veth) != "" { // before a dying process' last words
+		if veth := h.state.veth(h.index); portState(veth) != "" { // before dying processes can send anything
 			if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 				return err
 			}
 		}
 		init := initOf(h.cgroup)
 		if init != 0 {
-			// Alone and first: systemd must not see its services die.
+			// Kill init first and alone: systemd must not see its services end.
 			_ = syscall.Kill(init, syscall.SIGKILL)
 		}
 		if err := killGroup(ctx, h.cgroup); err != nil {
 			return err
 		}
-		// It leaves its group before it has given up all that it holds.
+		// init leaves its group before it has given up all that it holds.
 		ending, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("init of host %q does not end", h.Name))
 		defer cancel()
 		if init != 0 {
@@ -90,12 +86,12 @@ func (h *Host) Kill(ctx context.Context) error {
 	})
 }
 
-// Start boots a host that was killed, with the disk, name and addresses that it
-// had, and returns when it runs. Its network is neither cut nor slow.
+// Start boots a host that was killed, with its old disk, name and addresses, and returns when it runs. Its network is
+// neither cut nor slow.
 func (h *Host) Start(ctx context.Context) error {
 	return h.alone(ctx, "start", func(x commands) error {
 		if initOf(h.cgroup) == 0 {
-			// What a start that was killed has left goes first.
+			// First remove what a killed Start has left.
 			if err := errors.Join(killGroup(ctx, h.cgroup), h.state.unplug(ctx, x, h.index)); err != nil {
 				return err
 			}
@@ -110,13 +106,13 @@ func (h *Host) Start(ctx context.Context) error {
 	})
 }
 
-// Slow is what becomes of the packets from and to a host.
+// Slow is what happens to the packets from and to a host.
 type Slow struct {
-	Delay time.Duration // of each packet, either way: a round trip takes twice as long
-	Loss  float64       // the part of packets that is lost, either way; from 0 to less than 1
+	Delay time.Duration // of each packet, in each direction: a round trip takes twice as long
+	Loss  float64       // the fraction of packets that is lost, in each direction; from 0 to less than 1
 }
 
-// Validate refuses what no link is.
+// Validate refuses values that no link has.
 func (s Slow) Validate() error {
 	if s.Delay < 0 || s.Delay > maxDelay {
 		return tutti.Errorf(tutti.CodeInvalid, "delay %s: from 0s to %s", s.Delay, maxDelay)
@@ -127,11 +123,11 @@ func (s Slow) Validate() error {
 	return nil
 }
 
-// maxDelay bounds what a relay keeps.
+// maxDelay bounds how many packets a relay keeps.
 const maxDelay = 10 * time.Second
 
-// Slow makes the host's link slow, in place of how slow it was; a zero Slow
-// ends that. A host that is cut stays cut.
+// Slow sets how slow the host's link is, in place of the earlier value. A zero Slow makes the link normal. A host that
+// is cut stays cut.
 func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -155,7 +151,7 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 		if err := h.state.relay(ctx, x, h.index, relay, slow); err != nil {
 			return err
 		}
-		// Blocked, the port gives its packets to nobody but the relay.
+		// A blocked port gives its packets only to the relay.
 		if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 			return err
 		}
@@ -167,7 +163,7 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	})
 }
 
-// Network tells how a host that runs is joined to the others now.
+// Network says how a running host is joined to the others now.
 func (h *Host) Network() Network {
 	port := h.port()
 	cut := portState(port) != portOpen
@@ -182,8 +178,8 @@ func (h *Host) Network() Network {
 	return NetworkUp
 }
 
-// port is the host's port of the bridge: the outer end of its pair, or what
-// stands in for it while the link is slow.
+// port is the host's port of the bridge: the outer end of its pair, or the interface that stands in for it while the
+// link is slow.
 func (h *Host) port() string {
 	tap := h.state.tap(h.index)
 	if _, err := net.InterfaceByName(tap); err == nil {
@@ -192,8 +188,8 @@ func (h *Host) port() string {
 	return h.state.veth(h.index)
 }
 
-// setPort opens or blocks a port, and forgets who is behind it: the next packet
-// tells. Forgetting comes first: each change of a link by `ip` opens its port.
+// setPort opens or blocks a port and drops the addresses that the bridge has learned on it. The next packet teaches
+// them again. They are dropped first, because each change of a link by `ip` opens its port.
 func (h *Host) setPort(ctx context.Context, x commands, port, state string) error {
 	if portState(port) == state {
 		return nil
@@ -212,7 +208,7 @@ func portState(port string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// plugged runs do like alone if the host runs: one without power has no network.
+// plugged runs do like alone if the host runs: a host without power has no network.
 func (h *Host) plugged(ctx context.Context, what string, do func(commands) error) error {
 	return h.alone(ctx, what, func(x commands) error {
 		if portState(h.state.veth(h.index)) == "" {

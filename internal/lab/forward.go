@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// The kernel forwards packets between interfaces only if this is 1. It is one
-// setting for all labs, so it is restored when the last bridge is gone, and what
-// it was is kept outside of any lab. All callers hold the machine's lock.
+// The kernel forwards packets between interfaces only if this is 1. All labs share this setting, so it is restored when
+// the last bridge is gone. Its old value is kept outside of any lab. All callers hold the machine's lock.
 const (
 	forwardSetting = "/proc/sys/net/ipv4/ip_forward"
 	forwardBefore  = runDir + "/ip_forward"
 )
 
-// runDir holds what is about the machine as it runs, for all state directories.
+// runDir holds the state of the running machine, for all state directories.
 const runDir = "/run/tutti/lab"
 
-// forward turns forwarding on, and records before doing so that it was off.
+// forward turns forwarding on. Before that, it records that it was off.
 func forward() error {
 	now, err := os.ReadFile(forwardSetting)
 	if err != nil || strings.TrimSpace(string(now)) == "1" {
@@ -35,7 +34,7 @@ func forward() error {
 	return os.WriteFile(forwardSetting, []byte("1\n"), 0o644)
 }
 
-// restoreSettings makes the machine's settings what they were, if no lab has a bridge any more.
+// restoreSettings restores the machine's settings if no lab has a bridge any more.
 func restoreSettings() error {
 	links, err := net.Interfaces()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Host is a host of a lab that is up. Its methods may be called at once.
+// Host is a host of a lab that is up. Its methods may be called concurrently.
 type Host struct {
 	Name    string     // as in the lab file
 	Names   []string   // all of them, the full one first
@@ -31,17 +31,16 @@ func (m Machine) host(s state, i int) *Host {
 	return &Host{Name: h.Name, Names: h.Names, Address: h.Address, machine: m, state: s, index: i, cgroup: s.cgroup(i)}
 }
 
-// Running tells whether the host's init is there.
+// Running reports whether the host's init is there.
 func (h *Host) Running() bool { return initOf(h.cgroup) != 0 }
 
 func (h *Host) down() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run: `tutti lab start %s` boots it", h.Name, h.Name)
 }
 
-// Command is a command on the host, as root, in an environment of its own and
-// in the directory /. The caller sets its files and runs it; the error of a
-// host that does not run comes then. When ctx ends, the command is killed with
-// all it started in its process group.
+// Command is a command on the host, as root, in its own environment and in the directory /. The caller sets its files
+// and runs it. If the host does not run, running the command returns that error. When ctx ends, the command is killed
+// with everything that it started in its process group.
 func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {
@@ -55,15 +54,14 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// enter are the arguments with which nsenter runs args where init is.
+// enter returns the arguments with which nsenter runs args in the namespaces of init.
 func enter(init int, args ...string) []string {
 	return append([]string{"--target", strconv.Itoa(init), "--all", "--root", "--wd", "--"}, args...)
 }
 
-// CopyIn copies a file or a directory of the outer machine to the host, with
-// modes, owned by root. Destination is the copy's own path, not a directory to
-// put it into; directories above it are made. A directory is merged into one
-// that is there. A single file appears complete or not at all.
+// CopyIn copies a file or a directory of the outer machine to the host, with modes, owned by root. Destination is the
+// path of the copy itself, not a directory to put it into. Missing directories above it are made. A directory is merged
+// into an existing one. A single file appears complete or not at all.
 func (h *Host) CopyIn(ctx context.Context, source, destination string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -113,9 +111,8 @@ func (h *Host) copied(cmd *exec.Cmd, source string) error {
 	return nil
 }
 
-// Exec replaces this process by a command on the host: files, signals of the
-// terminal and exit code are then the command's own. It returns only if it
-// fails.
+// Exec replaces this process by a command on the host. Files, the terminal's signals and the exit code are then the
+// command's own. It returns only if it fails.
 func (h *Host) Exec(args ...string) error {
 	init := initOf(h.cgroup)
 	if init == 0 {

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// limit is a bound of the kernel that all hosts of all labs share, because they have no users of
-// their own: root has it once. Beyond it, systemd, udev and agents of a host that boots fail in ways
-// that do not name it. It is raised for the labs, and what it was is kept outside of any lab until the
-// last one is gone. All callers of raise and restore hold the machine's lock.
+// limit is a kernel limit that all hosts of all labs share, because they have no user namespaces: they all count as the
+// same root. Beyond it, systemd, udev and agents of a booting host fail with errors that do not name it. It is raised
+// for the labs. Its old value is kept outside of any lab until the last lab is gone. All callers of raise and restore
+// hold the machine's lock.
 type limit struct {
 	setting string // its file in /proc/sys
-	before  string // where it is kept: what it was, and what it was raised to
+	before  string // file that keeps what the limit was, and what it was raised to
 	machine int    // for the machine itself
 	host    int    // for each host
 }
 
-// A kernel's own limit of instances is 128. A host without any service has six, five of them systemd's, with 23 watches
-// (find /proc/[0-9]*/fd -lname '*inotify*', trixie). Agents, Puppet and services have more: the figures leave room for these.
+// The kernel's default limit of instances is 128. A host without any service has six, five of them systemd's, with 23 watches
+// (find /proc/[0-9]*/fd -lname '*inotify*', trixie). Agents, Puppet and services have more. The figures leave room for them.
 var limits = []limit{
 	{setting: "/proc/sys/fs/inotify/max_user_instances", before: runDir + "/inotify_instances", machine: 32, host: 16},
 	{setting: "/proc/sys/fs/inotify/max_user_watches", before: runDir + "/inotify_watches", machine: 8192, host: 1024},
 }
 
-// raiseLimits makes room for so many hosts. A limit that cannot be raised is said: the hosts may do all the same.
+// raiseLimits makes room for that many hosts. If a limit cannot be raised, it only logs that: the hosts may still work.
 func (m Machine) raiseLimits(all []limit, hosts int) {
 	for _, l := range all {
 		switch from, to, err := l.raise(hosts); {
@@ -40,12 +40,12 @@ func (m Machine) raiseLimits(all []limit, hosts int) {
 	}
 }
 
-// name is that of sysctl.
+// name is the limit's name for sysctl.
 func (l limit) name() string {
 	return strings.ReplaceAll(strings.TrimPrefix(l.setting, "/proc/sys/"), "/", ".")
 }
 
-// raise returns what the limit was and what it has to be, at least, and makes it so.
+// raise sets the limit to at least what the hosts need. It returns the old and the new value.
 func (l limit) raise(hosts int) (from, to int, err error) {
 	to = l.machine + l.host*hosts
 	if from, err = l.value(); err != nil || from >= to {
@@ -72,7 +72,7 @@ func (l limit) value() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// kept returns what the limit was before any lab, and what the last one has raised it to.
+// kept returns the limit before any lab, and the value to which the last lab has raised it.
 func (l limit) kept() (before, raised int, ok bool) {
 	text, err := os.ReadFile(l.before)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l limit) kept() (before, raised int, ok bool) {
 	return before, raised, n == 2
 }
 
-// restore makes the limit what it was, unless somebody else has changed it since.
+// restore restores the limit, unless another program has changed it since.
 func (l limit) restore() error {
 	before, raised, kept := l.kept()
 	if now, err := l.value(); kept && err == nil && now == raised {

@@ -15,23 +15,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Where bases and the state of labs are kept if a Machine does not say.
+// Where bases and the state of labs are kept if a Machine does not name other directories.
 const (
 	DefaultCache = "/var/cache/tutti/lab"
 	DefaultState = "/var/lib/tutti/lab"
 )
 
-// Machine is the outer machine: where hosts are made, and where bases and the
-// state of labs are kept. Its methods may be called from several processes at
-// once; locks on files serialise them. All of them need root on Linux.
+// Machine is the outer machine, on which hosts are made and which keeps bases and the state of labs. Several processes
+// may call its methods at the same time. Locks on files serialise them. All of them need root on Linux.
 type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
 	State  string    // one directory per lab; empty is DefaultState
-	Mirror string    // Debian mirror; empty is the one of the machine's own apt configuration
-	Log    io.Writer // one line per thing that takes time; nil is silence
-	// Program is the command that runs tutti. A slow link and the preparation of a
-	// base start it again, as `tutti lab relay` and `tutti lab down`. Empty is the
-	// executable of this process, which must be tutti then.
+	Mirror string    // Debian mirror; empty is the machine's own, by its apt configuration
+	Log    io.Writer // one line for each step that takes time; nil is silence
+	// Program is the command that runs tutti. A slow link and the preparation of a base start it again, as `tutti lab
+	// relay` and `tutti lab down`. Empty is the executable of this process, which must then be tutti.
 	Program []string
 }
 
@@ -77,8 +75,8 @@ var tools = map[string]string{
 	"unshare":        "util-linux",
 }
 
-// Check says in one error why labs cannot be made here: not Linux, not root, or
-// what to install.
+// Check says in one error why labs cannot be made here: the system is not Linux, the user is not root, or packages must
+// be installed.
 func Check() error {
 	if runtime.GOOS != "linux" {
 		return tutti.Errorf(tutti.CodeInvalid, "a lab needs Linux: its hosts are made of namespaces, which %s does not have", runtime.GOOS)
@@ -101,13 +99,13 @@ func Check() error {
 		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
-// lockEvery is how often a held lock is tried again: short beside what labs
-// take, long beside what a try costs.
+// lockEvery is how often a held lock is tried again. It is short compared with the work on a lab, and long compared
+// with the cost of a try.
 const lockEvery = 50 * time.Millisecond
 
-// lock holds the lock file at path until the returned file is closed, also by
-// commands that inherited it. It waits for another holder until ctx ends. The file is left in place: removing
-// it would let a third process lock another file of the same name.
+// lock holds the lock file at path until the returned file is closed, also in commands that inherited it. It waits for
+// another holder until ctx ends. The file stays: if it were removed, a third process could lock another file of the
+// same name.
 func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)

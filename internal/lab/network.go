@@ -19,9 +19,8 @@ const (
 	serverName = "tutti-server"
 )
 
-// chooseSubnet returns a /24 that overlaps none of the taken ones. It starts at
-// a place that follows from the lab's name, so that a lab usually gets the same
-// addresses again.
+// chooseSubnet returns a /24 that overlaps none of the taken ones. The search starts at a place that follows from the
+// lab's name, so a lab usually gets the same addresses again.
 func chooseSubnet(name string, taken []netip.Prefix) (netip.Prefix, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // never fails
@@ -44,8 +43,7 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return false
 }
 
-// takenSubnets are the networks that this machine has addresses in, routes to
-// (other than default) or name servers in.
+// takenSubnets are the networks in which this machine has addresses, routes (other than default) or name servers.
 func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 	var taken []netip.Prefix
 	addrs, err := net.InterfaceAddrs()
@@ -76,9 +74,8 @@ func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// resolvConf is the outer machine's way to names, for hosts. A resolver that
-// listens on loopback only is of no use to them; systemd's keeps the servers
-// behind it in a file.
+// resolvConf is the outer machine's resolver configuration, for hosts. Hosts cannot use a resolver that listens only on
+// loopback. systemd's resolver keeps the servers that it uses in a file.
 func resolvConf() string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		text, err := os.ReadFile(path)
@@ -104,8 +101,8 @@ func nameservers(conf string) []string {
 	return servers
 }
 
-// outerMTU is the packet size of the interface that has the default route; a
-// host that sends larger ones depends on others to tell it.
+// outerMTU is the packet size of the interface with the default route. A host that sends larger packets works only if
+// others tell it their limit.
 func outerMTU() int {
 	const usual = 1500
 	f, err := os.Open("/proc/net/route")
@@ -124,12 +121,12 @@ func outerMTU() int {
 	return usual
 }
 
-// connect makes the bridge and the way out for hosts.
+// connect makes the bridge and the hosts' way out.
 func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	if err := forward(); err != nil {
 		return err
 	}
-	// An address of its own: the kernel's choice changes as ports come and go.
+	// Set a fixed address: the kernel's own choice changes as ports come and go.
 	bridge := fmt.Sprintf("link add %[1]s mtu %[3]d address %[5]s type bridge\nlink set %[1]s up\naddr add %[2]s/%[4]d dev %[1]s\n",
 		s.bridge(), s.outer(), mtu, s.Subnet.Bits(), s.mac(0))
 	if err := x.run(ctx, bridge, "ip", "-batch", "-"); err != nil {
@@ -138,8 +135,8 @@ func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	return x.run(ctx, s.ruleset(), "nft", "-f", "-")
 }
 
-// ruleset lets hosts reach what the outer machine reaches, under its address.
-// It is one table of its own: removing it removes every rule of the lab.
+// ruleset lets hosts reach what the outer machine reaches, under its address. It is one separate table, so removing the
+// table removes every rule of the lab.
 func (s state) ruleset() string {
 	return fmt.Sprintf(`table ip %[1]s {
 	chain out {
@@ -155,8 +152,8 @@ func (s state) ruleset() string {
 `, s.table(), s.Subnet, s.bridge())
 }
 
-// plug makes a host's network namespace and joins it to the bridge. The outer
-// end of the pair is made from inside, so that it has its final name at once.
+// plug makes a host's network namespace and joins it to the bridge. The outer end of the pair is made from inside, so
+// it has its final name at once.
 func (s state) plug(ctx context.Context, x commands, host, mtu int) error {
 	ns := s.netns(host)
 	if err := os.WriteFile(ns, nil, 0o600); err != nil {
@@ -177,7 +174,7 @@ route add default via %[6]s
 	return x.run(ctx, "", "ip", "link", "set", s.veth(host), "master", s.bridge(), "up")
 }
 
-// unplug removes what plug makes, as far as it is there.
+// unplug removes what plug has made, if it exists.
 func (s state) unplug(ctx context.Context, x commands, host int) error {
 	if err := removeLink(ctx, x, s.veth(host)); err != nil {
 		return err
@@ -185,7 +182,7 @@ func (s state) unplug(ctx context.Context, x commands, host int) error {
 	return unmount(s.netns(host))
 }
 
-// disconnect removes all that connect and plug make, as far as it is there.
+// disconnect removes all that connect and plug have made, if it exists.
 func (s state) disconnect(ctx context.Context, x commands) error {
 	for i := range s.Hosts {
 		if err := s.unplug(ctx, x, i); err != nil {
@@ -195,13 +192,13 @@ func (s state) disconnect(ctx context.Context, x commands) error {
 	if err := removeLink(ctx, x, s.bridge()); err != nil {
 		return err
 	}
-	// Adding first makes deleting succeed whether it was there or not.
+	// Adding the table first lets the deletion succeed even if the table does not exist.
 	return x.run(ctx, fmt.Sprintf("add table ip %[1]s\ndelete table ip %[1]s\n", s.table()), "nft", "-f", "-")
 }
 
 func removeLink(ctx context.Context, x commands, name string) error {
 	if _, err := net.InterfaceByName(name); err != nil {
-		return nil //nolint:nilerr // not there is what is wanted
+		return nil //nolint:nilerr // the link is already gone
 	}
 	return x.run(ctx, "", "ip", "link", "del", name)
 }

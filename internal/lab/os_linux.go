@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// tryLock takes an exclusive lock on f that the kernel drops with the last
-// descriptor of it, so also when all processes that have one are killed.
+// tryLock takes an exclusive lock on f. The kernel drops it with the last descriptor of f, so also when all processes
+// that have one are killed.
 func tryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -20,9 +20,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// runAttached runs cmd so that it dies when this process does, also by kill -9.
-// The kernel sends that signal when the starting thread ends, hence the thread
-// is held until the command has ended.
+// runAttached runs cmd so that it is killed when this process ends, also by kill -9. The kernel sends this signal when
+// the starting thread ends. So the thread is held until the command has ended.
 func runAttached(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -30,17 +29,17 @@ func runAttached(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// setSession puts cmd into a session of its own: no terminal's signal reaches it.
+// setSession puts cmd into its own session, so that no signal of a terminal reaches it.
 func setSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// setGroup puts cmd into a process group of its own and kills all of the group
-// when cmd's context ends: nsenter alone would leave its child.
+// setGroup puts cmd into its own process group and kills the whole group when cmd's context ends. nsenter alone would
+// leave its child.
 func setGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// unmount takes away every mount on path. None, or no path, is fine.
+// unmount removes every mount on path. It succeeds if there is no mount, or no path.
 func unmount(path string) error {
 	for {
 		err := syscall.Unmount(path, syscall.MNT_DETACH)

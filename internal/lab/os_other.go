@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// Check refuses every other system before any of these is reached.
+// On other systems, Check returns an error before any of these is called.
 
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 

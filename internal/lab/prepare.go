@@ -15,9 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// prepare makes a base of a host: it boots the host on the base's parent, as the
-// only one of a lab, runs the script, stops the host and copies what it became.
-// The lab is gone afterwards, also if this process is killed.
+// prepare makes a base of a host. It boots the host in its own lab on the base's parent, runs the script, stops the
+// host and copies its files. The lab is gone afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	spec := b.lab()
 	unguard, err := m.guard(b, spec.Name)
@@ -25,7 +24,7 @@ func (m Machine) prepare(ctx context.Context, b building) (err error) {
 		return err
 	}
 	defer unguard()
-	// A lab of this name can only be there if a guard was killed, too.
+	// A lab of this name can only exist if a guard was killed, too.
 	if err := m.Down(ctx, spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 		return err
 	}
@@ -59,9 +58,8 @@ func (b building) lab() Spec {
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a process that takes the named lab down as soon as this process has
-// ended or the returned function is called, which waits for it. It holds the lock
-// of the base until then: the next builder finds no lab.
+// guard starts a process that removes the named lab when this process has ended, or when the returned function is
+// called, which waits for it. The guard holds the lock of the base until then, so the next builder finds no lab.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {
@@ -78,16 +76,14 @@ func (m Machine) guard(b building, lab string) (end func(), err error) {
 	}
 	return func() {
 		_ = lifeline.Close()
-		_ = cmd.Wait() // it finds no lab, if all went well
+		_ = cmd.Wait() // it finds no lab if everything succeeded
 	}, nil
 }
 
-// stopDeadline is how long a host may take to stop: systemd gives each service 90
-// seconds.
+// stopDeadline is how long a host may take to stop. systemd gives each service 90 seconds.
 const stopDeadline = 3 * time.Minute
 
-// powerOff has the host's systemd stop all that runs there, and returns when it has
-// ended.
+// powerOff lets the host's systemd stop everything, and returns when the host has ended.
 func (h *Host) powerOff(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopDeadline, fmt.Errorf("host %q does not stop within %s", h.Name, stopDeadline))
 	defer cancel()
@@ -105,7 +101,7 @@ func (h *Host) powerOff(ctx context.Context) error {
 //go:embed keep.sh
 var keepScript string
 
-// keep makes the base of a host that was stopped.
+// keep makes the base from a host that was stopped.
 func (m Machine) keep(ctx context.Context, b building, h *Host) error {
 	own, err := m.hostFiles(ctx, h.state, h.index, b.Release)
 	if err != nil {

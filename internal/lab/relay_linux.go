@@ -16,10 +16,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Relay makes the interface tap and passes what comes from port to it, and the
-// other way round, as slow says. Each frame goes with the kernel's header that
-// tells which checksums and segments are still to be made (virtio_net_hdr).
-// It returns when ctx ends or an interface is gone; tap is gone then, too.
+// Relay makes the interface tap. It passes packets from port to tap and back, as slow says. Each frame has the kernel's
+// header that says which checksums and segments are still to be made (virtio_net_hdr). It returns when ctx ends or an
+// interface is gone. After that, tap is gone, too.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -46,7 +45,7 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 }
 
 const (
-	maxFrame   = 10 + 14 + 1<<16 // the header, Ethernet's, and the largest packet that is still to be cut
+	maxFrame   = 10 + 14 + 1<<16 // this header, Ethernet's header, and the largest packet that is still to be segmented
 	maxWaiting = 10_000          // frames; more are lost, as on any line
 )
 
@@ -62,7 +61,7 @@ func (s Slow) pass(from, to *os.File) error {
 	group.Go(func() error {
 		for f := range waiting {
 			<-time.After(time.Until(f.due))
-			_, _ = to.Write(f.bytes) // what an interface does not take is lost
+			_, _ = to.Write(f.bytes) // a packet that the interface does not take is lost
 		}
 		return nil
 	})
@@ -76,7 +75,7 @@ func (s Slow) read(from *os.File, into chan<- frame) error {
 	for {
 		n, err := from.Read(buf)
 		if errors.Is(err, unix.ENETDOWN) {
-			continue // it comes up again
+			continue // it will come up again
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", from.Name(), err)
@@ -91,13 +90,13 @@ func (s Slow) read(from *os.File, into chan<- frame) error {
 	}
 }
 
-// openPort opens an interface for all that arrives on it.
+// openPort opens an interface for all packets that arrive on it.
 func openPort(name string) (*os.File, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, err
 	}
-	const every = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
+	const every = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -113,8 +112,8 @@ func openPort(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openTap makes an interface that is there as long as the file is open, with
-// packets as large as those of another one.
+// openTap makes an interface that exists as long as the file is open. Its packets are as large as those of the
+// interface like.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

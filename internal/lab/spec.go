@@ -16,22 +16,21 @@ type Spec struct {
 	Name       string // of the lab
 	Domain     string // of its hosts; empty is NAME.test
 	Mirror     string // Debian mirror; empty is the one of the machine's apt configuration
-	Definition        // the base of hosts that do not say otherwise
-	Binds      []Bind // of the outer machine's paths into every host
+	Definition        // the base of hosts that do not set their own
+	Binds      []Bind // of paths of the outer machine into every host
 	Hosts      []HostSpec
 }
 
 // HostSpec is one host of a Spec.
 type HostSpec struct {
-	Name     string   // its host name, or a full name that then has its own domain
-	Aliases  []string // further names under which the other hosts know it
+	Name     string   // its host name, or a full name with its own domain
+	Aliases  []string // further names by which the other hosts know it
 	Release  string   // instead of the lab's
-	Packages []string // baked in besides the lab's
-	Prepare  string   // script that this host runs once, on a base of its own; empty is none
+	Packages []string // in addition to the lab's
+	Prepare  string   // script that this host runs once to make its own base; empty is none
 }
 
-// Limits of a lab, from the size of its subnet and the length of the names that
-// the kernel allows.
+// Limits of a lab. They follow from the size of its subnet and the length of names in the kernel.
 const (
 	maxHosts   = 200
 	maxLabName = 32
@@ -42,8 +41,8 @@ var (
 	hostNameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 )
 
-// ReadSpec reads the lab file at path. A mistake in it is one error with file,
-// line and what to do. Relative paths in it are relative to the file.
+// ReadSpec reads the lab file at path. A mistake in it is one error with file, line and what to do. Relative paths in
+// it start at the file's directory.
 func ReadSpec(path string) (Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s Spec) definition(h HostSpec) Definition {
 	return d.normal()
 }
 
-// names are the names of a host, the full one first, as /etc/hosts wants them.
+// names are the names of a host in the order of /etc/hosts, the full one first.
 func (s Spec) names(h HostSpec) []string {
 	if strings.Contains(h.Name, ".") {
 		short, _, _ := strings.Cut(h.Name, ".")

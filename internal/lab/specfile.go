@@ -14,10 +14,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// specReader turns the YAML of a lab file into a Spec. Its first error stays
-// and says where.
+// specReader turns the YAML of a lab file into a Spec. It keeps its first error, with the line.
 type specReader struct {
-	path string // as the person named it
+	path string // as the user named it
 	dir  string // absolute, of the file
 	err  error
 }
@@ -49,8 +48,8 @@ func (r *specReader) fail(line int, format string, args ...any) {
 	}
 }
 
-// lineOf finds the line of the value that a validation error quotes; the first
-// line of the file if none does.
+// lineOf finds the line of the value that a validation error quotes. If there is no such value, it returns the first
+// line.
 func (r *specReader) lineOf(n *yaml.Node, err error) int {
 	line := 1
 	var walk func(*yaml.Node)
@@ -82,8 +81,7 @@ func (r *specReader) spec(n *yaml.Node) Spec {
 	return s
 }
 
-// mapping calls the function of each key that n has. Unknown and repeated keys
-// are errors, with the known ones as the hint.
+// mapping calls the function of each key in n. Unknown and repeated keys are errors, with the known keys as a hint.
 func (r *specReader) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n.Line, "want %s: a mapping of keys to values", what)
@@ -134,8 +132,7 @@ func (r *specReader) words(n *yaml.Node) []string {
 	return words
 }
 
-// hosts reads a list of names, or a mapping of names to what a host has of its
-// own.
+// hosts reads a list of names, or a mapping of names to a host's own settings.
 func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 	var hosts []HostSpec
 	if n.Kind == yaml.SequenceNode {
@@ -186,11 +183,11 @@ func (r *specReader) script(n *yaml.Node) string {
 	return text
 }
 
-// readScript reads a regular file: anything else may have no end.
+// readScript reads a regular file. Other files may have no end.
 func readScript(path string) (string, error) {
 	info, err := os.Stat(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		return "", failed.Err // who reports it names the path
+		return "", failed.Err // the caller's error names the path
 	}
 	if err != nil {
 		return "", err
@@ -205,7 +202,7 @@ func readScript(path string) (string, error) {
 	return string(text), err
 }
 
-// absolute is the path that a lab file names.
+// absolute makes a path of the lab file absolute.
 func (r *specReader) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

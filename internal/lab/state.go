@@ -16,8 +16,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// state is what is written to disk before anything of a lab is made. Every name
-// on the outer machine follows from it.
+// state is written to disk before anything of a lab is made. Every name on the outer machine follows from it.
 type state struct {
 	Name   string       `json:"name"`
 	Domain string       `json:"domain"`
@@ -37,8 +36,8 @@ type hostState struct {
 
 const stateFile = "lab.json"
 
-// id tells labs apart in names that must be short. It contains the directory,
-// so that labs of one name in two state directories do not collide.
+// id distinguishes labs in names that must be short. It depends on the directory, so labs of the same name in two state
+// directories do not collide.
 func (s state) id() string {
 	sum := sha256.Sum256([]byte(s.dir))
 	return hex.EncodeToString(sum[:4])
@@ -58,8 +57,8 @@ func (s state) hostDir(host int) string    { return filepath.Join(s.dir, "hosts"
 func (s state) netns(host int) string      { return filepath.Join(s.hostDir(host), "net") }
 func (s state) consoleLog(host int) string { return filepath.Join(s.hostDir(host), "console.log") }
 
-// mac is the hardware address of the bridge, 0, and of hosts, from 1 on. It is
-// the same for ever: others remember who has an address, and send to it.
+// mac is the hardware address of the bridge (0) or of a host (from 1 on). It never changes, because others remember it
+// and send to it.
 func (s state) mac(n int) string {
 	id := s.id()
 	return fmt.Sprintf("02:%s:%s:%s:%s:%02x", id[0:2], id[2:4], id[4:6], id[6:8], n)
@@ -68,8 +67,7 @@ func (s state) mac(n int) string {
 // outer is the outer machine's address on the bridge, the first of the subnet.
 func (s state) outer() netip.Addr { return s.Subnet.Addr().Next() }
 
-// firstHost is the last byte of the first host's address: the ones before are
-// kept for what a lab may need later.
+// firstHost is the last byte of the first host's address. The addresses before it are reserved.
 const firstHost = 11
 
 func (s state) address(host int) netip.Addr {
@@ -78,8 +76,8 @@ func (s state) address(host int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// save makes the lab's directory with its state, durably: when it returns nil,
-// Down finds everything that may be made from now on.
+// save makes the lab's directory with its state, durably. After it has returned nil, Down finds everything that is made
+// later.
 func (s state) save() error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -137,8 +135,8 @@ func (m Machine) load(name string) (state, error) {
 	return s, nil
 }
 
-// names returns the labs that have a directory, sorted, also those whose Up was
-// killed before it had made anything.
+// names returns all labs that have a directory, sorted, including those whose Up was killed before it had made
+// anything.
 func (m Machine) names() ([]string, error) {
 	entries, err := os.ReadDir(m.state())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,12 +22,12 @@ type Running struct {
 	Name   string
 	Domain string
 	Subnet netip.Prefix
-	Outer  netip.Addr // of the outer machine, as its hosts see it; they know it as tutti-server
-	Dir    string     // for files that go with the lab
+	Outer  netip.Addr // the outer machine's, as its hosts see it; they know it as tutti-server
+	Dir    string     // for files that belong to the lab
 	Hosts  []*Host    // in the order of the lab file
 }
 
-// Host returns the host that has the name, which may be any of its names.
+// Host returns the host with this name, which may be any of its names.
 func (r *Running) Host(name string) (*Host, error) {
 	var names []string
 	for _, h := range r.Hosts {
@@ -39,12 +39,12 @@ func (r *Running) Host(name string) (*Host, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q: it has %s", name, r.Name, strings.Join(names, ", "))
 }
 
-// lockFile serialises making and removing labs on this machine: they choose
-// free subnets and share a kernel setting.
+// lockFile serialises making and removing labs on this machine, because labs choose free subnets and share a kernel
+// setting.
 const lockFile = runDir + "/lock"
 
-// Up makes the lab and returns when every host runs. If it fails or ctx ends, it
-// removes what it made. A lab of that name that is there already is an error.
+// Up makes the lab and returns when every host runs. If it fails or ctx ends, it removes what it has made. If a lab of
+// that name exists, Up fails.
 func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := Check(); err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	return m.running(s), nil
 }
 
-// Bases returns the directories of all bases that the lab's hosts need, by digest. Those
-// that are not in the cache are built side by side: dpkg keeps one core busy.
+// Bases returns the directories of all bases that the lab's hosts need, by digest. It builds missing ones in parallel,
+// because dpkg uses only one core.
 func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error) {
 	m.Mirror = orDefault(m.Mirror, spec.Mirror)
 	wanted := map[string]Definition{}
@@ -99,7 +99,7 @@ func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error
 	return out, group.Wait()
 }
 
-// plan decides everything about the lab and makes nothing.
+// plan decides everything about the lab, but makes nothing.
 func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[string]string) (state, error) {
 	s := state{Name: spec.Name, Domain: spec.domain(), dir: m.labDir(spec.Name)}
 	if _, err := os.Stat(filepath.Join(s.dir, stateFile)); err == nil {
@@ -121,7 +121,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// make makes the planned lab: the network, then all hosts at once.
+// make makes the planned lab: first the network, then all hosts at once.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()
@@ -151,17 +151,17 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 	return err
 }
 
-// hosts is how many hosts all labs have, also those of a lab that is being made.
+// hosts is the number of hosts of all labs, including a lab that is being made.
 func (m Machine) hosts() int {
 	n := 0
-	labs, _ := m.List() // it is an estimate
+	labs, _ := m.List() // the number is an estimate
 	for _, lab := range labs {
 		n += len(lab.Hosts)
 	}
 	return n
 }
 
-// eachHost calls do for all hosts at once and joins their errors.
+// eachHost calls do for all hosts concurrently and joins their errors.
 func eachHost(s state, do func(host int) error) error {
 	errs := make([]error, len(s.Hosts))
 	var wait sync.WaitGroup
@@ -180,8 +180,7 @@ func (m Machine) running(s state) *Running {
 	return r
 }
 
-// Open returns the named lab, which another process may have made. An empty
-// name is the only lab there is.
+// Open returns the named lab, which another process may have made. An empty name means the only lab.
 func (m Machine) Open(name string) (*Running, error) {
 	name, err := m.only(name)
 	if err != nil {
@@ -204,7 +203,7 @@ func (m Machine) List() ([]*Running, error) {
 	for _, name := range names {
 		s, err := m.load(name)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // killed before it had made anything
+			continue // Up was killed before it had made anything
 		}
 		if err != nil {
 			return nil, err

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// stallFor bounds how long calls wait for those before them to end, stallAgain is
-	// the time until they are asked to once more.
+	// stallFor bounds how long new calls wait for the calls under way to end. stallAgain is the time until the next
+	// try.
 	stallFor   = time.Second
 	stallAgain = 5 * time.Second
-	// rejoinTimeout bounds how long calls wait for the connection that is made anew.
+	// rejoinTimeout bounds how long calls wait for the new connection.
 	rejoinTimeout = 10 * time.Second
-	// refusedAgain is how often a node says that it is not admitted.
+	// refusedAgain is how often a node reports that it is not admitted.
 	refusedAgain = time.Hour
 )
 
-// UseJWT uses another JWT of the same key from now on. When no call is under way it
-// makes the connection anew, and returns when that is there; calls that begin
-// meanwhile wait for it, so that none is lost. If ctx ends before that, the next
-// connection uses it. One at a time.
+// UseJWT uses another JWT of the same key from now on. When no call is under way, it replaces the connection, and
+// returns when the new one is there. Calls that begin in between wait for it, so none is lost. If ctx ends earlier, the
+// next connection uses the JWT. Only one UseJWT may run at a time.
 func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	c.jwt.Store(&jwt)
 	for !c.turn.close(stallFor) {
@@ -62,15 +61,15 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	return nil
 }
 
-// admission says, once and then from time to time, that the server does not let
-// this node in, or is not known to it: nothing that passes by itself.
+// admission reports, once and then from time to time, that the server does not admit this node, or that the node does
+// not know the server. Neither passes by itself.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex
 	said    time.Time
 }
 
-// tried takes note of how an attempt to connect ended.
+// tried notes how an attempt to connect ended.
 func (a *admission) tried(log *slog.Logger, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,9 +88,8 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	}
 }
 
-// isRefusal reports whether the bus said no to the credentials of somebody who
-// connects. (That they have ended or were revoked it says on a connection that is
-// open; then this is tried next.)
+// isRefusal reports whether the bus refused the credentials of a new connection. (If they have expired or were revoked,
+// the bus says so on an open connection. The next attempt to connect then ends with this error.)
 func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
 
 // isStranger reports whether the server showed a certificate of a CA that this node does not trust.

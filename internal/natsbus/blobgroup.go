@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// worthBatch is from how many messages on an atomic batch costs less than they
-	// do one by one: it needs some four fsyncs, each of them needs one.
+	// worthBatch is the number of messages from which an atomic batch is cheaper than single messages: a batch needs
+	// about four fsyncs, each single message needs one.
 	worthBatch = 5
 	// maxGroup bounds the bytes of one batch.
 	maxGroup = 4 << 20
 )
 
-// group gathers what many store at once. Whoever comes while nobody stores does
-// so at once; whoever comes meanwhile waits, and one of those stores for all of
-// them.
+// group gathers what many callers store at the same time. If no caller stores, a new one stores at once. Else it waits,
+// and then one of the waiting callers stores for all of them.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
@@ -35,11 +34,11 @@ type put struct {
 	msgs []*nats.Msg
 	size int
 	done chan error    // its outcome
-	lead chan struct{} // closed when it is to store for all who wait
+	lead chan struct{} // closed when this put must store for all that wait
 }
 
-// store writes messages unless their subjects have content already: the same,
-// since subjects are made of digests. It returns when they are on disk.
+// store writes messages unless their subjects already have content. Subjects are made of digests, so that content is
+// the same. store returns when the messages are on disk.
 func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(err, "store a blob")
@@ -60,7 +59,7 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// join reports whether p is to store at once, else it has to wait.
+// join reports whether p must store at once; else it must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +69,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// take returns what is to be stored together; the leader's own is the first.
+// take returns the puts to store together. The leader's own is the first.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +83,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// leave lets the next one lead.
+// leave lets the next waiting put lead.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,15 +92,15 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll tells every put its outcome. What it stores is not only the caller's,
-// so its end does not end it.
+// storeAll tells every put its outcome. It does not end when the caller's ctx ends, because it stores for other callers
+// too.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
 	defer cancel()
 	if msgs := distinct(all); len(msgs) >= worthBatch {
 		err := b.storeBatch(ctx, msgs)
-		// Refused, nothing of it is stored. The common reason is that one of them
-		// was there before.
+		// If the batch was refused, nothing of it is stored. The usual reason is that one of the messages was there
+		// before.
 		if _, refused := errors.AsType[*jetstream.APIError](err); !refused {
 			for _, p := range all {
 				p.done <- err
@@ -114,7 +113,7 @@ func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	}
 }
 
-// distinct returns the messages of all, one for each subject.
+// distinct returns the messages of all puts, one for each subject.
 func distinct(all []*put) []*nats.Msg {
 	seen := map[string]bool{}
 	var out []*nats.Msg
@@ -164,7 +163,7 @@ func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// fresh returns the message as it is published: only where its subject has none.
+// fresh returns the message to publish. The stream stores it only if its subject has none.
 func fresh(m *nats.Msg) *nats.Msg {
 	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for key, values := range m.Header {

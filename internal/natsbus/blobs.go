@@ -19,15 +19,14 @@ const (
 	maxBlob     = 1 << 30
 	blobTimeout = 60 * time.Second
 
-	headerChunks = "Tutti-Chunks" // how many; absent: the content is in this message
+	headerChunks = "Tutti-Chunks" // number of chunks; absent: the content is in this message
 	headerSize   = "Tutti-Size"
 )
 
-// Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is
-// the message blob.<hex>; larger content is chunk.<hex>.<i>, and then
-// blob.<hex> says how many. Nothing is written twice, so a Put that was cut off
-// is continued by the next one, and two at once do no harm. What many store at
-// once goes to disk together. Any number of goroutines may use it.
+// Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is the message blob.<hex>. Larger content is
+// in chunk.<hex>.<i>, and blob.<hex> has their number. Nothing is written twice. So the next Put continues one that was
+// cut off, and two at the same time do no harm. What many callers store at the same time goes to disk together. Any
+// number of goroutines may use it.
 type Blobs struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -37,15 +36,15 @@ type Blobs struct {
 	deleted atomic.Bool
 }
 
-// Stored is the sequence in the stream up to which this process has heard that content is stored: a file
-// that lost an acknowledged end is told by it from one that only has a torn one. 0, known: some was deleted
-// since, perhaps the last one; not known: nothing was stored or deleted.
+// Stored is the stream's last sequence that was acknowledged to this process. By it, a file that lost an acknowledged
+// end can be told from one with only a torn end. 0 and known: content was deleted since, perhaps the last. Not known:
+// nothing was stored or deleted.
 func (b *Blobs) Stored() (seq uint64, known bool) {
 	seq = b.stored.Load()
 	return seq, seq > 0 || b.deleted.Load()
 }
 
-// acknowledged notes that the stream has stored up to a sequence.
+// acknowledged notes the sequence up to which the stream has stored.
 func (b *Blobs) acknowledged(seq uint64) {
 	for {
 		before := b.stored.Load()
@@ -60,7 +59,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// OpenBlobs makes the stream if it is not there.
+// OpenBlobs makes the stream if it does not exist.
 func OpenBlobs(ctx context.Context, nc *nats.Conn) (*Blobs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

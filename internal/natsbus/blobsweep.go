@@ -32,12 +32,11 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 	return out, nil
 }
 
-// Delete implements tutti.Sweeping. The head goes first: whatever is left if it
-// is cut off is no content, and is listed.
+// Delete implements tutti.Sweeping. The head is deleted first. If the deletion is cut off after that, what is left does
+// not count as content, and List still returns it.
 //
-// The bus writes a block of its file anew once less than half of it is left (at
-// its next sync, see embed.Options; nats-server, shouldCompactSync), and
-// removes it when nothing is: the last block, which is written to, excepted.
+// The bus rewrites a block of its file when less than half of it is left (at its next sync, see embed.Options;
+// nats-server, shouldCompactSync). It removes an empty block, except the last one, to which it writes.
 func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	if err := digest.Validate(); err != nil {
 		return err
@@ -45,7 +44,7 @@ func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	ctx, cancel := withTimeout(ctx, blobTimeout)
 	defer cancel()
 	b.deleted.Store(true)
-	b.stored.Store(0) // the last one may be what is deleted
+	b.stored.Store(0) // the last stored content may be what is deleted
 	for _, subject := range []string{"blob." + digest.Hex(), "chunk." + digest.Hex() + ".*"} {
 		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return wrap(err, "delete a blob")

@@ -13,20 +13,18 @@ import (
 
 const (
 	chunkTimeout = 15 * time.Second
-	// retryPause is the wait after a chunk that nobody took.
+	// retryPause is the wait after a chunk that was not answered.
 	retryPause = 250 * time.Millisecond
-	// maxUploads bounds how often a parcel is sent that the server forgot.
+	// maxUploads is how often a parcel is sent if the server forgets it.
 	maxUploads = 3
 )
 
-// Call asks the server and returns its answer. Errors have the code the server
-// gave them. CodeUnavailable: there is no connection, it was lost meanwhile, or
-// no server serves; CodeDeadline: no answer in time (that of ctx, else a
-// minute). In both cases the server may have done what was asked.
+// Call asks the server and returns its answer. Errors have the code that the server gave them. CodeUnavailable: there
+// is no connection, it was lost during the call, or no server serves. CodeDeadline: no answer came in time (ctx's
+// deadline, else a minute). In both cases the server may have done what was asked.
 //
-// Payload and answer may have up to 64 MiB. Large ones go in chunks, which
-// outlive a lost connection as long as ctx lasts. A call that ended with
-// CodeUnavailable and is made again goes on with what the server has of it.
+// Payload and answer may have up to 64 MiB. Large ones go in chunks. As long as ctx lasts, they continue after a lost
+// connection. If a call ended with CodeUnavailable and is repeated, it goes on with the chunks that the server has.
 func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	if err := validateOp(op); err != nil {
 		return nil, err
@@ -52,7 +50,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 			return nil, err
 		}
 		if answer.Header.Get(headerStatus) == statusMissing {
-			continue // the server started again after it had the parcel
+			continue // the server was restarted after it had the parcel
 		}
 		if err := failureOf(op, answer); err != nil {
 			return nil, err
@@ -62,8 +60,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server lost the content %d times", op, maxUploads)
 }
 
-// Send tells the server something without waiting for an answer. It may get
-// lost. At most 128 KiB.
+// Send sends a message to the server and does not wait for an answer. The message may get lost. It has at most 128 KiB.
 func (c *Conn) Send(op string, payload []byte) error {
 	if err := validateOp(op); err != nil {
 		return err
@@ -93,8 +90,7 @@ func (c *Conn) present(msg *nats.Msg) {
 	}
 }
 
-// request sends one message and waits for its answer, at most as long as the
-// connection lasts on which it was sent.
+// request sends one message and waits for its answer, but not longer than the connection lasts on which it was sent.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
 	if err := c.turn.enter(ctx); err != nil {
 		return nil, wrap(err, op)
@@ -124,14 +120,13 @@ func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg
 	return nil, wrap(err, op+": no answer from the server")
 }
 
-// payloadParcel names a payload by its content: the same payload is the same
-// parcel when the call is made again.
+// payloadParcel names a payload by its content. So a repeated call has the same parcel.
 func payloadParcel(payload []byte) parcel {
 	digest := tutti.DigestOf(payload)
 	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}
 }
 
-// upload sends a parcel in chunks, each from where the server says it is.
+// upload sends a parcel in chunks. The server says at which offset the next chunk begins.
 func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
 	var chunk []byte // the first message only asks
 	for offset := int64(0); ; {
@@ -152,7 +147,7 @@ func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
 	}
 }
 
-// contentOf returns the content of an answer, fetched if it is a parcel.
+// contentOf returns the content of an answer. It fetches the content if it is a parcel.
 func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]byte, error) {
 	p, err := parcelOf(answer.Header)
 	if err != nil || p.id == "" {
@@ -180,12 +175,12 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 	}
 	done := nats.NewMsg("n." + string(c.key) + "." + opDone)
 	p.mark(done.Header)
-	_ = c.nc.PublishMsg(done) // the server forgets it by itself, later
+	_ = c.nc.PublishMsg(done) // if this is lost, the server forgets the parcel later
 	return content, nil
 }
 
-// exchange sends a message about a chunk, again until it is answered or ctx
-// ends: a chunk that comes twice does no harm.
+// exchange sends a message about a chunk. It repeats it until it is answered or ctx ends: a chunk that comes twice does
+// no harm.
 func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
 	for {
 		msg := nats.NewMsg("")
@@ -207,7 +202,7 @@ func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, 
 	}
 }
 
-// pause waits until it is worth trying again.
+// pause waits until another try makes sense.
 func (c *Conn) pause(ctx context.Context, back <-chan struct{}) error {
 	timer := time.NewTimer(retryPause)
 	defer timer.Stop()

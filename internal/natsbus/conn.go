@@ -22,25 +22,23 @@ type DialOptions struct {
 	URLs   []string // nats://host:port
 	JWT    string
 	Seed   []byte
-	CA     []byte       // PEM, of one or several; no other is trusted
-	Local  net.IP       // where to connect from; nil: wherever the system does
+	CA     []byte       // PEM, one or several; no other CA is trusted
+	Local  net.IP       // source address; nil: the system chooses
 	Logger *slog.Logger // may be nil
-	// NotAdmitted is told that the server says no to the JWT: when that begins, and
-	// then every hour. The connection is tried on: somebody may change that. It must
-	// not block. May be nil.
+	// NotAdmitted is called when the server starts to refuse the JWT, and then every hour. The connection is still
+	// tried, because the refusal may be lifted. It must not block. May be nil.
 	NotAdmitted func(err error)
 }
 
 const (
 	dialTimeout  = 5 * time.Second
-	helloTimeout = 20 * time.Second // for TLS and the first words: a server that all come back to at once takes its time
+	helloTimeout = 20 * time.Second // for TLS and the first messages: a server needs time when all nodes come back at once
 	reconnectMin = 100 * time.Millisecond
 	reconnectMax = 15 * time.Second
-	pingInterval = 10 * time.Second // a silent server is noticed after two
+	pingInterval = 10 * time.Second // a silent server is noticed after two pings
 )
 
-// Conn is a node's connection to the bus. It connects again for ever. Any
-// number of goroutines may use it.
+// Conn is a node's connection to the bus. It reconnects for ever. Any number of goroutines may use it.
 type Conn struct {
 	nc     *nats.Conn
 	key    tutti.NodeKey
@@ -48,8 +46,7 @@ type Conn struct {
 	jwt    atomic.Pointer[string]
 	dialer *dialer
 	ticket atomic.Pointer[string]
-	// turn is where every call goes through: it is shut while the connection is made
-	// anew.
+	// turn is the turnstile of every call. It is shut while the connection is replaced.
 	turn      turnstile
 	admission admission
 
@@ -62,9 +59,8 @@ type Conn struct {
 
 var errDisconnected = errors.New("the connection to the server was lost")
 
-// Dial connects to the bus. It returns after the first attempt, whether that
-// succeeded or not, and goes on trying; Connected and OnConnect tell. An error
-// means that the options are wrong or ctx has ended.
+// Dial connects to the bus. It returns after the first attempt, whether that succeeded or not, and goes on trying.
+// Connected and OnConnect show the success. An error means that the options are wrong or ctx has ended.
 func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "connect to the bus")
@@ -94,17 +90,17 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	c.offline()
 	nc, err := nats.Connect(strings.Join(o.URLs, ","), append(c.handlers(o.Logger),
 		nats.Name("tutti node"),
-		nats.Secure(), // by the dialer
+		nats.Secure(), // the dialer does it
 		nats.TLSHandshakeFirst(),
 		nats.SkipHostLookup(), // the dialer needs the name that the certificate has
 		nats.UserJWT(func() (string, error) { return *c.jwt.Load(), nil }, kp.Sign),
 		nats.CustomInboxPrefix("i."+key),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a server restored from a backup may know us again
+		nats.IgnoreAuthErrorAbort(), // a server that was restored from a backup may know us again
 		nats.IgnoreDiscoveredServers(),
 		nats.CustomReconnectDelay(reconnectDelay),
-		// Nothing is sent later than it was said: whoever asks again knows better.
+		// Nothing is sent later than it was said: the caller asks again, with newer data.
 		nats.ReconnectBufSize(-1),
 		nats.Timeout(helloTimeout),
 		nats.SetCustomDialer(to),
@@ -116,7 +112,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	}
 	c.nc = nc
 	if nc.IsConnected() {
-		<-first // the handler is on its way; a call before it would find no connection
+		<-first // the handler runs soon; a call before it would find no connection
 	}
 	return c, nil
 }
@@ -144,7 +140,7 @@ func (c *Conn) handlers(log *slog.Logger) []nats.Option {
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.admission.tried(log, err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if isRefusal(err) { // so the client library tells of it
+			if isRefusal(err) { // the client library reports it this way
 				c.admission.tried(log, err)
 				return
 			}
@@ -174,8 +170,7 @@ func (c *Conn) disconnected() {
 	c.offline()
 }
 
-// OnConnect has f called after each time a connection was made, also now if
-// there is one. f must not block.
+// OnConnect registers f. It is called after each new connection, and at once if there is one now. f must not block.
 func (c *Conn) OnConnect(f func()) {
 	c.mu.Lock()
 	c.onConnect = append(c.onConnect[:len(c.onConnect):len(c.onConnect)], f)
@@ -186,9 +181,8 @@ func (c *Conn) OnConnect(f func()) {
 	}
 }
 
-// OnRing has f called for each doorbell of the server, one after the other. It
-// is to be called once. Doorbells rung while there was no connection are lost:
-// ask after each OnConnect.
+// OnRing registers f, which is called for each doorbell of the server, one after another. Call OnRing once. Doorbells
+// are lost while there is no connection, so ask the server after each OnConnect.
 func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 	prefix := "d." + string(c.key) + "."
 	_, err := c.nc.Subscribe(prefix+">", func(msg *nats.Msg) {
@@ -204,7 +198,7 @@ func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 func (c *Conn) UseCA(caPEM []byte) error { return c.dialer.use(caPEM) }
 
 // Proved is the CA by which the server has proved itself on the latest connection, as the digest of its public key;
-// empty: there was none.
+// empty: there was no connection.
 func (c *Conn) Proved() tutti.Digest {
 	if pin := c.dialer.proved.Load(); pin != nil {
 		return *pin
@@ -212,18 +206,17 @@ func (c *Conn) Proved() tutti.Digest {
 	return ""
 }
 
-// Key is the node's.
+// Key is the node's key.
 func (c *Conn) Key() tutti.NodeKey { return c.key }
 
-// Connected reports whether there is a connection now that calls use.
+// Connected reports whether there is now a connection that calls use.
 func (c *Conn) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.online.Err() == nil && c.nc.IsConnected()
 }
 
-// Close ends the connection and returns when nothing of it is left. Calls at
-// work end with CodeUnavailable.
+// Close ends the connection and returns when it is completely closed. Calls under way end with CodeUnavailable.
 func (c *Conn) Close() {
 	c.nc.Close()
 	<-c.closed

@@ -6,11 +6,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Connect makes one of the server's own connections: to the account of the
-// log, or to that of the nodes. URL is empty for an embedded bus, whose
-// InProcess option says where it is. The connection is made again for ever,
-// and keeps nothing back to send it later: an append that comes late would be
-// one that its writer has given up.
+// Connect makes one of the server's own connections: to the account of the log, or to that of the nodes. URL is empty
+// for an embedded bus, whose InProcess option says where it is. The connection reconnects for ever. It holds no message
+// back to send it later, because an append that comes late is one that its writer has given up.
 func Connect(url, jwt string, seed []byte, options ...nats.Option) (*nats.Conn, error) {
 	nc, err := nats.Connect(url, append([]nats.Option{
 		nats.Name("tutti server"),

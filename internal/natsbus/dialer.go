@@ -11,12 +11,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// dialer connects with TLS to a server of one of the CAs that are trusted then, which it names to the server
-// (ADR 0027).
+// dialer connects with TLS to a server whose certificate is from one of the trusted CAs. It tells the server which CAs
+// it trusts (ADR 0027).
 type dialer struct {
 	net.Dialer
 	trust  atomic.Pointer[tls.Config]
-	proved atomic.Pointer[tutti.Digest] // by which CA the latest connection was proved
+	proved atomic.Pointer[tutti.Digest] // the CA that proved the latest connection
 }
 
 // use trusts the CAs in a PEM text from the next connection on.
@@ -39,7 +39,7 @@ func (d *dialer) use(caPEM []byte) error {
 
 func pinOf(ca *x509.Certificate) tutti.Digest { return tutti.DigestOf(ca.RawSubjectPublicKeyInfo) }
 
-// Dial implements nats.CustomDialer. What it returns has finished TLS.
+// Dial implements nats.CustomDialer. The connection that it returns has finished TLS.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

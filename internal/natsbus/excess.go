@@ -7,20 +7,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// What a node may send beyond the calls that it has at once. A host that compiles for a fleet with all its processors is
-// told to ask again some 64 times a second; each such call is small.
+// What a node may send beyond the calls that it may have at once. A host that compiles for a fleet with all its
+// processors is told to ask again about 64 times a second, in small calls.
 const (
 	excessCalls     = 2_000
-	excessCallsEach = 200 // more each second
+	excessCallsEach = 200 // regained each second
 	excessBytes     = 32 << 20
 	excessBytesEach = 1 << 20
-	// outFor is how long a node is put out first that sends more than that, and outAtMost the next times.
+	// outFor is how long a node is put out the first time. Each further time it doubles, up to outAtMost.
 	outFor    = 30 * time.Second
 	outAtMost = time.Hour
 )
 
-// excess counts what nodes send beyond what they may. The bus takes messages faster than anybody can answer them: if nobody
-// ended that, a few nodes would fill what the server has not read yet, and the calls of all others would be lost with theirs.
+// excess counts what nodes send beyond what they may. The bus takes messages faster than the server can answer them. Without
+// a bound, a few nodes could fill the queue of unread messages, and then the calls of all other nodes would be lost, too.
 type excess struct {
 	mu    sync.Mutex
 	of    map[tutti.NodeKey]*excessOf
@@ -28,15 +28,15 @@ type excess struct {
 }
 
 type excessOf struct {
-	calls, bytes float64 // that are left
+	calls, bytes float64 // how many are left
 	at           time.Time
 	times        int       // how often it was put out
-	until        time.Time // it is out
+	until        time.Time // the node is out until then
 }
 
 func newExcess() *excess { return &excess{of: map[tutti.NodeKey]*excessOf{}} }
 
-// more counts a message. Out: the node is out, since this message if that is new.
+// more counts a message. out: the node is out. since: it is out because of this message.
 func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +70,7 @@ func (e *excess) isOut(key tutti.NodeKey, now time.Time) bool {
 	return of != nil && now.Before(of.until)
 }
 
-// sweep forgets who has sent nothing more for a while than it may.
+// sweep forgets the nodes that have not sent too much for some time.
 func (e *excess) sweep(now time.Time) {
 	if now.Sub(e.swept) < time.Minute {
 		return

@@ -36,13 +36,12 @@ type Log struct {
 	tail tail
 }
 
-// tail is where the log ends, as far as this Log knows.
+// tail is the end of the log, as far as this Log knows.
 type tail struct {
 	place
-	// end is the stream's last sequence. What is between seq and end is a batch
-	// of which a loss of power left only a beginning; it was never acknowledged.
-	// It stays in the stream, nobody reads it, it is no part of the chain, and
-	// the next append goes behind it.
+	// end is the stream's last sequence. The messages between seq and end are the beginning of a batch that a loss of
+	// power cut off. It was never acknowledged. It stays in the stream, but is not read and is not part of the chain.
+	// The next append comes after it.
 	end uint64
 }
 
@@ -66,8 +65,8 @@ type LogOptions struct {
 	Replicas int
 }
 
-// OpenLog makes the log's stream if it is not there. CodeDamaged: it was made
-// by a release that did not chain its entries, and stays as it is.
+// OpenLog makes the log's stream if it does not exist. CodeDamaged: a release that did not chain its entries made it.
+// It stays unchanged.
 func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -80,7 +79,7 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 		if old.CachedInfo().Config.DenyPurge {
 			return nil, unchained("the log")
 		}
-		config.FirstSeq = old.CachedInfo().Config.FirstSeq // of a restored log; it stays
+		config.FirstSeq = old.CachedInfo().Config.FirstSeq // keep that of a restored log
 	}
 	stream, err := js.CreateOrUpdateStream(ctx, config)
 	if err != nil {
@@ -104,7 +103,7 @@ func logConfig(o LogOptions) jetstream.StreamConfig {
 		Name:               logStream,
 		Subjects:           []string{"log.>"},
 		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardNew, // a full log refuses, it never forgets
+		Discard:            jetstream.DiscardNew, // a full log refuses new events and never drops old ones
 		MaxMsgs:            -1,
 		MaxBytes:           -1,
 		MaxMsgsPerSubject:  -1,
@@ -116,8 +115,8 @@ func logConfig(o LogOptions) jetstream.StreamConfig {
 	}
 }
 
-// Torn is the last sequence of a batch that a loss of power left incomplete at
-// the end of the log, 0 if there is none. What is appended next comes behind it.
+// Torn is the last sequence of a batch that a loss of power left incomplete at the end of the log, 0 if there is none.
+// The next append comes after it.
 func (l *Log) Torn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,9 +133,8 @@ func (l *Log) End() uint64 {
 	return l.tail.seq
 }
 
-// Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the
-// outcome is not known: the caller must not write again before it has read
-// what the log has. At most 20,000 events go into one append.
+// Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the outcome is not known: the caller must
+// read the log before it writes again. One append has at most 20,000 events.
 func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
 	if len(events) == 0 {
 		return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: no events")
@@ -177,9 +175,8 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// behind returns what an append after the event last comes behind. Somebody else
-// may have written since: then the stream is asked, and it is the stream that
-// refuses what is not its end.
+// behind returns the end of the log that an append after the event last follows. If another writer may have written
+// since, the stream is asked. The stream itself refuses an append that does not follow its end.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail
@@ -194,13 +191,12 @@ func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	return tail{at, last}, err
 }
 
-// encode makes the message of an event and its digest; a large one goes to the
-// blobs first.
+// encode makes the message of an event and its digest. It stores a large event as a blob first.
 func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Digest, error) {
 	if e.Body == nil {
 		return nil, "", tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
 	}
-	e.Seq = 0 // the stream counts
+	e.Seq = 0 // the stream sets the sequence
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return nil, "", tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
@@ -221,12 +217,11 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	return msg, digest, nil
 }
 
-// batchAgain is when a batch is sent again that the bus could not put together.
+// batchAgain is the wait before a batch is sent again that the bus could not assemble.
 const batchAgain = 100 * time.Millisecond
 
-// publishWhole is publish until the bus has put the batch together, or ctx ends. The bus does so in
-// a file; where no more files may be opened it says that the batch is incomplete and stores
-// nothing. Some file will be closed.
+// publishWhole calls publish until the bus has assembled the batch, or ctx ends. The bus assembles it in a file. If it
+// can open no more files, it says that the batch is incomplete and stores nothing. Later some file will be closed.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	for {
 		seq, err := l.publish(ctx, msgs)
@@ -244,15 +239,14 @@ func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error
 // errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus: nothing of the batch is stored.
 const errCodeIncompleteBatch = 10176
 
-// publish stores the messages, all or none, and returns the last one's
-// sequence.
+// publish stores all messages or none, and returns the sequence of the last one.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
 		markBatch(msgs)
 	}
 	for i, msg := range msgs[:len(msgs)-1] {
-		// The bus takes a batch into a file of its own; waiting now and then keeps
-		// it from holding a large one in memory, and finds a refusal early.
+		// The bus writes a batch into a file of its own. Waiting now and then keeps the bus from holding a large batch
+		// in memory, and shows a refusal early.
 		if i%500 == 499 {
 			if _, err := l.request(ctx, msg); err != nil {
 				return 0, err
@@ -279,8 +273,8 @@ type pubAck struct {
 	Error    *jetstream.APIError `json:"error"`
 }
 
-// request publishes msg and waits for what the stream says. An empty answer
-// means that a message of a batch was taken and nothing is stored yet.
+// request publishes msg and waits for the stream's answer. An empty answer means that the message of a batch was taken,
+// and that nothing is stored yet.
 func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	var ack pubAck
 	reply, err := l.nc.RequestMsgWithContext(ctx, msg)
@@ -303,8 +297,8 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an expected sequence. A cluster
-// may say so without naming the sequence it has (10164).
+// wrongLast reports whether the stream refused an expected sequence. A cluster may say so without the sequence that it
+// has (10164).
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }
@@ -318,7 +312,7 @@ func wrap(err error, doing string) error {
 	return tutti.Wrap(code, err, "%s", doing)
 }
 
-// withTimeout bounds ctx if the caller has not.
+// withTimeout bounds ctx if it has no deadline yet.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

@@ -52,7 +52,7 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 
 // LinkAt implements tutti.Log.
 func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
-	if seq == 0 { // the bus would refuse it as no sequence
+	if seq == 0 { // the bus refuses 0 as an invalid sequence
 		return "", tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event 0")
 	}
 	m, err := l.get(ctx, seq)
@@ -65,8 +65,8 @@ func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// chain yields the messages of whole appends after the sequence after, up to the
-// last one at the time of the call, each with a link that fits what is before it.
+// chain yields the messages of whole appends after the sequence after, up to the last one at the time of the call. It
+// checks that each link fits the entry before.
 func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		state, err := l.state(ctx)
@@ -82,9 +82,9 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 			return
 		}
 		link := whole.link
-		var batch []message // of one append, seen together or not at all
+		var batch []message // of one append, yielded as a whole or not at all
 		for m, err := range l.messages(ctx, whole.seq, state.LastSeq) {
-			// A part 1 after an incomplete batch: what came before is torn.
+			// A part 1 after an incomplete batch: the messages before it are torn.
 			if err == nil && m.part == 1 {
 				link, batch = whole.link, batch[:0]
 			}
@@ -108,8 +108,7 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 	}
 }
 
-// follows verifies that m comes right behind the entry with the link before, and
-// returns m's own.
+// follows verifies that m directly follows the entry with the link before, and returns m's own link.
 func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	digest := m.blob
 	if digest == "" {
@@ -122,9 +121,8 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// place returns the end of the last whole append that the event after, or what
-// is torn there, does not reach beyond, or that ends with it. CodeNotFound: the
-// log has no such event, or no longer.
+// place returns the end of the last whole append that ends at the event after or before it. CodeNotFound: the log does
+// not have this event, or no longer.
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -153,7 +151,7 @@ func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOp
 	return parse(raw.Sequence, raw.Header, raw.Data)
 }
 
-// state says which sequences the stream has now.
+// state returns which sequences the stream has now.
 func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -172,8 +170,7 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages after the sequence after up to last, without a
-// gap.
+// messages yields the messages after the sequence after, up to last, without a gap.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {
@@ -207,7 +204,7 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	consumer, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       first,
-		AckPolicy:         jetstream.AckNonePolicy, // what gets lost on the way is found as a gap
+		AckPolicy:         jetstream.AckNonePolicy, // a message that gets lost on the way shows as a gap
 		MemoryStorage:     true,
 		InactiveThreshold: 2 * readTimeout,
 	})
@@ -217,15 +214,15 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	return consumer, nil
 }
 
-// deleteConsumer is best effort: the bus removes an idle one by itself.
+// deleteConsumer need not succeed: the bus removes an idle consumer by itself.
 func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns the messages from next on that the bus has sent within
-// readTimeout, at most count, and why there are no more.
+// fetch returns the messages from next on that the bus has sent within readTimeout, at most count, and the reason why
+// there are no more.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")
@@ -273,8 +270,8 @@ func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 	return m, nil
 }
 
-// unchained says that a log is not one of this release, or has been made to look
-// so; there is no way to tell, so it is not read.
+// unchained says that a log was not written by this release, or was changed to look so. The two cases cannot be told
+// apart, so the log is not read.
 func unchained(what string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
 		"make the fleet anew (tutti server init), or restore the log (tutti server restore)", what)

@@ -16,9 +16,8 @@ const (
 	restoreBatchBytes = 4 << 20
 )
 
-// Restorer makes the log anew from its entries, with the sequences and links that
-// they had. It writes them in batches that have nothing to do with the appends
-// that once made them: those are whole in any case.
+// Restorer rebuilds the log from its entries, with their old sequences and links. It writes them in its own batches.
+// These need not match the original appends, which are whole in any case.
 type Restorer struct {
 	log   *Log
 	seq   uint64       // of the last message
@@ -27,9 +26,8 @@ type Restorer struct {
 	bytes int
 }
 
-// RestoreLog begins a log behind the event after, whose link is link. There must
-// be none yet. The content that its entries need must have been stored before it
-// is read.
+// RestoreLog begins a log after the event after, whose link is link. The log must not exist yet. The content that its
+// entries need must be stored before the log is read.
 func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Digest) (*Restorer, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -52,7 +50,7 @@ func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	if e.Seq <= r.seq || e.Link != tutti.Link(r.link, e.Raw) {
 		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit what is before it, %d", e.Seq, r.seq)
 	}
-	for r.seq+1 < e.Seq { // what a loss of power had torn was no event
+	for r.seq+1 < e.Seq { // sequences that a loss of power had torn have no event
 		if err := r.put(ctx, r.torn()); err != nil {
 			return err
 		}
@@ -72,7 +70,7 @@ func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	return r.put(ctx, msg)
 }
 
-// torn is a message that nobody reads: the beginning of a batch that never ends.
+// torn is a message that is never read: the beginning of a batch that never ends.
 func (r *Restorer) torn() *nats.Msg {
 	msg := nats.NewMsg("log.torn.restored")
 	msg.Header.Set(headerPart, "1/2")

@@ -17,8 +17,8 @@ func (l *Log) Snapshot(ctx context.Context) (e tutti.Event, found bool, err erro
 	return events[len(events)-1], true, nil
 }
 
-// snapshots returns the SnapshotTaken events of the log, the oldest first, and
-// their bodies. Each lets the one before it go, so there are one or two.
+// snapshots returns the SnapshotTaken events of the log, the oldest first, and their bodies. After each one, the log
+// drops the one before, so there are one or two.
 func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tutti.SnapshotTaken, err error) {
 	subject := jetstream.WithGetMsgSubject(subjectOf(&tutti.SnapshotTaken{}))
 	for from := uint64(1); ; {
@@ -47,7 +47,7 @@ func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tu
 	}
 }
 
-// whole reports whether the append that m is a part of is there to its end.
+// whole reports whether the append of m is in the log up to its end.
 func (l *Log) whole(ctx context.Context, m message) (bool, error) {
 	last, err := l.get(ctx, m.seq+uint64(m.parts-m.part))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
@@ -68,7 +68,7 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	m, err := l.get(ctx, through)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		_, err := l.trimmed(ctx, through)
-		return err // nil: it has been let go
+		return err // nil: the events are already gone
 	}
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	return err
 }
 
-// trimmed is place for an event that the log no longer has: the end of a
-// snapshot, from which the log goes on.
+// trimmed is place for an event that the log no longer has. Such an event is the end of a snapshot, from which the log
+// goes on.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	return place{}, l.missing(ctx, after)
 }
 
-// missing says why the event seq is not there: CodeNotFound if it was let go or
-// never was, CodeDamaged if the log has lost it.
+// missing says why the event seq is not there. CodeNotFound: it was trimmed or never existed. CodeDamaged: the log has
+// lost it.
 func (l *Log) missing(ctx context.Context, seq uint64) error {
 	state, err := l.state(ctx)
 	switch {

@@ -17,42 +17,40 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Handler answers one call of a node. It is called by many goroutines at once;
-// calls of one node may overtake each other and come twice. An error crosses
-// with its code and text. The answer to a message (Conn.Send) is dropped. The
-// context ends when the node no longer waits, or the server stops. It has the call's
-// tutti.Turn, but for what Light says.
+// Handler answers one call of a node. Many goroutines call it at once. Calls of one node may overtake each other and
+// come twice. An error reaches the node with its code and text. The answer to a message (Conn.Send) is dropped. The
+// context ends when the node no longer waits, or the server stops. It has the call's tutti.Turn, except for operations
+// in Light.
 type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
 
 // ServeOptions say how to serve nodes.
 type ServeOptions struct {
 	Handler  Handler
 	SpoolDir string // content above 128 KiB passes through here; emptied at start and end
-	// Ready is called when calls of nodes arrive. May be nil.
+	// Ready is called when calls of nodes begin to arrive. May be nil.
 	Ready func()
-	// Denied is told what a node tried without a right to, each time. It must not
-	// block. May be nil.
+	// Denied is called each time a node tries something that it may not do. It must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
-	// Excess is told of each message that is more than its node may have at work, with its bytes. If it says that the node is
-	// out, nobody answers it. It must not block. May be nil.
+	// Excess is called for each message beyond what its node may have at work, with the message's bytes. If it returns out,
+	// the message is not answered. It must not block. May be nil.
 	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once; 0 means 64.
 	Concurrency int
-	// Light operations do not wait for others: these tell something, and their handlers are
-	// quick. One node has one of them at work, and what comes meanwhile is dropped.
+	// Light operations do not wait for others: they only report something, and their handlers are quick. One node has
+	// one of them at work. Others that arrive in that time are dropped.
 	Light []string
 }
 
 const (
 	concurrency       = 64
 	concurrencyOfNode = 16
-	// concurrencyLarge bounds the memory for content that goes in chunks.
+	// concurrencyLarge bounds the memory for content in chunks.
 	concurrencyLarge = 4
-	// maxTries is how often content in chunks is read for calls that say to ask again. Then it is to be sent again.
+	// maxTries is how often a call with content in chunks is tried. After that, the node must send the content again.
 	maxTries         = 8
 	concurrencyLight = 16
-	// againPause is how long the answer takes that a node is to ask again.
+	// againPause is the delay of an answer that tells the node to ask again.
 	againPause = 250 * time.Millisecond
 )
 
@@ -62,18 +60,17 @@ type server struct {
 	nc      *nats.Conn
 	spool   *spool
 	turns   *turns
-	large   *turns // of calls whose content went in chunks; they hold up no others
+	large   *turns // for calls whose content came in chunks; they do not hold up other calls
 	light   chan struct{}
 	running sync.WaitGroup
 
 	mu      sync.Mutex
 	ofNode  map[tutti.NodeKey]int  // calls that wait or are at work
-	telling map[tutti.NodeKey]bool // light ones at work
+	telling map[tutti.NodeKey]bool // nodes with a light call at work
 }
 
-// Serve answers nodes on nc, the server's connection to the account of the
-// nodes, until ctx ends, and returns when the last handler has. Only calls
-// that ask to be answered in the inbox of their own sender are answered.
+// Serve answers nodes on nc, the server's connection to the account of the nodes, until ctx ends. It returns after the
+// last handler. It answers only calls whose reply address is in the inbox of their own sender.
 func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = concurrency
@@ -125,12 +122,12 @@ func (s *server) subscribe(subject string) (*nats.Subscription, error) {
 	return sub, wrap(err, "serve nodes")
 }
 
-// receive passes on what comes, until ctx ends.
+// receive passes messages on until ctx ends.
 func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to end
+			return nil //nolint:nilerr // ctx has ended
 		}
 		if err == nats.ErrSlowConsumer { //nolint:errorlint // a sentinel of the client, never wrapped
 			s.Logger.Warn("calls of nodes were dropped: the server is too slow")
@@ -143,7 +140,7 @@ func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept fun
 	}
 }
 
-// acceptLight answers what one of Light says, beside all others.
+// acceptLight handles an operation of Light, without waiting for other calls.
 func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	if !ok || msg.Reply != "" {
@@ -163,7 +160,7 @@ func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 		defer func() { <-s.light; s.told(key) }()
 		ctx, cancel := context.WithTimeout(wire.WithTicket(ctx, msg.Header.Get(headerTicket)), defaultTimeout)
 		defer cancel()
-		_, _ = s.handle(ctx, key, op, msg.Data) // nobody waits for an answer
+		_, _ = s.handle(ctx, key, op, msg.Data) // no answer is expected
 	})
 }
 
@@ -181,12 +178,12 @@ func (s *server) told(key tutti.NodeKey) {
 	delete(s.telling, key)
 }
 
-// accept checks a message and lets its handler begin when it is its node's turn.
+// accept checks a message, and starts its handler when it is its node's turn.
 func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	switch {
 	case ok && msg.Reply == "" && slices.Contains(s.Light, op):
-		return // acceptLight has it, too
+		return // acceptLight gets it, too
 	case !ok:
 		s.deny(key, "subject "+msg.Subject)
 		s.tooMuch(key, msg)
@@ -208,10 +205,10 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 			defer func() { cancel(); s.leave(key) }()
 			ctx, turn := tutti.WithTurn(ctx, turns.leave)
 			var answer *nats.Msg
-			if ctx.Err() == nil { // else nobody waits any more
+			if ctx.Err() == nil { // else the node no longer waits
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			turn.End() // what is large of the answer is in the spool
+			turn.End() // the large part of the answer is in the spool
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)
@@ -220,7 +217,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	})
 }
 
-// turnsOf are those in which a call gets in.
+// turnsOf are the turns for which a call waits.
 func (s *server) turnsOf(op string, header nats.Header) *turns {
 	if header.Get(headerParcel) == "" || op == opPut || op == opGet || op == opDone {
 		return s.turns
@@ -228,8 +225,8 @@ func (s *server) turnsOf(op string, header nats.Header) *turns {
 	return s.large
 }
 
-// hold keeps an answer for a moment that says to ask again, so that a node which does so at once
-// does not keep the server busy. It holds one of the node's calls, and no handler.
+// hold delays an answer that tells the node to ask again, so that a node that does so at once does not keep the server
+// busy. The delay holds one of the node's calls, and no handler.
 func (s *server) hold(ctx context.Context, answer *nats.Msg) {
 	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {
 		return
@@ -264,7 +261,7 @@ func (s *server) dispatch(ctx context.Context, key tutti.NodeKey, op string, msg
 	return s.call(ctx, key, op, msg.Data)
 }
 
-// handle calls the handler. Its panic is the failure of this call, and of no other.
+// handle calls the handler. A panic fails this call only.
 func (s *server) handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -300,8 +297,8 @@ func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload
 	return msg
 }
 
-// callLarge calls the handler with a parcel that was put before. The parcel stays
-// for some tries if the node has to ask again: the ticket of before, for example.
+// callLarge calls the handler with a parcel that was put before. The parcel stays for some tries if the node has to ask
+// again, for example with a newer ticket.
 func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p parcel) *nats.Msg {
 	e := s.spool.find(key, p.id)
 	if e == nil {
@@ -375,12 +372,12 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 	answer.Subject = to.Reply
 	if err := s.nc.PublishMsg(answer); err != nil {
-		// The node sees a deadline and asks again.
+		// The node runs into its deadline and asks again.
 		s.Logger.Warn("an answer to a node was not sent", "error", err)
 	}
 }
 
-// enter counts a call of a node; one node cannot have all calls that wait.
+// enter counts a call of a node. One node cannot take the room of all waiting calls.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +396,7 @@ func (s *server) leave(key tutti.NodeKey) {
 	}
 }
 
-// tooMuch takes note of a message that nobody will answer, and reports whether its node is out.
+// tooMuch notes a message that will not be answered, and reports whether its node is out.
 func (s *server) tooMuch(key tutti.NodeKey, msg *nats.Msg) (out bool) {
 	return s.Excess != nil && s.Excess(key, len(msg.Data))
 }
@@ -410,8 +407,7 @@ func (s *server) deny(key tutti.NodeKey, what string) {
 	}
 }
 
-// Ring rings the doorbell of a node: fire and forget, lost if the node is not
-// connected. At most MaxRing bytes.
+// Ring rings the doorbell of a node. It is lost if the node is not connected. It has at most MaxRing bytes.
 func Ring(nc *nats.Conn, key tutti.NodeKey, op string, payload []byte) error {
 	if err := key.Validate(); err != nil {
 		return err

@@ -15,12 +15,11 @@ const (
 	maxParcelsPerNode = 8
 	maxSpoolPerNode   = 2 * MaxPayload
 	maxSpool          = 16 * MaxPayload
-	parcelLife        = 10 * time.Minute // without a chunk
+	parcelLife        = 10 * time.Minute // after its last chunk
 )
 
-// spool keeps parcels in files while they come in or go out. It does not
-// survive the server: a node sends its parcel again. What a node can fill is
-// bounded, and so is the whole.
+// spool keeps parcels in files while they come in or go out. It does not survive the server: a node sends its parcel
+// again. There is a limit for each node and one for all.
 type spool struct {
 	dir string
 	now func() time.Time
@@ -33,7 +32,7 @@ type spool struct {
 // entry is one parcel of one node.
 type entry struct {
 	parcel
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	file  *os.File
 	have  int64
 	tries int
@@ -64,7 +63,7 @@ func (s *spool) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// open returns the entry of a parcel, made if it is not there.
+// open returns the entry of a parcel. It makes the entry if it does not exist.
 func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +96,8 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for so many bytes of a node that has mine bytes with them: nodes that have more give up what they have
-// not touched for longest. What is announced counts, also if nothing of it has come. It needs s.mu.
+// room makes room for size bytes of a node that has mine bytes with them. Nodes that have more lose the parcels that
+// they have not used for longest. The announced size counts, even if nothing has come yet. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey
@@ -137,7 +136,7 @@ func (s *spool) find(key tutti.NodeKey, id string) *entry {
 	return e
 }
 
-// drop forgets a parcel, if it is there.
+// drop removes a parcel, if it is there.
 func (s *spool) drop(key tutti.NodeKey, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +153,7 @@ func (s *spool) expire(now time.Time) {
 	}
 }
 
-// remove needs s.mu. Whoever still works on the entry finds its file closed.
+// remove: the caller holds s.mu. A goroutine that still works on the entry finds its file closed.
 func (s *spool) remove(key tutti.NodeKey, id string) {
 	e := s.entries[key][id]
 	if e == nil {
@@ -165,12 +164,12 @@ func (s *spool) remove(key tutti.NodeKey, id string) {
 		delete(s.entries, key)
 	}
 	s.total -= e.size
-	_ = os.Remove(filepath.Clean(e.file.Name())) // the spool is emptied at the next start in any case
+	_ = os.Remove(filepath.Clean(e.file.Name())) // the next start empties the spool in any case
 	e.file.Close()
 }
 
-// write appends a chunk if it is the one that comes next, and returns how much
-// is there now. A chunk that comes twice or early changes nothing.
+// write appends a chunk if it is the next one, and returns how many bytes are there now. A chunk that comes twice or
+// early changes nothing.
 func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -187,7 +186,7 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
-// fill writes all of a parcel that goes out.
+// fill writes the whole content of an outgoing parcel.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)
 	return err
@@ -210,7 +209,7 @@ func (e *entry) content() ([]byte, error) {
 	return content, nil
 }
 
-// tried counts that a call with the parcel is to be made again.
+// tried counts a call with the parcel that must be made again.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

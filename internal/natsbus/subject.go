@@ -14,12 +14,11 @@ var (
 	lowerB32  = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 )
 
-// maxEncodedID keeps subjects far below the bus's limit.
+// maxEncodedID keeps subjects far shorter than the bus's limit.
 const maxEncodedID = 128
 
-// subjectOf returns where an event is stored: log.<noun>.<verb>.<id>. An id
-// that is no plain word is encoded, a long one hashed; `=` marks the one and
-// `~` the other, neither of which is in a plain word.
+// subjectOf returns where an event is stored: log.<noun>.<verb>.<id>. An id that is not a plain word is encoded, and a
+// long one is hashed. An encoded id begins with `=`, a hashed one with `~`; a plain word contains neither.
 func subjectOf(b tutti.Body) string {
 	id := b.ID()
 	switch {

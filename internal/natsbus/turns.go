@@ -6,21 +6,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// turns lets calls begin: so many at once. When more of them wait, the nodes take turns, however
-// many calls of each wait.
+// turns bounds how many calls run at once. If more calls wait, the nodes take turns, no matter how many calls each of
+// them has.
 type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[tutti.NodeKey][]func()
-	ring    []tutti.NodeKey // whose calls wait, the next one first
+	ring    []tutti.NodeKey // nodes with waiting calls, the next one first
 }
 
 func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// enter calls begin, now or when a call that was let in leaves. It does not wait; begin must not
-// either.
+// enter calls begin, now or when an earlier call leaves. It does not wait, and begin must not wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {
@@ -36,14 +35,14 @@ func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	begin()
 }
 
-// leave is for a call that has begun, at its end.
+// leave is called at the end of a call that has begun.
 func (t *turns) leave() {
 	if begin := t.next(); begin != nil {
 		begin()
 	}
 }
 
-// next returns whose turn it is, nil: nobody waits.
+// next returns the call whose turn it is; nil: no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// turnstile counts who is inside and can be shut for a moment, so that somebody
-// changes what they stand on. The zero value is open.
+// turnstile counts the calls inside. It can be shut for a moment to change what the calls use. The zero value is open.
 type turnstile struct {
 	mu     sync.Mutex
 	inside int
-	shut   chan struct{} // closed when it opens again; nil: it is open
-	empty  chan struct{} // closed when the last one leaves; nil: nobody waits
+	shut   chan struct{} // closed when the turnstile opens again; nil: it is open
+	empty  chan struct{} // closed when the last call leaves; nil: close does not wait
 }
 
-// enter waits while it is shut. An error is that of ctx; else leave must follow.
+// enter waits while the turnstile is shut. An error is ctx's. Without an error, leave must follow.
 func (t *turnstile) enter(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -43,8 +42,8 @@ func (t *turnstile) leave() {
 	}
 }
 
-// close shuts it and waits until nobody is inside. If that takes longer than
-// patience it opens again and reports false.
+// close shuts the turnstile and waits until no call is inside. If that takes longer than patience, it opens the
+// turnstile again and reports false.
 func (t *turnstile) close(patience time.Duration) bool {
 	t.mu.Lock()
 	t.shut = make(chan struct{})
@@ -66,7 +65,7 @@ func (t *turnstile) close(patience time.Duration) bool {
 	}
 }
 
-// open is to be called once after a close that reported true.
+// open must be called once after a close that reported true.
 func (t *turnstile) open() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,17 +15,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxConnections is how many connections a node may have: its own, one that it
-// lost and the bus has not, and one more.
+// maxConnections is how many connections a node may have: its present one, one that is lost but that the bus still has,
+// and one more.
 const maxConnections = 3
 
-// VisitorOptions say what follows from who connects to the bus.
+// VisitorOptions are called when clients connect to the bus.
 type VisitorOptions struct {
 	// Disconnect ends a connection.
 	Disconnect func(id uint64) error
-	// Refused is told whom the bus did not let in. It must not block.
+	// Refused is called when the bus did not let a client in. It must not block.
 	Refused func(from, what string, cause error)
-	// Denied is told what a node did that it may not. It must not block.
+	// Denied is called when a node did something that it may not do. It must not block.
 	Denied func(key tutti.NodeKey, what string)
 	Logger *slog.Logger // may be nil
 }
@@ -39,7 +39,7 @@ type Visitors struct {
 	there map[tutti.NodeKey][]visitor // the oldest first
 }
 
-// NewVisitors returns one that knows of nobody yet.
+// NewVisitors returns Visitors without any connection.
 func NewVisitors(o VisitorOptions) *Visitors {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -62,9 +62,8 @@ type visitorEvent struct {
 	Reason string `json:"reason"`
 }
 
-// Watch follows who connects and who is refused, on nc, the server's connection to
-// the system account, until ctx ends. A node that opens too many connections loses
-// the oldest.
+// Watch follows which clients connect and which are refused, until ctx ends. nc is the server's connection to the
+// system account. A node that opens too many connections loses the oldest one.
 func (v *Visitors) Watch(ctx context.Context, nc *nats.Conn) error {
 	msgs := make(chan *nats.Msg, 1<<14)
 	for _, subject := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR"} {
@@ -93,8 +92,8 @@ func (v *Visitors) handle(msg *nats.Msg) {
 		v.o.Logger.Warn("the bus said something about a connection that nobody understands", "error", err)
 		return
 	}
-	// Whoever connects chooses the user that the bus names. The JWT is what it
-	// has verified, except where it says that it has not.
+	// The client chooses the user name that the bus reports. The bus has verified the JWT, except in the events that
+	// say that it has not.
 	key, known := keyOf(e.Client.JWT)
 	switch {
 	case strings.HasSuffix(msg.Subject, ".AUTH.ERR"):
@@ -117,14 +116,14 @@ func (v *Visitors) handle(msg *nats.Msg) {
 // expired is the bus's reason for ending a connection with its JWT.
 const expired = "Authentication Expired"
 
-// keyOf returns the key that a JWT of a node is for.
+// keyOf returns the key of the node that a JWT is for.
 func keyOf(text string) (tutti.NodeKey, bool) {
 	claims, err := jwt.DecodeUserClaims(text)
 	if err != nil {
 		return "", false
 	}
 	key := tutti.NodeKey(claims.Subject)
-	// The server's own users have no limits of nodes.
+	// The server's own users do not have the limits of nodes.
 	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
 }
 
@@ -156,8 +155,8 @@ func (v *Visitors) disconnect(who visitor) {
 	}
 }
 
-// Excess takes note of a message that is more than a node may send. Who sends many of them loses its connections, and gets
-// in again after a while; out says so.
+// Excess notes a message that is more than a node may send. A node that sends many of them loses its connections, and is
+// let in again after some time. out: the node is out now.
 func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	out, since := v.excess.more(key, bytes, time.Now())
 	if !since {
@@ -172,7 +171,7 @@ func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	return out
 }
 
-// Violated takes note of a subject that whoever has shown that JWT may not use.
+// Violated notes that the holder of the JWT used a subject that it may not use.
 func (v *Visitors) Violated(jwt, what string) {
 	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)

@@ -19,25 +19,25 @@ const (
 	// MaxRing is the largest content of a doorbell.
 	MaxRing = chunkSize
 
-	// chunkSize is the largest content of one message; more goes in chunks.
+	// chunkSize is the largest content of one message. Larger content goes in chunks.
 	chunkSize = 128 << 10
 
 	defaultTimeout = 60 * time.Second
 	maxTimeout     = 15 * time.Minute
 )
 
-// Headers of calls and answers. Every answer has a status: a message without
-// one, whoever sent it, is no success.
+// Headers of calls and answers. Every answer has a status. A message without one is not a success, no matter who sent
+// it.
 const (
 	headerStatus  = "Tutti-Status" // statusOK, statusMissing, or a tutti.Code
 	headerTimeout = "Tutti-Timeout-Ms"
-	headerTicket  = "Tutti-Ticket" // of the node's machine; see tutti.Hello
+	headerTicket  = "Tutti-Ticket" // ticket of the node's machine; see tutti.Hello
 	headerParcel  = "Tutti-Parcel" // the id of content that goes in chunks
 	headerDigest  = "Tutti-Digest"
 	headerOffset  = "Tutti-Offset"
 
 	statusOK      = "ok"
-	statusMissing = "missing" // the parcel is not here (any more): send it again
+	statusMissing = "missing" // the parcel is not here, or no longer: send it again
 )
 
 // The operations of the transport itself.
@@ -88,7 +88,7 @@ func failureOf(op string, answer *nats.Msg) error {
 	}
 }
 
-// parcel describes content that goes in chunks.
+// parcel describes content that is sent in chunks.
 type parcel struct {
 	id     string
 	digest tutti.Digest
@@ -101,7 +101,7 @@ func (p parcel) mark(header nats.Header) {
 	header.Set(headerSize, strconv.FormatInt(p.size, 10))
 }
 
-// parcelOf reads what mark wrote. No parcel is the zero value.
+// parcelOf reads what mark wrote. The zero value: there is no parcel.
 func parcelOf(header nats.Header) (parcel, error) {
 	p := parcel{id: header.Get(headerParcel), digest: tutti.Digest(header.Get(headerDigest))}
 	if p.id == "" {
@@ -132,8 +132,8 @@ func timeoutOf(header nats.Header) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// senderOf reads the subject of a message from a node; the key is good also if
-// the rest is not, because the bus let nobody else use it.
+// senderOf reads the subject of a message from a node. The key is valid even if the rest is not, because the bus lets
+// no other client use it.
 func senderOf(subject string) (key tutti.NodeKey, op string, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 3 || parts[0] != "n" || tutti.NodeKey(parts[1]).Validate() != nil {
@@ -142,8 +142,8 @@ func senderOf(subject string) (key tutti.NodeKey, op string, ok bool) {
 	return tutti.NodeKey(parts[1]), parts[2], len(parts) == 3
 }
 
-// ownInbox reports whether reply is a plain subject in the inbox of key. The
-// bus does not check where a node asks to be answered.
+// ownInbox reports whether reply is a plain subject in the inbox of key. The bus does not check which reply address a
+// node names.
 func ownInbox(key tutti.NodeKey, reply string) bool {
 	rest, ok := strings.CutPrefix(reply, "i."+string(key)+".")
 	if !ok || strings.ContainsAny(rest, "*> \t\r\n") {

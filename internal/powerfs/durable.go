@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// entry is a change of directory entries that is not on disk yet: a name made
-// (to), removed (from), or moved (both).
+// entry is a change of directory entries that is not on disk yet. A name was made (to), removed (from), or moved
+// (both).
 type entry struct {
 	ino      uint64
 	from, to slot
 }
 
-// slot is a name in a directory; the zero slot is none.
+// slot is a name in a directory. The zero slot is no name.
 type slot struct {
 	dir  uint64
 	name string
@@ -31,8 +31,8 @@ func (later *entry) needs(earlier *entry) bool {
 	return false
 }
 
-// sync puts a file or directory on disk: its content or entries, and its own
-// entry if that is new. It needs f.mu.
+// sync writes a file or directory to disk: its content or entries, and its own entry if that is new. The caller holds
+// f.mu.
 func (f *FS) sync(ino uint64) {
 	for {
 		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })
@@ -43,19 +43,19 @@ func (f *FS) sync(ino uint64) {
 	}
 	n := f.nodes[ino]
 	if _, there := f.durable[ino]; !there || !n.regular() {
-		return // it has no name any more
+		return // it no longer has a name
 	}
 	f.durable = maps.Clone(f.durable)
 	f.durable[ino] = n.inode()
 }
 
-// syncAll puts everything on disk.
+// syncAll writes everything to disk.
 func (f *FS) syncAll() {
 	f.pending = nil
 	f.durable = f.all()
 }
 
-// commit puts the i-th pending change on disk, after those that it needs.
+// commit writes the i-th pending change to disk, after the changes that it needs.
 func (f *FS) commit(i int) {
 	e := f.pending[i]
 	for {
@@ -82,7 +82,7 @@ func (f *FS) commit(i int) {
 	f.durable[e.to.dir] = dir
 	if _, there := f.durable[e.ino]; !there {
 		fresh := f.nodes[e.ino].inode()
-		fresh.data = nil // the name without what belongs to it
+		fresh.data = nil // only the name is on disk, not the content
 		if fresh.entries != nil {
 			fresh.entries = map[string]uint64{}
 		}
@@ -90,13 +90,13 @@ func (f *FS) commit(i int) {
 	}
 }
 
-// torn are the images of a write that a disk may have done in part.
+// torn are the images after a write that a disk may have done only in part.
 func (f *FS) torn(n *node, before, written []byte, offset int64) []Image {
 	half := overwrite(before, written[:len(written)/2], offset)
 	return []Image{f.all().with(n.ino, half), f.zeros()}
 }
 
-// zeros is what programs see, without the data that was added since the fsyncs.
+// zeros is what programs see, but with zeros for all data that was added after the last fsync of each file.
 func (f *FS) zeros() Image {
 	out := f.all()
 	for ino, i := range out {
@@ -108,7 +108,7 @@ func (f *FS) zeros() Image {
 	return out
 }
 
-// overwrite returns data with something else in one place.
+// overwrite returns data with other content at offset.
 func overwrite(data, with []byte, offset int64) []byte {
 	out := make([]byte, max(int64(len(data)), offset+int64(len(with))))
 	copy(out, data)

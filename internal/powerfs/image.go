@@ -14,7 +14,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Image is the content of a file system. It is never changed.
+// Image is the content of a file system. It never changes.
 type Image map[uint64]inode
 
 // inode is one file, directory or link of an image.
@@ -26,7 +26,7 @@ type inode struct {
 	entries map[string]uint64
 }
 
-// Read returns the content of a file, and whether it is there.
+// Read returns the content of a file, and whether the file exists.
 func (i Image) Read(name string) ([]byte, bool) {
 	ino := uint64(fuse.FUSE_ROOT_ID)
 	for _, part := range splitPath(name) {
@@ -39,7 +39,7 @@ func (i Image) Read(name string) ([]byte, bool) {
 	return i[ino].data, true
 }
 
-// Equal reports whether two images hold the same below the same names.
+// Equal reports whether two images have the same content under the same names.
 func (i Image) Equal(other Image) bool {
 	return i.equal(other, fuse.FUSE_ROOT_ID, fuse.FUSE_ROOT_ID)
 }
@@ -58,7 +58,7 @@ func (i Image) equal(other Image, a, b uint64) bool {
 	return true
 }
 
-// Load returns an image of a directory of the host.
+// Load returns an image of a directory of the machine.
 func Load(dir string) (Image, error) {
 	out := Image{}
 	inos := map[string]uint64{}
@@ -112,8 +112,7 @@ func (i inode) node(ino uint64) *node {
 	return &node{ino: ino, mode: i.mode, mtime: i.mtime, data: i.data, link: i.link, entries: maps.Clone(i.entries)}
 }
 
-// node is what programs see of a file, directory or link. data is replaced and
-// never changed, so that images can share it.
+// node is a file, directory or link as programs see it. data is replaced and never modified, so images can share it.
 type node struct {
 	ino     uint64
 	mode    uint32
@@ -122,7 +121,7 @@ type node struct {
 	link    string
 	entries map[string]uint64
 
-	path   string // where it was last, for the trace
+	path   string // its last path, for the trace
 	linked bool   // it has a name
 }
 
@@ -133,7 +132,7 @@ func (n *node) inode() inode {
 	return inode{mode: n.mode, mtime: n.mtime, data: n.data, link: n.link, entries: maps.Clone(n.entries)}
 }
 
-// name notes where nodes are, for the trace.
+// name notes the paths of nodes, for the trace.
 func (f *FS) name(ino uint64, at string) {
 	n := f.nodes[ino]
 	n.path, n.linked = at, true
@@ -142,7 +141,7 @@ func (f *FS) name(ino uint64, at string) {
 	}
 }
 
-// all is what programs see, as an image.
+// all returns what programs see, as an image.
 func (f *FS) all() Image {
 	out := make(Image, len(f.nodes))
 	for ino, n := range f.nodes {
@@ -151,7 +150,7 @@ func (f *FS) all() Image {
 	return out
 }
 
-// with returns an image with another content of one file.
+// with returns an image in which one file has other content.
 func (i Image) with(ino uint64, data []byte) Image {
 	out := maps.Clone(i)
 	changed := out[ino]

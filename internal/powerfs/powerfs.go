@@ -1,19 +1,14 @@
-// Package powerfs is a file system for tests that can lose its power: it keeps
-// what programs see and, beside it, what a disk would have. It is strict, as no
-// real file system is bound not to be:
+// Package powerfs is a file system for tests that can lose its power. It keeps what programs see and also what a disk
+// would have. It is as strict as a real file system is allowed to be:
 //
-//   - what a file holds is on disk when the file is fsynced (or opened with
-//     O_SYNC or O_DSYNC), and never before;
-//   - with that, as on ext4, the entry of the file and of the directories above
-//     it are on disk, if they are new;
-//   - an entry made, removed or renamed is on disk with the next fsync of its
-//     directory, or of the file itself;
-//   - sync_file_range does nothing. syncfs writes everything: FUSE does not pass
-//     it on, so programs built with the tag killpoints say it (killpoint.SyncAttr).
+//   - the content of a file is on disk after the file is fsynced (or opened with O_SYNC or O_DSYNC), and never before;
+//   - then also the file's entry and the entries of the directories above it are on disk if they are new, as on ext4;
+//   - a made, removed or renamed entry is on disk after the next fsync of its directory, or of the file itself;
+//   - sync_file_range does nothing. syncfs writes everything. FUSE does not pass
+//     syncfs on, so programs built with the tag killpoints report it (killpoint.SyncAttr).
 //
-// Killing a process tests none of this, since the page cache survives it.
-// Rejected: dm-flakey (not in every kernel), and tracing system calls (it shows
-// the order, not that the next start copes with what is left).
+// Killing a process tests none of this, because the page cache survives it. Rejected: dm-flakey (not every kernel has
+// it), and tracing of system calls (it shows their order, but not that the next start works with what is left).
 package powerfs
 
 import (
@@ -28,16 +23,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Step is something that changed the file system.
+// Step is one change of the file system.
 type Step struct {
 	N    int
 	Op   string // write, fsync, rename, …
 	Path string
 	// Durable is what is left if the power is lost after the step.
 	Durable Image
-	// Torn are other ends that a real disk may make of it: everything is there
-	// but half of this write; everything is there and what was appended since its
-	// file's last fsync is zeros.
+	// Torn are other results that a real disk may leave. Either everything is there, but only half of this write. Or
+	// everything is there, but what was appended since its file's last fsync is zeros.
 	Torn []Image
 }
 
@@ -47,19 +41,18 @@ type FS struct {
 
 	mu      sync.Mutex
 	nodes   map[uint64]*node
-	last    uint64 // inode given out
+	last    uint64 // last inode number that was given out
 	pending []*entry
 	durable Image
 	steps   int
 	watch   func(Step)
 	cutAt   int
-	cut     chan struct{} // closed when the power is gone
+	cut     chan struct{} // closed when the power is lost
 	off     bool
-	failing chan struct{} // closed when what waits may fail
+	failing chan struct{} // closed when waiting calls may fail
 }
 
-// New returns a file system that holds an image, all of it durable. The zero
-// image is an empty one.
+// New returns a file system with the content of an image, all of it durable. A nil image is empty.
 func New(image Image) *FS {
 	f := &FS{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
@@ -77,15 +70,14 @@ func New(image Image) *FS {
 	return f
 }
 
-// Watch has w called after each step, until Watch is called again. w must not
-// touch the mounted file system.
+// Watch calls w after each step, until Watch is called again. w must not use the mounted file system.
 func (f *FS) Watch(w func(Step)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watch = w
 }
 
-// Steps is how many steps there were.
+// Steps is the number of steps so far.
 func (f *FS) Steps() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,15 +91,15 @@ func (f *FS) Durable() Image {
 	return f.durable
 }
 
-// Zeros is another end that a real disk may make of what programs see now: all
-// names are there, and what was added to a file since its last fsync is zeros.
+// Zeros is another result that a real disk may leave now: all names are there, and the data that was added to a file
+// since its last fsync is zeros.
 func (f *FS) Zeros() Image {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.zeros()
 }
 
-// Unsynced lists the files whose content is not all on disk.
+// Unsynced lists the files whose content is not completely on disk.
 func (f *FS) Unsynced() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,18 +112,17 @@ func (f *FS) Unsynced() []string {
 	return out
 }
 
-// CutAt loses the power in the place of the n-th step from now on.
+// CutAt loses the power in place of the n-th step from now on.
 func (f *FS) CutAt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cutAt = f.steps + n
 }
 
-// Lost is closed when the power is lost. Whoever uses the file system then
-// hangs: kill it, then call Fail.
+// Lost is closed when the power is lost. A process that uses the file system then hangs: kill it, then call Fail.
 func (f *FS) Lost() <-chan struct{} { return f.cut }
 
-// Fail lets everything that hangs end with an error.
+// Fail lets all hanging calls end with an error.
 func (f *FS) Fail() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,8 +137,7 @@ func (f *FS) Fail() {
 	}
 }
 
-// Mount shows the file system at dir, until unmount. It needs root or
-// fusermount3, and /dev/fuse.
+// Mount mounts the file system at dir, until unmount is called. It needs root or fusermount3, and /dev/fuse.
 func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	server, err := fuse.NewServer(f, dir, &fuse.MountOptions{
 		FsName: "powerfs", Name: "powerfs", DirectMount: true, DisableReadDirPlus: true, MaxWrite: 1 << 20,
@@ -160,9 +150,8 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	var stat unix.Stat_t
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		// Aborted, and detached: other mount namespaces may have copied the mount
-		// (every container that is started does), and would keep it. In this order:
-		// without a mount the number may be another connection's.
+		// Abort and detach the mount: other mount namespaces may have copied it (every container that is started does),
+		// and would keep it. Abort first: after the unmount, the number may belong to another connection.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}
@@ -182,7 +171,7 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	return unmount, nil
 }
 
-// abort ends a connection of the kernel to a FUSE server.
+// abort ends a connection between the kernel and a FUSE server.
 func abort(connection uint32) (err error) {
 	dir, err := os.MkdirTemp("", "fusectl")
 	if err != nil {

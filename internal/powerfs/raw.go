@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// ok is the status of what went well.
+// ok is the status of success.
 const ok = fuse.OK
 
-// reading runs what changes nothing.
+// reading runs a call that changes nothing.
 func (f *FS) reading(do func() fuse.Status) fuse.Status {
 	f.mu.Lock()
 	if f.off {
@@ -24,14 +24,14 @@ func (f *FS) reading(do func() fuse.Status) fuse.Status {
 	return do()
 }
 
-// hang waits, as for a disk without power. It gives f.mu back.
+// hang waits, as on a disk without power. It unlocks f.mu.
 func (f *FS) hang() fuse.Status {
 	f.mu.Unlock()
 	<-f.failing
 	return fuse.EIO
 }
 
-// step runs what changes something, or loses the power in its place.
+// step runs a call that changes something, or loses the power in its place.
 func (f *FS) step(op string, ino uint64, do func() ([]Image, fuse.Status)) fuse.Status {
 	f.mu.Lock()
 	if !f.off && f.steps+1 == f.cutAt {
@@ -72,7 +72,7 @@ func (f *FS) entryOut(n *node, out *fuse.EntryOut) {
 	f.attr(n, &out.Attr)
 }
 
-// Lookup implements fuse.RawFileSystem, as do the others below.
+// Lookup implements fuse.RawFileSystem, like the methods below.
 func (f *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	return f.reading(func() fuse.Status {
 		ino, there := f.nodes[in.NodeId].entries[name]
@@ -93,7 +93,7 @@ func (f *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) f
 	})
 }
 
-// SetAttr sets mode, time and size; owners are not kept.
+// SetAttr sets mode, time and size. Owners are not kept.
 func (f *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	return f.step("setattr", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]
@@ -130,7 +130,7 @@ func (f *FS) make(op string, dir uint64, name string, fresh *node, out *fuse.Ent
 	})
 }
 
-// move changes entries, for programs now and on disk later.
+// move changes entries: at once for programs, and later on disk.
 func (f *FS) move(e *entry) {
 	if e.from != (slot{}) {
 		d := f.nodes[e.from.dir]
@@ -191,7 +191,7 @@ func (f *FS) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) fuse.
 	return f.Unlink(cancel, in, name)
 }
 
-// Rename moves an entry; what was there before is gone.
+// Rename moves an entry. An entry that had the new name is gone.
 func (f *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	return f.step("rename", in.Newdir, func() ([]Image, fuse.Status) {
 		if in.Flags != 0 {
@@ -215,7 +215,7 @@ func (f *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) (to []byte, status f
 	return to, status
 }
 
-// handle says of an open file whether each write is an fsync.
+// handle says for an open file whether each write is an fsync.
 func handle(flags uint32) uint64 {
 	if flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0 {
 		return 1
@@ -239,7 +239,7 @@ func (f *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (result fuse.Rea
 	return result, status
 }
 
-// Write writes content; with O_SYNC it is on disk then.
+// Write writes content. With O_SYNC, it is then on disk.
 func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	status := f.step("write", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]
@@ -260,13 +260,13 @@ func (f *FS) fsync(ino uint64) fuse.Status {
 	return f.step("fsync", ino, func() ([]Image, fuse.Status) { f.sync(ino); return nil, ok })
 }
 
-// Fsync puts a file on disk.
+// Fsync writes a file to disk.
 func (f *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return f.fsync(in.NodeId) }
 
-// FsyncDir puts a directory's entries on disk.
+// FsyncDir writes a directory's entries to disk.
 func (f *FS) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return f.fsync(in.NodeId) }
 
-// SetXAttr is syncfs, and nothing else.
+// SetXAttr implements only syncfs.
 func (f *FS) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, attr string, _ []byte) fuse.Status {
 	if attr != killpoint.SyncAttr {
 		return fuse.Status(syscall.ENOTSUP)
@@ -279,7 +279,7 @@ func (f *FS) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.St
 	return f.reading(func() fuse.Status { return ok })
 }
 
-// ReadDir lists a directory, by name: what it has when it is listed.
+// ReadDir lists a directory by name, as it is at that time.
 func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.reading(func() fuse.Status {
 		d := f.nodes[in.NodeId]
@@ -289,7 +289,7 @@ func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList)
 		}
 		slices.SortFunc(names, func(a, b string) int { return int(d.entries[a]) - int(d.entries[b]) })
 		for _, name := range names {
-			// The place in the list is the inode: it stays when others go.
+			// The position in the list is the inode, because it stays when other entries go.
 			ino := d.entries[name]
 			if ino <= in.Offset {
 				continue
@@ -302,12 +302,12 @@ func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList)
 	})
 }
 
-// Flush is what close(2) does: nothing.
+// Flush is called by close(2). It does nothing.
 func (f *FS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 	return f.reading(func() fuse.Status { return ok })
 }
 
-// StatFs says that there is room.
+// StatFs reports free room.
 func (f *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	*out = fuse.StatfsOut{Blocks: 1 << 22, Bfree: 1 << 22, Bavail: 1 << 22, Files: 1 << 20, Ffree: 1 << 20, Bsize: 4096, NameLen: 255, Frsize: 4096}
 	return ok

@@ -13,9 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Config is where a Puppet keeps what it knows of itself, read from puppet.conf
-// without Puppet: starting it takes seconds. `puppet config print --section agent`
-// says the same.
+// Config says where a Puppet keeps its files. It is read from puppet.conf without Puppet, because a start of Puppet
+// takes seconds. `puppet config print --section agent` prints the same.
 type Config struct {
 	DisabledLock string // agent_disabled_lockfile
 	RunLock      string // agent_catalog_run_lockfile
@@ -24,11 +23,11 @@ type Config struct {
 	Classes      string // classfile
 	PIDFile      string // pidfile
 	LastReport   string // lastrunreport
-	Environment  string // environment, production if nobody says another one
-	Certname     string // certname; empty: puppet.conf does not say it, and Puppet makes one of the host's name
+	Environment  string // environment; production unless puppet.conf names another one
+	Certname     string // certname; empty: puppet.conf does not name it, and Puppet derives it from the host's name
 }
 
-// defaults are Puppet's own, by who packaged it. Paths below root.
+// defaults are Puppet's own, by the packager. Paths are below root.
 var (
 	common = map[string]string{
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
@@ -45,8 +44,8 @@ var (
 	}
 )
 
-// ReadConfig reads the settings of the Puppet below root (normally "/"). An error
-// says which setting could not be resolved: nothing is guessed.
+// ReadConfig reads the settings of the Puppet below root (normally "/"). An error names the setting that could not be
+// resolved; ReadConfig does not guess.
 func ReadConfig(root string) (Config, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -78,7 +77,7 @@ func ReadConfig(root string) (Config, error) {
 	return out, nil
 }
 
-// sections are those that `puppet agent` reads, the stronger one last.
+// sections are the sections that `puppet agent` reads. The later one wins.
 var sections = []string{"main", "agent"}
 
 // parseConf returns the settings of puppet.conf as `puppet agent` sees them.
@@ -107,7 +106,7 @@ func parseConf(text string) map[string]string {
 	return out
 }
 
-// fileMode is what Puppet allows behind the name of a file: `{owner = service}`.
+// fileMode matches what Puppet allows after a file name: `{owner = service}`.
 var fileMode = regexp.MustCompile(`\s*\{[^}]*\}\s*$`)
 
 func plainValue(value string) string {
@@ -120,7 +119,7 @@ func plainValue(value string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// resolve returns the value of a setting, with those that it names put in.
+// resolve returns the value of a setting. Settings named in it are replaced by their values.
 func resolve(settings map[string]string, name string, depth int) (string, error) {
 	value, ok := settings[name]
 	if !ok || depth > 10 {

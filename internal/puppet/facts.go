@@ -13,12 +13,12 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// FactsNow is what the collector of facts says after a run.
+// FactsNow is the result of collecting facts after a run.
 type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
-	Changed []string     `json:"changed"` // names of facts that are not what the run had
+	Changed []string     `json:"changed"` // names of the facts that differ from the run's
 	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
-	// Began is when their collection began, At when it had ended.
+	// Began is when the collection began, At when it ended.
 	Began time.Time `json:"began"`
 	At    time.Time `json:"-"`
 }
@@ -29,8 +29,7 @@ const (
 	coldFacts = 5 * time.Minute
 )
 
-// ReadFactsNow returns what was collected last after the run of a directory;
-// os.ErrNotExist: nothing yet.
+// ReadFactsNow returns the last facts that were collected after the run in dir; os.ErrNotExist: there are none yet.
 func ReadFactsNow(dir string) (FactsNow, error) {
 	var now FactsNow
 	file, err := excerpt.Open(filepath.Join(dir, factsNowFile))
@@ -46,15 +45,14 @@ func ReadFactsNow(dir string) (FactsNow, error) {
 	return now, tutti.Wrap(tutti.CodeDamaged, err, "%s", file.Name())
 }
 
-// collector is a process that collects facts, without a warm parent.
+// collector is a process that collects facts without a warm parent.
 type collector struct {
 	cmd  *exec.Cmd
 	late *time.Timer
 	over chan struct{}
 }
 
-// startCollector collects facts after the run of a directory. A Puppet that is not there
-// has none.
+// startCollector collects facts after the run in dir. It fails if Puppet is not installed.
 func startCollector(root, launcher, dir string) (*collector, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -69,16 +67,16 @@ func startCollector(root, launcher, dir string) (*collector, error) {
 	c.late = time.AfterFunc(coldFacts, c.kill)
 	go func() {
 		defer close(c.over)
-		_ = cmd.Wait() // what it said is in its file
+		_ = cmd.Wait() // its output is in a file
 		c.late.Stop()
 	}()
 	return c, nil
 }
 
-// kill ends it with all that it has started: it is the first of its session.
+// kill ends the collector and all that it has started: it leads its own session.
 func (c *collector) kill() { _ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
 
-// end returns when it is gone.
+// end kills the collector and returns when it is gone.
 func (c *collector) end() {
 	if c == nil {
 		return

@@ -19,8 +19,7 @@ type Follower struct {
 	phases *tail
 }
 
-// Follow begins at the start of the files of a run's directory, which need not
-// be there yet.
+// Follow begins at the start of the files in a run's directory. They need not exist yet.
 func Follow(dir string, run tutti.RunID) *Follower {
 	return &Follower{
 		run:    run,
@@ -44,11 +43,11 @@ type eventLine struct {
 	Skipped  bool      `json:"skipped"`
 	Message  string    `json:"message"`
 	Total    int       `json:"resources"`
-	Notifies []string  `json:"notifies"` // what it refreshes once it has changed
+	Notifies []string  `json:"notifies"` // resources that this one refreshes when it has changed
 }
 
-// Next returns what has been appended since the last call. Lines that cannot be
-// read are left out: they are shown to people and decide nothing.
+// Next returns what was appended since the last call. It drops lines that cannot be read: the lines are only shown to
+// people, and decide nothing.
 func (f *Follower) Next() ([]tutti.Live, error) {
 	var out []tutti.Live
 	err := f.phases.each(func(line []byte) {
@@ -73,11 +72,11 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 	return out, err
 }
 
-// maxLook bounds what is read of a file at one look. What has grown more is read at the next ones; after the end of a
-// run there is one.
+// maxLook bounds how much of a file one look reads, in bytes. The next looks read the rest. After the end of a run,
+// there is one last look.
 const maxLook = 8 << 20
 
-// tail reads the complete lines of a file that grows.
+// tail reads the complete lines of a growing file.
 type tail struct {
 	path  string
 	file  *os.File

@@ -13,15 +13,15 @@ import (
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
-// ReportFile is where Puppet leaves the report of its last run, whoever started it.
+// ReportFile is where Puppet writes the report of its last run, no matter who started it.
 func (l Local) ReportFile() (string, error) {
 	c, err := ReadConfig(l.Root)
 	return c.LastReport, err
 }
 
-// LastReport reads that report: the run that it is of, judged by it alone, and the
-// report as JSON. The error is fs.ErrNotExist if there is none; CodeInvalid or CodeDamaged: what is
-// there is no report of this machine, as node or by the certname that Puppet has for it.
+// LastReport reads this report. It returns the run, judged by its report alone, and the report as JSON. fs.ErrNotExist:
+// there is no report. CodeInvalid or CodeDamaged: it is not a report of this machine, neither as node nor by the
+// certname that Puppet has for it.
 func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Foreign, []byte, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -39,29 +39,28 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Forei
 		if host == string(node) {
 			return true
 		}
-		name, _, err := l.Certname(ctx) // of puppet apply and cron it is the host's whole name where nobody has said another
+		name, _, err := l.Certname(ctx) // puppet apply and cron use the host's full name, unless a certname is configured
 		return err == nil && host == name
 	})
 	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
 }
 
-// foreignReport is what the report of a foreign run says besides: there is nothing
-// else to ask.
+// foreignReport has more fields of the report, because a foreign run leaves nothing else to read.
 type foreignReport struct {
 	report
 	Host        string    `json:"host"`
-	Time        time.Time `json:"time"` // when it began
+	Time        time.Time `json:"time"` // when the run began
 	Version     string    `json:"puppet_version"`
 	Environment string    `json:"environment"`
 	Noop        bool      `json:"noop"`
 	Logs        []logLine `json:"logs"`
 }
 
-// maxForeign bounds how long a foreign run is believed to have taken.
+// maxForeign is the longest duration that a foreign run is believed to have.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report, by the rules of our own runs as far as it can tell. ours says whether a report of that
-// name is one of this machine.
+// judgeForeign judges a report by the rules of our own runs, as far as it can tell. ours says whether a report with
+// that host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -89,7 +88,7 @@ func judgeForeign(raw []byte, environment string, ours func(host string) bool) (
 }
 
 func (r foreignReport) judge(out *tutti.Result) {
-	tr := trace{stderr: "the report does not say why"} // what it says if the log has no error
+	tr := trace{stderr: "the report does not say why"} // the message if the log has no error
 	for _, l := range r.Logs {
 		if l.isError() {
 			tr.errors = append(tr.errors, l)
@@ -105,7 +104,7 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
 	case !slices.Contains([]string{"failed", "changed", "unchanged"}, r.Status):
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report has the unknown status %q", r.Status))
-	case r.total() == 0: // Puppet's own stages are resources, too: no catalog has none
+	case r.total() == 0: // every catalog has resources: Puppet's own stages count, too
 		fail(out, tr.withoutCatalog(), tr.message())
 		out.Failures = failuresOf(tr.errors)
 	case r.Status == "failed" && tr.cycle() != "":
@@ -119,14 +118,14 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
 	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
-	case tr.postrun() != "": // Puppet ends with 1, and its report says nothing else of it
+	case tr.postrun() != "": // Puppet exits with 1, and its report does not show it otherwise
 		fail(out, tutti.BecauseMachinery, tr.postrun())
 	default:
 		out.Outcome = tutti.Outcome(r.Status)
 	}
 }
 
-// postrun is what Puppet says of a postrun_command that failed, in the words of its reader's language; empty: none did.
+// postrun is Puppet's message about a failed postrun_command, in the language of that Puppet; empty: it has not failed.
 func (tr trace) postrun() string {
 	for _, l := range tr.errors {
 		if l.Source == "Puppet" && strings.Contains(l.Message, "postrun_command") {
@@ -136,7 +135,7 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog says why a run failed that applied nothing, by what Puppet logs in
+// withoutCatalog says why a run failed that applied nothing. It decides by what Puppet logs in
 // `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
@@ -152,9 +151,9 @@ func (tr trace) withoutCatalog() tutti.Reason {
 	return tutti.BecauseCompile
 }
 
-// whole reports whether the run certainly applied all of a new catalog of the node's
-// Puppet Server. What tags and schedules leave out Puppet counts as skipped; only
-// `puppet agent` syncs plugins and asks for its node (configurer.rb).
+// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. Puppet counts the
+// resources that tags and schedules leave out as skipped. Only `puppet agent` syncs plugins and asks for its node
+// (configurer.rb).
 func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")

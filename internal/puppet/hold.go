@@ -15,18 +15,18 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// aside is where Puppet's file is before it is there, and after: beside it, so that
-// one link or rename moves it.
+// aside is the name of Puppet's file before it is put in place and after it is removed. It is in the same directory, so
+// that one link or rename moves the file.
 func aside(file string) string { return file + ".tutti" }
 
-// DisabledBy is what Puppet's file that disables it says, as Puppet writes it.
+// DisabledBy is the content of Puppet's file that disables it, as Puppet writes it.
 func DisabledBy(message string) []byte {
 	raw, _ := json.Marshal(map[string]string{"disabled_message": message}) // strings always encode
 	return raw
 }
 
-// Hold disables Puppet with a message. fs.ErrExist: it is disabled already, which
-// stays as it is. The file is there as a whole or not at all.
+// Hold disables Puppet with a message. fs.ErrExist: Puppet is already disabled, and Hold changes nothing. The file
+// appears complete or not at all.
 func (l Local) Hold(message string) error {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -35,33 +35,33 @@ func (l Local) Hold(message string) error {
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	if err := durable.WriteFile(aside(c.DisabledLock), DisabledBy(message), 0o644); err != nil { // as Puppet's
+	if err := durable.WriteFile(aside(c.DisabledLock), DisabledBy(message), 0o644); err != nil { // the mode that Puppet uses
 		return tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
 	err = os.Link(aside(c.DisabledLock), c.DisabledLock)
-	_ = os.Remove(aside(c.DisabledLock)) // the next one replaces it
+	_ = os.Remove(aside(c.DisabledLock)) // if this fails, the next Hold replaces the file
 	if err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
 	return durable.SyncDir(filepath.Dir(c.DisabledLock))
 }
 
-// Unhold enables Puppet if it is disabled by exactly what Hold has written. What
-// somebody else has written stays, also if that is done at the same moment.
+// Unhold enables Puppet if its file has exactly the content that Hold has written. A file that someone else has written
+// stays, also if they write it at the same moment.
 func (l Local) Unhold(message string) error {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(aside(c.DisabledLock)) // of one that did not come to its end
+	_ = os.Remove(aside(c.DisabledLock)) // left by a Hold that did not finish
 	if ours, err := is(c.DisabledLock, message); err != nil || !ours {
 		return err
 	}
 	return takeAway(c.DisabledLock, message)
 }
 
-// takeAway removes a file that has been ours a moment ago. What it moves aside is
-// looked at again: it may be somebody else's by then, and is put back.
+// takeAway removes a file that was ours a moment ago. It moves the file aside and reads it again. If someone else has
+// replaced the file by then, takeAway puts it back.
 func takeAway(file, message string) error {
 	err := os.Rename(file, aside(file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,8 +89,8 @@ func is(file, message string) (bool, error) {
 	return bytes.Equal(raw, DisabledBy(message)), tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet disabled?")
 }
 
-// Standing says whether Puppet is disabled, by exactly what Hold has written or by
-// somebody else, and which Puppet runs.
+// Standing says whether Puppet is disabled, whether Hold (with this message) or someone else has disabled it, and which
+// Puppet runs.
 func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	var out tutti.LeaseReport
 	c, err := ReadConfig(l.Root)
@@ -103,7 +103,7 @@ func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	if out.Message, out.Enabled, err = readDisabled(c.DisabledLock); err != nil {
 		return out, err
 	}
-	out.Ours = out.Ours && !out.Enabled // it may have gone between two looks
+	out.Ours = out.Ours && !out.Enabled // the file may have gone between the two looks
 	running, err := held(c.RunLock)
 	if err == nil && running {
 		pid, _ := excerpt.Read(c.RunLock, maxLockFile)

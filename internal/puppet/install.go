@@ -7,20 +7,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Installation is a Puppet on this machine and the Ruby that belongs to it.
+// Installation is a Puppet on this machine and its Ruby.
 type Installation struct {
 	Ruby   string
 	Puppet string
 }
 
-// places are where Puppet is looked for: the vendors' packages, then Debian's.
+// places are the paths where Puppet is looked for: first the vendors' packages, then Debian's.
 var places = []Installation{
 	{Ruby: "/opt/puppetlabs/puppet/bin/ruby", Puppet: "/opt/puppetlabs/puppet/bin/puppet"},
 	{Ruby: "/usr/bin/ruby", Puppet: "/usr/bin/puppet"},
 }
 
-// Find returns the node's Puppet below root (normally "/"). It looks each time,
-// since a run may install or move it.
+// Find returns the node's Puppet below root (normally "/"). It looks each time, because a run may install or move
+// Puppet.
 func Find(root string) (Installation, error) {
 	for _, p := range places {
 		found := Installation{Ruby: filepath.Join(root, p.Ruby), Puppet: filepath.Join(root, p.Puppet)}

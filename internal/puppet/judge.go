@@ -28,10 +28,10 @@ type phaseLine struct {
 		Message string `json:"message"`
 	} `json:"error"`
 	Warm       bool         `json:"warm"`
-	Cold       string       `json:"cold"` // why it is not warm
-	Age        float64      `json:"age"`  // of the facts
+	Cold       string       `json:"cold"` // why the run is not warm
+	Age        float64      `json:"age"`  // age of the facts, in seconds
 	Waits      []tutti.Wait `json:"waits"`
-	Disabled   *string      `json:"disabled"` // why the agent is
+	Disabled   *string      `json:"disabled"` // the message with which the agent is disabled
 	WaitingFor struct {
 		PID     int    `json:"pid"`
 		Command string `json:"command"`
@@ -54,10 +54,10 @@ const (
 	exitDisabled = 77
 )
 
-// trace is everything that a launcher left behind besides its report.
+// trace is everything that a launcher left besides its report.
 type trace struct {
-	last       string // phase before done
-	before     string // phase before last
+	last       string // the last phase before done
+	before     string // the phase before last
 	reached    map[string]bool
 	gate       phaseLine
 	lock       phaseLine
@@ -69,14 +69,13 @@ type trace struct {
 	done       *phaseLine
 	errors     []logLine
 	stderr     string
-	unreadable int // lines of phase.jsonl, without an unfinished last one
+	unreadable int // lines of phase.jsonl that cannot be read, without an unfinished last one
 	firstAt    time.Time
 	lastAt     time.Time
 }
 
-// Judge says how the run of a directory ended. It is called when no process is
-// left; StartedAt and EndedAt are what the launcher noted, and the caller may
-// replace them. It never returns a good outcome without this run's own report.
+// Judge says how the run in dir ended. It is called when no process of the run is left. StartedAt and EndedAt are the
+// launcher's times; the caller may replace them. Without this run's own report, Judge never returns a good outcome.
 func Judge(dir string, run tutti.RunID) tutti.Result {
 	tr, err := readTrace(dir)
 	if err != nil {
@@ -117,7 +116,7 @@ func shorten(out *tutti.Result) {
 	}
 }
 
-// maxText bounds each text of a result, in bytes; report and log have all of it.
+// maxText bounds each text of a result, in bytes. Report and log have the whole text.
 const maxText = 4 << 10
 
 func short(text string) string {
@@ -132,7 +131,7 @@ func fail(out *tutti.Result, why tutti.Reason, message string) {
 	out.Outcome, out.Reason, out.Message = tutti.Failed, why, message
 }
 
-// judgeTrace judges a run without a report, by the phase that it reached.
+// judgeTrace judges a run without a report by the phase that it reached.
 func judgeTrace(out *tutti.Result, tr trace) {
 	switch {
 	case tr.done == nil && tr.last == "" && tr.stderr != "":
@@ -163,7 +162,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
-		// go: a run that was only to compile.
+		// go: the run was only to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)
@@ -193,7 +192,7 @@ func reasonOf(phase string) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// message is the last thing that went wrong, as Puppet said it.
+// message is the last error, as Puppet said it.
 func (tr trace) message() string {
 	switch {
 	case len(tr.errors) > 0:
@@ -234,12 +233,12 @@ func readTrace(dir string) (trace, error) {
 		if tr.firstAt.IsZero() {
 			tr.firstAt = p.T
 		}
-		if p.T.After(tr.lastAt) { // clocks are set back
+		if p.T.After(tr.lastAt) { // a clock may have been set back
 			tr.lastAt = p.T
 		}
 		tr.cold = cmp.Or(p.Cold, tr.cold)
 		switch {
-		case p.Phase == "": // it is about to start
+		case p.Phase == "": // the run is about to start
 			return
 		case p.Phase == "settings":
 			tr.warm, tr.factsAge = p.Warm, 0
@@ -268,7 +267,7 @@ func readTrace(dir string) (trace, error) {
 	}
 	tr.unreadable += long
 	if tr.signalled() && tr.last == "report" {
-		tr.last = tr.before // Puppet reports also what a signal ended
+		tr.last = tr.before // Puppet also writes a report after a signal
 	}
 	kept := 0
 	_, err = eachLine(filepath.Join(dir, LogFile), func(line []byte) {
@@ -276,7 +275,7 @@ func readTrace(dir string) (trace, error) {
 		if json.Unmarshal(line, &l) != nil || !l.isError() {
 			return
 		}
-		if kept > maxErrors { // the last one is what went wrong last
+		if kept > maxErrors { // replace the last one: the newest error says what went wrong last
 			tr.errors = tr.errors[:len(tr.errors)-1]
 		}
 		kept += len(line)
@@ -286,11 +285,10 @@ func readTrace(dir string) (trace, error) {
 	return tr, err
 }
 
-// afterwordRE matches what `puppet agent` says after it has said why.
+// afterwordRE matches what `puppet agent` logs after it has logged the reason.
 var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
-// isError reports whether a message says what went wrong. Facter complains at the
-// level of errors in good runs, too.
+// isError reports whether a message says what went wrong. Facter logs at error level also in good runs.
 func (l logLine) isError() bool {
 	switch l.Level {
 	case "err", "alert", "emerg", "crit":
@@ -300,11 +298,11 @@ func (l logLine) isError() bool {
 }
 
 const (
-	maxLine   = 4 << 20 // bytes of a line that is read
-	maxErrors = 8 << 20 // bytes of the lines with errors that are kept, besides the last one
+	maxLine   = 4 << 20 // bytes of a line; longer lines are not read
+	maxErrors = 8 << 20 // bytes of all kept lines with errors, besides the last one
 )
 
-// eachLine reads a file of lines, and counts those that are too long to be read.
+// eachLine reads a file line by line, and counts the lines that are too long to be read.
 func eachLine(path string, f func(line []byte)) (long int, err error) {
 	long, err = excerpt.Lines(path, maxLine, f)
 	if errors.Is(err, os.ErrNotExist) {
@@ -313,7 +311,7 @@ func eachLine(path string, f func(line []byte)) (long int, err error) {
 	return long, err
 }
 
-// lastOf is the end of what a file says, at most so many bytes.
+// lastOf is the end of a file, at most n bytes.
 func lastOf(path string, n int) string {
 	raw, err := excerpt.Last(path, 64<<10)
 	if err != nil {

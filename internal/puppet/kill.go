@@ -14,15 +14,14 @@ import (
 
 const killAfter = 10 * time.Second
 
-// Kill ends the process and everything that it started: each first politely,
-// then, after ten seconds, not. What Puppet handed to systemd (a service) is
-// not its own and stays.
+// Kill ends the process and everything that it started. It sends SIGTERM first, and SIGKILL after ten seconds. A
+// service that Puppet handed to systemd does not belong to the process and stays.
 func (p *Process) Kill(ctx context.Context) error {
 	if !alive(p.pid, p.start) {
 		return nil
 	}
-	// Puppet gives every command a session of its own, and its children lose
-	// their parent with it: they are looked for before and after.
+	// Puppet gives every command its own session, and when Puppet ends, its children lose their parent. So look for
+	// them before and after.
 	started := p.descendants()
 	if err := p.end(ctx); err != nil {
 		return err
@@ -58,14 +57,14 @@ func (p *Process) end(ctx context.Context) error {
 	return nil
 }
 
-// descendants are the processes below it, parents first.
+// descendants are all processes below p, parents first.
 func (p *Process) descendants() []*Process {
 	children := map[int][]*Process{}
-	all, _ := processes() // without /proc there is nobody to be found
+	all, _ := processes() // without /proc, none can be found
 	for _, pid := range all {
 		fields, err := stat(pid)
 		if err != nil {
-			continue // gone meanwhile
+			continue // gone in the meantime
 		}
 		parent, _ := strconv.Atoi(fields[1])
 		if start, err := startTime(pid); err == nil {
@@ -73,20 +72,19 @@ func (p *Process) descendants() []*Process {
 		}
 	}
 	out := children[p.pid]
-	for i := 0; i < len(out); i++ { // it grows
+	for i := 0; i < len(out); i++ { // out grows in the loop
 		out = append(out, children[out[i].pid]...)
 	}
 	return out
 }
 
-// inScope are the processes in the run's scope, also those that have left their
-// parents.
+// inScope are the processes in the run's scope, including those that have left their parents.
 func (p *Process) inScope() []*Process {
 	if p.scope == "" {
 		return nil
 	}
 	var out []*Process
-	all, _ := processes() // as above
+	all, _ := processes() // see descendants
 	for _, pid := range all {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err != nil || !strings.Contains(string(raw), "/"+p.scope) {

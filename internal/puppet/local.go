@@ -23,14 +23,14 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Local is the node's own Puppet outside of runs: what it says of itself in its
-// files, and whether it may run. Any number of goroutines may use it.
+// Local is the node's own Puppet outside of runs: what its files say, and whether it may run. Any number of goroutines
+// may use it.
 type Local struct {
-	Root string           // below which Puppet is looked for, normally "/"
-	Now  func() time.Time // nil: the clock
+	Root string           // Puppet is looked for below it, normally "/"
+	Now  func() time.Time // nil: time.Now
 }
 
-// Bounds of Puppet's files and of what `puppet resource` says, in bytes.
+// Bounds of Puppet's files and of the output of `puppet resource`, in bytes.
 const (
 	maxLockFile  = 64 << 10
 	maxSummary   = 1 << 20
@@ -46,8 +46,8 @@ func (l Local) now() time.Time {
 	return l.Now()
 }
 
-// Status says what the node's Puppet is doing. It changes nothing: also a lock whose
-// owner is gone stays where it is.
+// Status says what the node's Puppet is doing. It changes nothing, and leaves a lock in place even if its owner is
+// gone.
 func (l Local) Status() (tutti.PuppetStatus, error) {
 	var out tutti.PuppetStatus
 	c, err := ReadConfig(l.Root)
@@ -86,8 +86,7 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 	return out, nil
 }
 
-// readDisabled reads Puppet's file that disables it; one that is not Puppet's JSON
-// disables, too.
+// readDisabled reads Puppet's file that disables it. A file that is not Puppet's JSON disables Puppet, too.
 func readDisabled(file string) (message string, enabled bool, err error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +104,8 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held reports whether a file names a process that Puppet would take for one of its
-// own. The pid of a lock that was left may be another process's by now.
+// held reports whether a file names a process that Puppet would take for its own. The pid in an old lock may belong to
+// another process by now.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +118,8 @@ func held(file string) (bool, error) {
 	return err == nil && pid > 0 && isPuppet(pid), nil
 }
 
-// isPuppet is Puppet's own rule (util/pidlock): the process is called puppet…, or it is
-// a Ruby with puppet in its command line.
+// isPuppet is Puppet's own rule (util/pidlock): the process is called puppet…, or it is a Ruby with puppet in its
+// command line.
 func isPuppet(pid int) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	comm, err := os.ReadFile(filepath.Join(proc, "comm"))
@@ -135,7 +134,7 @@ func isPuppet(pid int) bool {
 	return err == nil && strings.HasPrefix(name, "ruby") && bytes.Contains(args, []byte("puppet"))
 }
 
-// Enable lets Puppet run; false: it could already.
+// Enable lets Puppet run; false: it was enabled already.
 func (l Local) Enable() (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -151,8 +150,8 @@ func (l Local) Enable() (changed bool, err error) {
 	return true, durable.SyncDir(filepath.Dir(c.DisabledLock))
 }
 
-// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. false:
-// it was disabled already, and the first message stays unless force replaces it.
+// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. false: Puppet was disabled already. The
+// first message stays unless force replaces it.
 func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -164,7 +163,7 @@ func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // as Puppet's, which others read
+	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // the mode that Puppet uses: others read the file
 	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 }
 
@@ -179,8 +178,8 @@ type summaryFile struct {
 
 var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
 
-// readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It is asked
-// of many nodes at once, and leaves the rest of the summary unread.
+// readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It leaves the rest of the summary unread,
+// because the question goes to many nodes at once.
 func readLastRun(file string) (int64, error) {
 	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +195,7 @@ func readLastRun(file string) (int64, error) {
 	return strconv.ParseInt(string(found[1]), 10, 64)
 }
 
-// readSummary returns nil where Puppet has never run.
+// readSummary returns nil if Puppet has never run.
 func readSummary(file string) (*summaryFile, error) {
 	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -212,8 +211,8 @@ func readSummary(file string) (*summaryFile, error) {
 	return &out, nil
 }
 
-// Summary is Puppet's summary of its last run. Without resources in it the run ended
-// before it applied a catalog. CodeNotFound: there was none.
+// Summary is Puppet's summary of its last run. A summary without resources means that the run ended before it applied a
+// catalog. CodeNotFound: there is no summary.
 func (l Local) Summary() (tutti.RunSummary, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -234,7 +233,7 @@ func (l Local) Summary() (tutti.RunSummary, error) {
 		out.ConfigVersion = fmt.Sprint(sum.Version.Config)
 	}
 	total, applied := sum.Resources["total"]
-	if !applied || total == 0 { // Puppet's own stages are resources, too: no catalog has none
+	if !applied || total == 0 { // every catalog has resources: Puppet's own stages count, too
 		out.Failed, out.Message = true, "the last run failed before it applied a catalog: its summary has no resources"
 		return out, nil
 	}
@@ -258,7 +257,7 @@ func types(file string) (map[string]int, error) {
 	return out, err
 }
 
-// Classes are those of the last catalog; false: there was none.
+// Classes are the classes of the last catalog; false: there is no list.
 func (l Local) Classes() ([]string, bool) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -268,7 +267,7 @@ func (l Local) Classes() ([]string, bool) {
 	return names, err == nil && names != nil
 }
 
-// readLines returns nil where there is no file.
+// readLines returns nil if there is no file.
 func readLines(file string) ([]string, error) {
 	raw, err := excerpt.Read(file, maxLists)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -280,8 +279,8 @@ func readLines(file string) ([]string, error) {
 	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(line string) bool { return line == "" }), nil
 }
 
-// Resource is the state of one resource, or of all of a type, as `puppet resource
-// --to_yaml` has it, in JSON. It only reads. It takes as long as a start of Puppet.
+// Resource is the state of one resource, or of all resources of a type, as `puppet resource --to_yaml` prints it, in
+// JSON. It only reads. It takes as long as a start of Puppet.
 func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessage, error) {
 	if err := (tutti.RemoteRequest{Action: tutti.RemoteResource, Type: kind, Title: title}).Validate(); err != nil {
 		return nil, err
@@ -304,8 +303,8 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	return json.Marshal(doc)
 }
 
-// ask returns what a command of the node's Puppet writes to its standard output. CodeNotFound: there is no Puppet.
-// CodeDeadline: it did not end in resourceTime. CodeInvalid: it failed, with what it said last.
+// ask returns what a command of the node's Puppet writes to its standard output. CodeNotFound: Puppet is not installed.
+// CodeDeadline: it did not end in resourceTime. CodeInvalid: it failed; the error has its last output.
 func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
 	var out, said bounded
 	install, err := Find(l.Root)
@@ -327,8 +326,8 @@ func (l Local) ask(ctx context.Context, command string, args ...string) (bounded
 	return out, nil
 }
 
-// Certname is the name that the node's Puppet has for this machine, and whether puppet.conf
-// says it. If not, Puppet is asked, which takes seconds. CodeNotFound: there is no Puppet.
+// Certname is the node's Puppet's name for this machine, and whether puppet.conf sets it. If not, Puppet is asked,
+// which takes seconds. CodeNotFound: Puppet is not installed.
 func (l Local) Certname(ctx context.Context) (name string, configured bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil || c.Certname != "" {
@@ -338,7 +337,7 @@ func (l Local) Certname(ctx context.Context) (name string, configured bool, err 
 	return strings.TrimSpace(out.text.String()), false, err
 }
 
-// bounded keeps the first bytes of what is written to it.
+// bounded keeps the first bytes that are written to it.
 type bounded struct {
 	text bytes.Buffer
 	over bool

@@ -15,7 +15,7 @@ import (
 // Protocol is the version of the run protocol that this package speaks.
 const Protocol = 1
 
-// Order is run.json: all that the launcher is told.
+// Order is run.json: all that the launcher gets to know.
 type Order struct {
 	Protocol        int            `json:"protocol"`
 	Run             tutti.RunID    `json:"run"`
@@ -33,15 +33,15 @@ type Order struct {
 	VolatileFacts   []string       `json:"volatile_facts"`
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
-	// DisabledLock stands for Puppet's agent_disabled_lockfile; empty: Puppet's own.
+	// DisabledLock replaces Puppet's agent_disabled_lockfile; empty: Puppet's own.
 	DisabledLock string `json:"disabled_lockfile,omitempty"`
 
-	// What only the agent reads again.
+	// Only the agent reads these fields again.
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
-	// Sum is the digest of all of it with an empty Sum: a byte that the disk gives
-	// back as another one would let the run be judged as another.
+	// Sum is the digest of the whole order with an empty Sum. Without it, a byte that the disk returns wrongly could
+	// let the run be judged as another one.
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
 
@@ -50,8 +50,8 @@ const (
 	maxOrder  = 16 << 20 // bytes
 )
 
-// WriteOrder makes the run's directory and, durably, the marker `starting RUN`.
-// Once it has returned, this run is never started a second time.
+// WriteOrder makes the run's directory and writes the durable marker `starting RUN`. After it has returned, this run is
+// never started a second time.
 func WriteOrder(dir string, o Order) error {
 	o.Sum = ""
 	raw, err := json.Marshal(o)
@@ -71,8 +71,7 @@ func WriteOrder(dir string, o Order) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// ReadOrder returns the order of a run's directory; os.ErrNotExist if the run
-// was never about to start.
+// ReadOrder returns the order in a run's directory; os.ErrNotExist: the run was never about to start.
 func ReadOrder(dir string) (Order, error) {
 	var o Order
 	raw, err := excerpt.Read(filepath.Join(dir, orderFile), maxOrder)
@@ -95,8 +94,7 @@ func (o Order) verify() error {
 	return err
 }
 
-// NoteCold tells, in the trace of a run that is about to start, why it is not a child of
-// the warm parent.
+// NoteCold writes into the trace of a run that is about to start why the run is not a child of the warm parent.
 func NoteCold(dir string, why error) error {
 	line, err := json.Marshal(struct {
 		T    string `json:"t"`

@@ -16,11 +16,11 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// Process is a launcher, started by us or by an agent before us.
+// Process is a launcher that this agent or an earlier one started.
 type Process struct {
 	pid   int
-	start uint64 // field 22 of /proc/PID/stat: pids are used again
-	scope string // the systemd scope that it is in, if systemd runs
+	start uint64 // field 22 of /proc/PID/stat; needed because pids are reused
+	scope string // the systemd scope of the process, if systemd runs
 	child *exec.Cmd
 }
 
@@ -45,21 +45,21 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 	return &Process{pid: cmd.Process.Pid, start: start, scope: scopeOf(dir), child: cmd}, nil
 }
 
-// inScope is a command in a session of its own and, where systemd runs, in a scope of
-// its own: neither the end nor the upgrade of the agent reaches it.
+// inScope is a command in its own session and, if systemd runs, in its own scope. So the end or the upgrade of the
+// agent does not reach it.
 func inScope(unit, description string, argv []string, options ...string) *exec.Cmd {
 	if systemd() {
 		run := append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--unit=" + unit, "--description=" + description}, options...)
 		argv = append(run, argv...)
 	}
-	// No context: the process must live on when whoever waits for it does not.
+	// No context: the process must live on when its caller ends.
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
 	cmd.Dir, cmd.Env = "/", cleanEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
-// scopeOf names the scope of the run whose directory it is.
+// scopeOf is the name of the scope of the run in dir.
 func scopeOf(dir string) string { return "tutti-run-" + filepath.Base(dir) + ".scope" }
 
 func systemd() bool {
@@ -67,8 +67,7 @@ func systemd() bool {
 	return err == nil && executable("/usr/bin/systemd-run")
 }
 
-// cleanEnv is the same whoever started the agent, so that runs do not differ
-// by it.
+// cleanEnv is the environment of a run. It does not depend on who started the agent, so runs do not differ by it.
 func cleanEnv() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin",
@@ -76,9 +75,9 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that still runs for a directory, or nil if there
-// is none. It believes pid and start time; a launcher that had no time to write
-// them, or whose file a loss of power has left empty, is found by its arguments.
+// Adopt returns the launcher that still runs for a directory, or nil if there is none. It trusts pid and start time. If
+// the launcher had no time to write them, or a loss of power has left the file empty, Adopt finds the launcher by its
+// arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
@@ -98,8 +97,8 @@ func Adopt(dir string) (*Process, error) {
 	return found, err
 }
 
-// noted is the process that pid names, perhaps gone by now. Without its start time any
-// process could be taken for ours, and be ended.
+// noted is the process that the file pid names. It may be gone by now. Without its start time, another process could be
+// taken for ours, and be ended.
 func noted(dir string) (*Process, error) {
 	var file struct {
 		PID   int    `json:"pid"`
@@ -115,7 +114,7 @@ func noted(dir string) (*Process, error) {
 	return &Process{pid: file.PID, start: file.Start, scope: scopeOf(dir)}, err
 }
 
-// alive reports whether the process that had the pid at that time is there.
+// alive reports whether the process with that pid and start time is there.
 func alive(pid int, start uint64) bool {
 	now, err := startTime(pid)
 	return err == nil && (start == 0 || now == start)
@@ -133,8 +132,8 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// stat returns the fields of /proc/PID/stat from the third on; the second may
-// hold spaces and brackets, so fields count from its last bracket.
+// stat returns the fields of /proc/PID/stat from the third on. The second field may contain spaces and brackets, so the
+// fields are counted from the last bracket.
 func stat(pid int) ([]string, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -148,7 +147,7 @@ func stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// Wait returns nil when the process is gone, or the cause of ctx's end.
+// Wait returns nil when the process is gone, or the cause when ctx ends.
 func (p *Process) Wait(ctx context.Context) error {
 	if alive(p.pid, p.start) {
 		if err := pidfd.Wait(ctx, p.pid); err != nil {
@@ -159,16 +158,16 @@ func (p *Process) Wait(ctx context.Context) error {
 	return nil
 }
 
-// reap collects our own child; its status is not what we judge by.
+// reap collects our own child. The run is not judged by its exit status.
 func (p *Process) reap() {
 	if p.child != nil {
 		_ = p.child.Wait()
 	}
 }
 
-// Strangers names the Puppets that take no lock, a person's `puppet apply`, by
-// their pids: those of this system, not of its containers, which have processes of
-// their own. Their arguments are not ours to keep: `-e` may hold a password.
+// Strangers names the Puppets that take no lock, such as a person's `puppet apply`, by their pids. It names those of
+// this system and not those of its containers, which have their own processes. It does not keep their arguments,
+// because `-e` may hold a password.
 func Strangers() ([]string, error) {
 	var out []string
 	space := processSpace("self")
@@ -183,7 +182,7 @@ func Strangers() ([]string, error) {
 	return out, err
 }
 
-// processSpace names the PID namespace of a process; empty if it is gone.
+// processSpace names the PID namespace of a process; empty: the process is gone.
 func processSpace(pid string) string {
 	space, err := os.Readlink("/proc/" + pid + "/ns/pid")
 	if err != nil {
@@ -192,8 +191,8 @@ func processSpace(pid string) string {
 	return space
 }
 
-// eachProcess calls f with every process's arguments until f returns false. One that
-// is about to become another program (execve) has none for a moment, and is left out.
+// eachProcess calls f with every process's arguments until f returns false. It leaves out a process that is about to
+// become another program (execve), because that has no arguments for a moment.
 func eachProcess(f func(pid int, argv []string) bool) error {
 	all, err := processes()
 	if err != nil {
@@ -211,7 +210,7 @@ func eachProcess(f func(pid int, argv []string) bool) error {
 	return nil
 }
 
-// processes are all that there are now, kernel threads included.
+// processes are the pids of all processes, kernel threads included.
 func processes() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// owed is a refresh that a run owes.
+// owed is a refresh of a resource that is still due.
 type owed struct {
 	by      []string // resources that have changed
-	applied string   // or perhaps this one, which was being applied
+	applied string   // a resource that was being applied, and may have changed
 }
 
-// refreshes are what a run owes at one point of its events.
+// refreshes are all refreshes that are due at one point of a run's events.
 type refreshes struct {
-	notifies map[string][]string // of resources that have begun and not ended
+	notifies map[string][]string // by resource; only resources that have begun and not ended
 	owed     map[string]*owed
-	order    []string // of owed
-	bytes    int      // of all that
+	order    []string // the keys of owed, in order
+	bytes    int      // of all of these fields
 }
 
-// maxRefreshes bounds what is kept of the events of a run, in bytes.
+// maxRefreshes bounds what is kept of a run's events, in bytes.
 const maxRefreshes = 32 << 20
 
-// lostRefreshes says what a run that was cut off had to refresh and did not, as failures. For Puppet that is over: its next
-// run finds the changes made and has nothing to refresh for.
+// lostRefreshes lists, as failures, the refreshes that were due and not done in a run that was cut off. Puppet does not
+// make up for them: its next run finds the changes already made, and refreshes nothing.
 func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	r := refreshes{notifies: map[string][]string{}, owed: map[string]*owed{}}
 	_, err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {
@@ -38,7 +38,7 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 		}
 		switch e.Event {
 		case "start":
-			if len(e.Notifies) > 0 { // most have none
+			if len(e.Notifies) > 0 { // most notify no other resource
 				r.bytes += sizeOf(e.Resource, e.Notifies) - sizeOf(e.Resource, r.notifies[e.Resource])
 				r.notifies[e.Resource] = e.Notifies
 			}
@@ -46,7 +46,7 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 			r.done(e)
 		}
 	})
-	if err == nil && r.bytes > maxRefreshes { // what came after that is not known
+	if err == nil && r.bytes > maxRefreshes { // later events are not known
 		return nil, tutti.Errorf(tutti.CodeDamaged, "its events name too many resources")
 	}
 	for by, targets := range r.notifies {
@@ -64,7 +64,7 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	return out, err
 }
 
-// done notes that a resource has ended: what it was owed it has had, or Puppet has left it out.
+// done notes that a resource has ended. It was refreshed if that was due, or Puppet has left it out.
 func (r *refreshes) done(e eventLine) {
 	delete(r.owed, e.Resource)
 	if e.Changed {
@@ -78,10 +78,10 @@ func (r *refreshes) done(e eventLine) {
 	delete(r.notifies, e.Resource)
 }
 
-// sizeOf is about what a resource and those that it notifies take, in bytes.
+// sizeOf is the approximate size of a resource and of those that it notifies, in bytes.
 func sizeOf(resource string, notifies []string) int {
 	if len(notifies) == 0 {
-		return 0 // it is not kept
+		return 0 // not kept
 	}
 	size := len(resource)
 	for _, n := range notifies {

@@ -16,8 +16,7 @@ import (
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
-// report is what Puppet's report says that an outcome needs; the whole of it is
-// kept as a blob.
+// report is the part of Puppet's report that an outcome needs. The whole report is kept as a blob.
 type report struct {
 	TransactionUUID      string                    `json:"transaction_uuid"`
 	Status               string                    `json:"status"`
@@ -32,11 +31,11 @@ type report struct {
 	} `json:"metrics"`
 }
 
-// total is the number of resources. Puppet 8 leaves those that did not change
-// out of the statuses and counts them in the metrics alone.
+// total is the number of resources. Puppet 8 leaves unchanged resources out of the statuses and counts them only in the
+// metrics.
 func (r report) total() int { return max(r.metric("total"), len(r.ResourceStatuses)) }
 
-// metric is a number of resources that the report gives, 0 without it.
+// metric is one of the report's numbers of resources, 0 if the report does not have it.
 func (r report) metric(name string) int {
 	n, _ := r.Metrics.Resources.of(name)
 	return int(min(max(n, 0), math.MaxInt32))
@@ -71,8 +70,8 @@ type resourceStatus struct {
 	} `json:"events"`
 }
 
-// maxJudged bounds a report that is judged, in bytes, without its messages. It is more than the server takes: a run of very
-// many resources is not failed because nobody will see its report.
+// maxJudged bounds a report that is judged, in bytes, without its messages. It is more than the server takes, so that a run
+// of very many resources does not fail only because its report is too large to send.
 const maxJudged = 2 * puppetreport.Max
 
 func readReport(dir string) (report, error) {
@@ -89,7 +88,7 @@ func readReport(dir string) (report, error) {
 	return r, json.Unmarshal(raw, &r)
 }
 
-// ReportFile and LogFile are what a run leaves for people, in its directory.
+// ReportFile and LogFile are files in a run's directory that people can read.
 const (
 	ReportFile = "report.json"
 	LogFile    = "log.jsonl"
@@ -133,8 +132,8 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	}
 }
 
-// onlyWaits reports whether the catalog was applied to its end, and nothing
-// failed but the stand-ins of blocks that were left out of it.
+// onlyWaits reports whether the whole catalog was applied, and the only failures are stand-ins for blocks that were
+// left out of it.
 func (r report) onlyWaits() bool {
 	if r.Status != "failed" || r.TransactionCompleted == nil || !*r.TransactionCompleted {
 		return false
@@ -152,10 +151,10 @@ func (r report) onlyWaits() bool {
 	return some
 }
 
-// The exit codes of Puppet that belong to a good report (--detailed-exitcodes).
+// exitOf has the exit codes that Puppet uses with a good report (--detailed-exitcodes).
 var exitOf = map[string]int{"unchanged": 0, "changed": 2}
 
-// judgeGood believes a good report only if all that the run left agrees with it.
+// judgeGood accepts a good report only if everything else that the run left agrees with it.
 func judgeGood(out *tutti.Result, r report, tr trace) {
 	exit := -1
 	if tr.done.Exit != nil {
@@ -197,8 +196,8 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// resourceFailures lists what failed, by file and line; the message is the
-// failed event's or, where a failure left no event, the log's.
+// resourceFailures lists the failed resources, by file and line. The message is that of the failed event. If there is
+// no such event, it comes from the log.
 func resourceFailures(r report, tr trace) []tutti.Failure {
 	var out []tutti.Failure
 	for name, s := range r.ResourceStatuses {
@@ -244,8 +243,8 @@ func noopChanges(r report) []tutti.Change {
 	return out[:min(len(out), tutti.MaxFailures)]
 }
 
-// cycle returns Puppet's words about a dependency cycle, if there is one: its
-// report then calls each resource of the cycle failed.
+// cycle returns Puppet's message about a dependency cycle, if there is one. In this case the report calls each resource
+// of the cycle failed.
 func (tr trace) cycle() string {
 	for _, l := range tr.errors {
 		if strings.Contains(l.Message, "dependency cycle") {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// wait makes the result one of a run that waits for answers.
+// wait turns the result into that of a run that waits for answers.
 func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Outcome = tutti.Waiting
 	var names []string
@@ -23,7 +23,7 @@ func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Waits = tutti.RoomForWaits(waits)
 }
 
-// place says where a question was asked, as far as that is known.
+// place says where a question was asked, as far as is known.
 func place(at tutti.Place) string {
 	where := at.File
 	if at.Line > 0 {

@@ -25,11 +25,11 @@ import (
 
 // Bounds of the warm parent.
 const (
-	warmReady  = time.Minute      // to load Puppet
-	warmAnswer = 10 * time.Second // to make a child
-	warmRetry  = 5 * time.Minute  // after a parent that did not start
-	warmMemory = 256 << 20        // a parent that has more is replaced
-	factsAge   = time.Minute      // facts that were collected ahead are not older
+	warmReady  = time.Minute      // time to load Puppet
+	warmAnswer = 10 * time.Second // time to make a child
+	warmRetry  = 5 * time.Minute  // wait after a parent that did not start
+	warmMemory = 256 << 20        // a parent that uses more is replaced
+	factsAge   = time.Minute      // facts that were collected ahead may be at most this old
 )
 
 // Warm starts runs as children of a parent that has Puppet loaded
@@ -41,31 +41,31 @@ type Warm struct {
 
 	mu     sync.Mutex
 	parent *parent
-	pid    atomic.Int64 // the parent's
-	failed time.Time    // when a parent last did not start, and why
+	pid    atomic.Int64 // pid of the parent
+	failed time.Time    // when and why a parent last did not start
 	why    error
-	last   factsAhead // by which facts may be collected again
+	last   factsAhead // the run by whose order facts can be collected again
 	ahead  factsAhead
-	at     time.Time // when those were asked for
+	at     time.Time // when ahead was asked for
 	cold   *collector
 	turn   bool // the node waits for its turn
 	wanted chan wire.Expectation
 	used   chan struct{}
 }
 
-// factsAhead are facts that the parent has, or will soon; none without a directory.
+// factsAhead are facts that the parent has, or will have soon. An empty dir: there are none.
 type factsAhead struct {
-	dir  string // of the run whose order they were collected by
-	code string // what they are facts for
+	dir  string // the run by whose order they were collected
+	code string // the code that the facts are for
 }
 
-// NewWarm returns one that has not begun. Puppet is looked for below root; a parent
-// that nobody has wanted for the time idle is ended, 0: there is none ever.
+// NewWarm returns a Warm that has not started. Puppet is looked for below root. A parent that was not wanted for the
+// time idle is ended. idle 0: there is never a parent.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
 
-// Run ends the parent when nobody wants it any more, and when ctx ends.
+// Run makes parents, and ends the parent after the idle time and when ctx ends.
 func (w *Warm) Run(ctx context.Context) error {
 	defer w.end()
 	rest := time.NewTimer(w.idle)
@@ -84,23 +84,23 @@ func (w *Warm) Run(ctx context.Context) error {
 	}
 }
 
-// Expect has Run make a parent for a run that may follow, if there is none, and has it
-// collect facts when the node begins to wait for its turn.
+// Expect asks Run to make a parent for a run that may follow, if there is no parent. It also asks Run to collect facts
+// when the node begins to wait for its turn.
 func (w *Warm) Expect(e wire.Expectation) {
 	if w.idle == 0 {
 		return
 	}
 	select {
-	case <-w.wanted: // what was said before
+	case <-w.wanted: // drop an earlier expectation
 	default:
 	}
 	select {
 	case w.wanted <- e:
-	default: // somebody else was quicker
+	default: // another caller was faster
 	}
 }
 
-// Memory is the parent's, in bytes.
+// Memory is how much memory the parent uses, in bytes.
 func (w *Warm) Memory() int64 { return resident(int(w.pid.Load())) }
 
 func (w *Warm) ready(e wire.Expectation) {
@@ -109,7 +109,7 @@ func (w *Warm) ready(e wire.Expectation) {
 	begins := e == wire.ExpectTurn && !w.turn
 	w.turn = e == wire.ExpectTurn
 	if e == wire.ExpectNothing || w.expect() != nil {
-		return // whoever starts a run hears why
+		return // the next Start returns the reason
 	}
 	if begins && w.last.dir != "" && (w.ahead != w.last || time.Since(w.at) > factsAge) {
 		w.collect()
@@ -141,10 +141,9 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect has facts collected for a run that may follow the one of a directory, which
-// has ended, with the same code (any name that tells it from others). Facts that were
-// collected before are forgotten. Without a parent another process does it, and no run can
-// use its facts. ReadFactsNow says what was found.
+// Collect collects facts for a run that may follow the ended run in dir with the same code (any name that tells it from
+// others). It drops facts that were collected before. Without a parent, another process collects, and no run can use
+// its facts. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,14 +160,14 @@ func (w *Warm) Collect(dir, code string) error {
 func (w *Warm) collect() {
 	w.ahead = factsAhead{}
 	if w.parent == nil || w.parent.say(warmOrder{Do: "facts", Dir: w.last.dir}) != nil {
-		return // the next run collects its own
+		return // the next run collects its own facts
 	}
 	w.ahead, w.at = w.last, time.Now()
 }
 
-// Start makes the child that does the run of a directory, with that code; empty: it
-// collects its own facts. Without a child it says why (no error: it is turned off), and
-// it is certain that none will begin.
+// Start makes the child that executes the run in dir, with that code. An empty code: the child collects its own facts.
+// If Start returns no child, the error says why (nil: the warm parent is turned off), and it is certain that no child
+// will begin.
 func (w *Warm) Start(dir, code string) (*Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,9 +191,9 @@ func (w *Warm) Start(dir, code string) (*Process, error) {
 		if err == nil {
 			return p, nil
 		}
-		w.drop() // from here on it cannot begin any more
+		w.drop() // from here on, no child can begin
 		if p, bad := noted(dir); !errors.Is(bad, os.ErrNotExist) {
-			return p, bad // it has begun, and has perhaps ended
+			return p, bad // the child has begun, and may have ended
 		}
 		if fresh || !errors.Is(err, errChanged) {
 			return nil, err
@@ -215,7 +214,7 @@ func (w *Warm) end() {
 	w.cold.end()
 }
 
-// drop ends the parent; its children go on.
+// drop ends the parent. Its children go on.
 func (w *Warm) drop() {
 	if w.parent != nil {
 		w.parent.end()
@@ -227,16 +226,16 @@ func (w *Warm) drop() {
 // parent is a process that has Puppet loaded.
 type parent struct {
 	install Installation
-	ruby    os.FileInfo // its Ruby's
+	ruby    os.FileInfo // the file of its Ruby
 	cmd     *exec.Cmd
 	conn    net.Conn
 	answers *bufio.Reader
 }
 
-// errChanged says that what a parent has loaded is not what is on disk.
+// errChanged says that the loaded Puppet differs from the one on disk.
 var errChanged = errors.New("what Puppet was loaded from has changed")
 
-// startParent returns when Puppet is loaded.
+// startParent starts a parent, and returns when Puppet is loaded.
 func startParent(install Installation, launcher string) (*parent, error) {
 	ruby, err := os.Stat(install.Ruby)
 	if err != nil {
@@ -250,7 +249,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for runs to come", argv, "--property=Delegate=yes")
 	cmd.Stdin = theirs
 	err = cmd.Start()
-	theirs.Close() // or its end would not be heard
+	theirs.Close() // else we would not notice the parent's end
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
@@ -263,9 +262,9 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	return p, nil
 }
 
-// current reports whether a run that starts now would have the same Puppet and Ruby: a
-// vendor's package goes before Debian's, and a new Ruby does not replace the old one's
-// files, it takes its name. What is loaded of them the parent checks itself.
+// current reports whether a run that starts now would use the same Puppet and Ruby. A vendor's package goes before
+// Debian's. A new Ruby gets the name of the old one, but does not change its file. The parent itself checks the loaded
+// files.
 func (p *parent) current(root string) bool {
 	install, err := Find(root)
 	if err != nil || install != p.install {
@@ -275,10 +274,9 @@ func (p *parent) current(root string) bool {
 	return err == nil && os.SameFile(ruby, p.ruby)
 }
 
-// socketPair returns our end and the one that a process gets as its stdin: nobody
-// else can speak there.
+// socketPair returns our end, and the end that a process gets as its stdin. No other process can use this socket.
 func socketPair() (net.Conn, *os.File, error) {
-	syscall.ForkLock.RLock() // no process that begins now gets them
+	syscall.ForkLock.RLock() // else a process that starts now would inherit them
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		syscall.ForkLock.RUnlock()
@@ -296,7 +294,7 @@ func socketPair() (net.Conn, *os.File, error) {
 	return conn, theirs, err
 }
 
-// warmReply is a line of the parent's.
+// warmReply is a line from the parent.
 type warmReply struct {
 	PID     int    `json:"pid"`
 	Start   uint64 `json:"start"`
@@ -309,7 +307,7 @@ func (p *parent) answer(within time.Duration) (warmReply, error) {
 	if err := p.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return out, err
 	}
-	line, err := p.answers.ReadSlice('\n') // a line that the buffer does not hold is no answer
+	line, err := p.answers.ReadSlice('\n') // a line that is longer than the buffer is not an answer
 	if err == nil {
 		err = json.Unmarshal(line, &out)
 	}
@@ -330,8 +328,8 @@ func (p *parent) answer(within time.Duration) (warmReply, error) {
 type warmOrder struct {
 	Do       string  `json:"do"`
 	Dir      string  `json:"dir"`
-	FactsFor string  `json:"facts_for,omitempty"` // the run whose facts would do
-	FactsAge float64 `json:"facts_age,omitempty"` // seconds that they may be old
+	FactsFor string  `json:"facts_for,omitempty"` // the run whose facts may be used
+	FactsAge float64 `json:"facts_age,omitempty"` // maximum age of these facts, in seconds
 }
 
 func (p *parent) say(order warmOrder) error {
@@ -345,7 +343,7 @@ func (p *parent) say(order warmOrder) error {
 	return tutti.Wrap("", err, "it ended")
 }
 
-// run has a child made.
+// run asks the parent to make a child.
 func (p *parent) run(order warmOrder) (*Process, error) {
 	if err := p.say(order); err != nil {
 		return nil, err
@@ -357,16 +355,16 @@ func (p *parent) run(order warmOrder) (*Process, error) {
 	return &Process{pid: reply.PID, start: reply.Start, scope: scopeOf(order.Dir)}, nil
 }
 
-// end returns when the parent is gone. It goes by itself when nobody can speak to it;
-// one that hangs does not.
+// end returns when the parent is gone. The parent ends by itself when its socket is closed. A parent that hangs is
+// killed.
 func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
-	_ = p.cmd.Wait() // its status says nothing of its children
+	_ = p.cmd.Wait() // its exit status says nothing about its children
 }
 
-// resident is a process's memory in bytes, 0 if nobody knows, or there is none.
+// resident is the memory of a process in bytes, 0 if it is not known or the process is gone.
 func resident(pid int) int64 {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	fields := strings.Fields(string(raw))

@@ -1,10 +1,8 @@
-// Package embed runs a NATS server with JetStream inside the process. It is
-// the bus of a fleet that has outgrown nothing yet; where it has, a cluster
-// with the same accounts takes its place and nothing above notices.
+// Package embed runs a NATS server with JetStream inside the process. It is the bus of every fleet that is not too large
+// for it. A larger fleet can use a cluster with the same accounts instead, and no package above notices.
 //
-// It listens with TLS only, the handshake before anything else, and every
-// write to a stream is fsynced before it is acknowledged: NATS itself would do
-// so every two minutes.
+// It listens only with TLS, and the handshake comes first. Every write to a stream is fsynced before it is
+// acknowledged; by default NATS would fsync every two minutes.
 package embed
 
 import (
@@ -22,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Trust is what the server must know of the bus's identities: its operator,
-// its system account, and the JWTs of all accounts by public key.
+// Trust is what the server must know about the bus's identities: its operator, its system account, and the JWTs of all
+// accounts by public key.
 type Trust struct {
 	Operator string
 	System   string
@@ -37,11 +35,10 @@ type Options struct {
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
-	// SyncEvery is how often the server writes files anew of which less than half
-	// is left; 0: every 2 minutes.
+	// SyncEvery is how often the server rewrites files of which less than half is left; 0: every 2 minutes.
 	SyncEvery time.Duration
-	// HalfOpen is how many connections may be in front of the bus that have not said who they
-	// are, and Connections how many there may be in all; 0: 4096, and any number.
+	// HalfOpen is how many connections the bus may have that have not shown who they are. Connections is how many it
+	// may have in all. 0: 4096, and any number.
 	HalfOpen, Connections int
 	// NoSync gives up durability for speed. Tests only.
 	NoSync bool
@@ -54,9 +51,9 @@ const (
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
-	// helloTimeout is for TLS, and then for who it is. When a fleet comes back at
-	// once, whoever is put out for being slow comes again and has only cost time; how
-	// many may be at it is bounded by Guard.
+	// helloTimeout is the time for TLS, and then for showing who connects. If a whole fleet comes back at once, a slow
+	// client is disconnected, comes again, and has lost only time. Guard bounds how many connections may be in this
+	// phase.
 	helloTimeout = 20 * time.Second
 )
 
@@ -88,7 +85,7 @@ func Start(o Options) (*Server, error) {
 	if o.LogTo == nil {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
-	// Neither debug nor trace: these would show what passes over the bus.
+	// Neither debug nor trace: they would log what passes over the bus.
 	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations}, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(startTimeout) {
@@ -154,15 +151,14 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 	return opts, resolver, nil
 }
 
-// Failed yields the first failure of a write to disk: whoever waits for that
-// write gets no answer, and no stream that failed takes another until the next
-// Start.
+// Failed yields the first failure of a write to disk. The caller that waits for that write gets no answer. A stream
+// that failed takes no other write until the next Start.
 func (s *Server) Failed() <-chan error { return s.failed }
 
 func (s *Server) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // the first one says it
+	default: // the first failure is enough
 	}
 }
 
@@ -172,12 +168,11 @@ func (s *Server) Addr() net.Addr { return s.nats.Addr() }
 // SyncAlways reports whether every write is fsynced before it is acknowledged.
 func (s *Server) SyncAlways() bool { return s.sync && s.nats.JetStreamConfig().SyncAlways }
 
-// InProcess returns the option by which a client in this process connects
-// without a socket; it still has to show its credentials.
+// InProcess returns the option by which a client in this process connects without a socket. It still has to show its
+// credentials.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }
 
-// UpdateAccount puts a new JWT of an account into force; connections whose
-// user it revokes are closed.
+// UpdateAccount puts a new JWT of an account into force. Connections whose user it revokes are closed.
 func (s *Server) UpdateAccount(text string) error {
 	claims, err := jwt.DecodeAccountClaims(text)
 	if err != nil {

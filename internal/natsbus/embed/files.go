@@ -17,13 +17,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LastWhole reads the files of a stream while no server runs on dir, and changes
-// nothing. It returns the last sequence up to which every record is whole, 0
-// without files, and where the first record is that is not, empty if all are.
+// LastWhole reads the files of a stream while no server runs on dir, and changes nothing. It returns the last sequence
+// up to which every record is whole, 0 without files, and the place of the first record that is not whole, empty if all
+// are.
 //
-// A server that starts cuts such a file off where the damage begins, also in its
-// middle, and goes on with what is left, or with nothing. A torn end is what a
-// loss of power leaves; whether more is gone than that must be known before.
+// When a server starts, it cuts such a file off where the damage begins, even in the middle, and goes on with the rest,
+// or with nothing. A loss of power leaves a torn end. Before the server starts, it must be known whether more than that
+// is lost.
 //
 // The format is that of the file store of nats-server 2.15 (filestore.go,
 // rebuildStateFromBufLocked).
@@ -56,7 +56,7 @@ func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
 	return seq, "", nil
 }
 
-// The flags in a record's length and sequence.
+// Flags in a record's length and sequence.
 const (
 	hasHeader = uint32(1) << 31
 	erased    = uint64(1) << 63
@@ -66,8 +66,7 @@ const (
 	recordSum  = 8
 )
 
-// lastWhole returns the last sequence of a block's whole records, and where they
-// end.
+// lastWhole returns the last sequence of a block's whole records, and the offset where they end.
 func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))
 	hash, err := highwayhash.NewDigest64(key[:])
@@ -78,16 +77,16 @@ func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err er
 	for len(raw)-at >= recordHead {
 		record := raw[at:]
 		length, subject := le.Uint32(record), int(le.Uint16(record[20:]))
-		begin := recordHead + subject // of what the sum is over, behind the subject
+		begin := recordHead + subject // start of the summed content, after the subject
 		if length&hasHeader != 0 {
-			begin += 4 // the header's length is no part of it
+			begin += 4 // the header's length is not summed
 		}
 		size := int(length &^ hasHeader)
 		if size > len(record) || size < begin+recordSum {
 			break
 		}
 		hash.Reset()
-		_, _ = hash.Write(record[4:20]) // a hash takes everything
+		_, _ = hash.Write(record[4:20]) // writing to a hash never fails
 		_, _ = hash.Write(record[recordHead : recordHead+subject])
 		_, _ = hash.Write(record[begin : size-recordSum])
 		if !bytes.Equal(hash.Sum(nil), record[size-recordSum:size]) {

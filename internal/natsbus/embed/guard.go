@@ -10,36 +10,33 @@ import (
 )
 
 const (
-	// halfOpen is how many connections may be in front of the bus at once that have
-	// not yet shown who they are: more than a fleet behind one address has that
-	// comes back at once, and than the server has file descriptors to fear for.
+	// halfOpen is how many connections the bus may have at once that have not yet shown who they are. It is more than a
+	// fleet has that comes back at once from one address, and so few that the server does not run out of file
+	// descriptors.
 	halfOpen = 4096
-	// alwaysOpen is how many of one source may, however many others there are.
+	// alwaysOpen is how many connections one source may always have, no matter how many others there are.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
 )
 
-// GuardOptions are told what the guard sees.
+// GuardOptions are called with what the guard sees.
 type GuardOptions struct {
-	// Refused: of a source so many connections were ended that had not shown who
-	// they are.
+	// Refused: count connections of a source were ended because they had not shown who they are.
 	Refused func(from string, count int)
-	// Violated: whoever connected with a JWT used a subject that he may not. The JWT
-	// is empty if the connection is gone and forgotten.
+	// Violated: a client that connected with a JWT used a subject that it may not use. The JWT is empty if the
+	// connection is gone and forgotten.
 	Violated func(jwt, what string)
 }
 
-// Guard keeps those who connect and do not say who they are from filling the bus,
-// until ctx ends. When they are too many, those sources that have the most are cut
-// to an equal share. Of a source the youngest stay, so that whoever means it gets
-// in; the others are ended.
+// Guard keeps clients that connect and do not say who they are from filling the bus, until ctx ends. If there are too
+// many, the sources with the most are cut to an equal share. The youngest connections of a source stay, so that honest
+// clients get in. The others are ended.
 //
-// A bound for each source alone would be either low, and hold a fleet up that comes
-// back from behind one address, or high, and let a few sources fill the bus.
+// A bound for each source alone does not work. A low one would hold up a fleet that comes back from behind one address.
+// A high one would let a few sources fill the bus.
 //
-// NATS accepts by itself, so this looks again and again, first at a number alone.
-// A listener of ours in front of it (in-process connections behind it) would cost
-// two goroutines, two buffers and a copy for every node for ever.
+// NATS accepts connections itself, so Guard polls. It first looks at one number only. A listener of ours in front of
+// NATS, with in-process connections, would cost two goroutines, two buffers and a copy for every node for ever.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
@@ -50,7 +47,7 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 		case v := <-s.violations:
 			o.Violated(s.jwtOf(v.id), v.what)
 		case <-ticker.C:
-			// Who has not shown who he is counts to the global account.
+			// A connection that has not shown who it is counts to the global account.
 			if s.nats.GlobalAccount().NumLocalConnections() > s.halfOpen {
 				s.expel(o.Refused)
 			}
@@ -58,7 +55,7 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	}
 }
 
-// jwtOf returns what a connection, also one that was closed lately, has shown.
+// jwtOf returns the JWT that a connection has shown, also if the connection was closed lately.
 func (s *Server) jwtOf(id uint64) string {
 	list, err := s.nats.Connz(&server.ConnzOptions{CID: id, Username: true, State: server.ConnAll})
 	if err != nil || len(list.Conns) == 0 {
@@ -71,7 +68,7 @@ func (s *Server) expel(refused func(from string, count int)) {
 	account := s.nats.GlobalAccount()
 	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + s.halfOpen})
 	if err != nil {
-		return // asked again soon
+		return // the caller asks again soon
 	}
 	sources := map[string][]*server.ConnInfo{}
 	for _, c := range list.Conns {
@@ -88,14 +85,14 @@ func (s *Server) expel(refused func(from string, count int)) {
 		}
 		slices.SortFunc(conns, func(a, b *server.ConnInfo) int { return cmp.Compare(b.Cid, a.Cid) })
 		for _, c := range conns[stay:] {
-			_ = s.nats.DisconnectClientByID(c.Cid) // gone, or shown who he is meanwhile
+			_ = s.nats.DisconnectClientByID(c.Cid) // if this fails, it has gone or has shown who it is
 		}
 		refused(from, len(conns)-stay)
 	}
 }
 
-// share is how many connections of each source may stay: as many as make most in
-// all, given that some sources have fewer.
+// share is how many connections of each source may stay. It is the largest number for which all sources together stay
+// within most, given that some have fewer. It is never below alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most
@@ -108,5 +105,5 @@ func share(most int, counts []int) int {
 	return most
 }
 
-// Disconnect ends a connection, known by the number that the bus gave it.
+// Disconnect ends a connection by its number on the bus.
 func (s *Server) Disconnect(id uint64) error { return s.nats.DisconnectClientByID(id) }

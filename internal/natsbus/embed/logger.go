@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// logger hands what the NATS server says to slog. What a client did without a right
-// to goes to violations, too: NATS tells of it nowhere else.
+// logger passes the log of the NATS server to slog. It also sends a client's violations to the channel violations,
+// because NATS reports them nowhere else.
 type logger struct {
 	to         *slog.Logger
 	failed     func(error)
@@ -27,8 +27,8 @@ type violation struct {
 	what string
 }
 
-// violationRE reads a line of the bus. Behind the number the client says its own
-// name, so that only the beginning and the end are to be believed.
+// violationRE reads a line of the bus. The client chooses the name after the number, so only the beginning and the end
+// of the line can be trusted.
 var violationRE = regexp.MustCompile(`^\S+ - cid:(\d+) - .*\b(Publish|Subscription) Violation - (?:Subject|Reply) ("(?:[^"\\]|\\.)*")[^"]*(?:Queue: "[^"]*"[^"]*)?$`)
 
 func violationIn(text string) (violation, bool) {
@@ -49,37 +49,34 @@ var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
 
-// Warnf leaves out the one warning that is our intention: everybody speaks TLS
-// from the first byte.
+// Warnf leaves out one warning, because we want what it warns of: TLS from the first byte on.
 func (l logger) Warnf(format string, v ...any) {
 	if !strings.Contains(format, "TLS Handshake First") {
 		l.say(l.to.Warn, format, v)
 	}
 }
 
-// Errorf also tells of what a client did wrong, as `ADDRESS - cid:N - …`:
-// nothing that somebody must act on, and the audit log has it.
+// Errorf also gets what a client did wrong, as `ADDRESS - cid:N - …`. Nobody must act on it, and the audit log has it.
 func (l logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if found, ok := violationIn(text); ok {
 		select {
 		case l.violations <- found:
-		default: // whoever does it so often is known already
+		default: // a client that does it so often has been reported
 		}
 	}
 	if strings.Contains(text, " - cid:") {
 		l.say(l.to.Debug, format, v)
 		return
 	}
-	if writeFailed(format, text) { // not of a client: that says what it likes
+	if writeFailed(format, text) { // not for a client's line: a client can put any text there
 		l.failed(tutti.Errorf(tutti.CodeUnavailable, "embedded bus: %s", text))
 	}
 	l.say(l.to.Error, format, v)
 }
 
-// writeFailed recognizes that a stream could not be written. It takes nothing
-// more until the server is started again, and answers nobody why: the log is
-// where the bus says so (setWriteErrLocked in its stream.go).
+// writeFailed recognizes that a stream could not be written. Until the server is restarted, this stream takes no writes
+// and tells no client why. Only the log says so (setWriteErrLocked in stream.go of nats-server).
 func writeFailed(format, text string) bool {
 	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }
