@@ -5,10 +5,10 @@
 // All requests that are waiting when an append ends are handled together: each
 // sees the effects of those before it, their events go into one append, and
 // their answers leave when that append is on disk (group commit). A refused
-// append ends the writer, because somebody else has written; everything in
+// append ends the writer, because another writer has written. Everything in
 // memory is then worthless and Run returns.
 //
-// What only looks is not asked of the writer: package explain answers it from a
+// Requests that only read do not go to the writer. Package explain answers them from a
 // second fold, which follows what is on disk (package replica, ADR 0016).
 //
 // Rejected: a lock around the state with an append per request. It either
