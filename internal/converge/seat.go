@@ -324,7 +324,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
 	again, over := engine.Lagging(seat.runs, v.from)
-	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // a further try of that run
+	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // another try of a run that facts caused
 	switch {
 	case over:
 		seat.phase, seat.why = failed, last.Result.Message

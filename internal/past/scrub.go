@@ -30,7 +30,7 @@ const (
 	maxDamaged = 100
 	// firstScrub is how long after its start a server begins at the earliest, because a start is busy.
 	firstScrub = time.Hour
-	// scrubShare: a scrub reads for at most one part in so many of the time, so that it disturbs no other work.
+	// scrubShare: a scrub reads for 1/scrubShare of the time, so that it disturbs no other work.
 	scrubShare = 10
 )
 

@@ -178,7 +178,7 @@ func stillIn(ctx context.Context, state *fold.State) error {
 	return nil
 }
 
-// MayOf refuses a caller who has not this verb: VerbData is asked for this key, other verbs for anything.
+// MayOf refuses a caller without this verb: VerbData is checked for this key, other verbs for anything.
 func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -236,8 +236,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	return nil
 }
 
-// Admins reports whether a fleet file makes an operator other than revoked admin who is known to have a good certificate.
-// The caller counts by name alone.
+// Admins reports whether by a fleet file an operator other than revoked is admin, and is known to have a good certificate.
+// The certificate of the caller is not checked again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
 	admin := func(name string) bool {
 		return name != revoked && policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil

@@ -211,8 +211,8 @@ func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, e
 	return bytes.Equal(had, has), err
 }
 
-// asking returns as whom a question is answered: the node of the key, for a run of its
-// own, or the node for which it compiles.
+// asking returns the asker whose answer a question gets: the node of the key, for a run of
+// its own, or the node for which it compiles.
 func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)

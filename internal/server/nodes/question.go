@@ -49,7 +49,7 @@ func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any,
 	})
 }
 
-// mayAsk returns as whom a question is answered, or refuses it.
+// mayAsk returns the asker whose answer a question gets, or refuses it.
 func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 	n, asker, err := tx.asking(key, in.Run, in.For)
 	if err != nil {

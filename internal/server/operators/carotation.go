@@ -221,7 +221,7 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that would be locked out if only the key set stays remained; sorted by name.
+// behind returns the nodes and operators that would be locked out if stays were the only key set; sorted by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }

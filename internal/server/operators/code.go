@@ -288,7 +288,7 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 // setFleet reports whether it was done. It fails if something that a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // stored by an old release, it means something else
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // a file that an old release stored means something else
 		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
 	switch {
 	case set.Statement == nil:

@@ -76,7 +76,7 @@ func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-
 		case <-s.Writer.Ended():
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
-			// The watcher is gone, or this server ends. In that case the watcher is to come back.
+			// The watcher is gone, or this server ends and the watcher has to come back.
 			return brokenOff(ctx, tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job"))
 		}
 	}
