@@ -252,7 +252,7 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 }
 
 // setFleet makes a fleet file the current one, and withdraws what nodes have published without a grant in that
-// file. It stores before what the nodes keep. If a node publishes meanwhile, setFleet tries again.
+// file. Before that it stores what the nodes keep. If a node publishes meanwhile, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -285,7 +285,7 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
 }
 
-// setFleet reports whether it was done. It fails if something that a node keeps is not stored. nothing: with the same
+// setFleet reports whether it was done. It is not done if something that a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // a file that an old release stored means something else
