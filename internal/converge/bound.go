@@ -14,21 +14,21 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// What is kept of the reactions of a node to one question: as much as the widest bound of a fleet file
+// Bounds of the reactions of a node to one question that are kept: as many as the widest bound of a fleet file
 // can ask for.
 const (
 	maxReacted = tutti.MaxReactions
 	reactedFor = tutti.MaxReactionTime
 )
 
-// reacted is a run that a node began by itself because the answer to a question had changed, by a run
-// of some node.
+// reacted is a run that a node began by itself because a run of a node (by) had changed the answer to a
+// question.
 type reacted struct {
 	at time.Time
 	by tutti.NodeName
 }
 
-// reactionsOf are those of one node, by question.
+// reactionsOf are the reactions of one node, by question.
 type reactionsOf map[string]*reactions
 
 type reactions struct {
@@ -36,8 +36,8 @@ type reactions struct {
 	runs  []reacted // the latest last
 }
 
-// noteReaction counts a run that has passed its gate in a job that the server began by itself. What an
-// operator has changed, or who left, does not count: a person may change their mind as often as they like.
+// noteReaction counts a run that has passed its gate in a job that the server began by itself. A change by an
+// operator, or by a node that left, does not count: a person may change their mind as often as they like.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {
@@ -53,7 +53,7 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 			all = reactionsOf{}
 			s.reactions[r.Node] = all
 		}
-		for key, old := range all { // the node's, so few
+		for key, old := range all { // only this node's, so few
 			if at.Sub(old.runs[len(old.runs)-1].at) > reactedFor {
 				delete(all, key)
 			}
@@ -69,7 +69,7 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	}
 }
 
-// changer is the node whose run has changed the answer to a node's question last, empty: none did.
+// changer is the node whose run last changed the answer to a node's question; empty: no node did.
 func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	c, known := s.data.LastChange(n, q)
 	if !known {
@@ -97,9 +97,9 @@ func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	return of.runs[i:]
 }
 
-// bounded returns, for a node that would react now, one of the questions because of which it would, and
-// from when on it may: it has reacted to each of them as often as the fleet file allows. A zero time:
-// it may.
+// bounded reports whether a node that would react now has reacted to each of its changed questions as often as
+// the fleet file allows. It returns one of these questions, and when the node may react again. A zero time:
+// it may now.
 func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
 	var worst tutti.Query
 	var from time.Time
@@ -119,15 +119,15 @@ func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Quer
 	return worst, from
 }
 
-// link is a node that reacts to a question whose answer another one changes.
+// link is a node that reacts to a question whose answer the node by changes.
 type link struct {
 	node  tutti.NodeName
 	query tutti.Query
 	by    tutti.NodeName
 }
 
-// cycle returns what keeps the answer to a node's question changing, if that is nodes that react to each
-// other: from the node on to the one where it closes. Nil: each change has a cause of its own.
+// cycle returns the links that keep the answer to a node's question changing, if nodes react to each
+// other: from the node on to the one where the cycle closes. Nil: each change has a cause of its own.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link

@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// chain prints a cycle in which nodes of this job keep changing each other's answers,
-// empty if none is seen: each node publishes into the question that the next one asks.
-// What begins it is a question that has changed again, of a node that keeps changing.
+// chain prints a cycle in which nodes of this job keep changing each other's answers; empty:
+// there is none. In a cycle, each node publishes into the question that the next one asks.
+// The search begins at a changed question of a node that keeps changing.
 func (d *decision) chain() string {
 	nodes := sortedSeats(d.seats)
 	if !slices.ContainsFunc(nodes, func(n tutti.NodeName) bool { return d.seats[n].phase == diverging && d.seats[n].cycle == nil }) {
@@ -20,7 +20,7 @@ func (d *decision) chain() string {
 	for _, n := range nodes {
 		seat := d.seats[n]
 		if seat.phase != diverging || seat.cycle != nil {
-			continue // that one prints its own
+			continue // that node prints its own cycle
 		}
 		for _, q := range seat.standing.Changed {
 			for _, by := range d.state.Publishers(n, q, d.job.ID) {
@@ -39,8 +39,8 @@ func (d *decision) chain() string {
 	return ""
 }
 
-// answers are the nodes that ran more than once in this job, and whom of these each
-// answers: into which of their questions it publishes, of several the first by name.
+// answers returns, for the nodes that ran more than once in this job, which of these nodes each one
+// answers, and by which of their questions; of several the first by name.
 func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	out := map[tutti.NodeName]map[tutti.NodeName]tutti.Query{}
 	for n, seat := range d.seats {
@@ -63,7 +63,7 @@ func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	return out
 }
 
-// shortest is the shortest way from a node to another one, both included; nil: there is none.
+// shortest is the shortest way from a node to another one, both included; nil: there is no way.
 func shortest(answers map[tutti.NodeName]map[tutti.NodeName]tutti.Query, from, to tutti.NodeName) []tutti.NodeName {
 	before := map[tutti.NodeName]tutti.NodeName{from: from}
 	for queue := []tutti.NodeName{from}; len(queue) > 0; queue = queue[1:] {

@@ -15,15 +15,15 @@ type View struct {
 	Now     time.Time
 	Since   time.Time // this server serves since then
 	Seen    func(tutti.NodeName) time.Time
-	Silence time.Duration // a node silent for so long is not connected
+	Silence time.Duration // a node that is silent for this long is not connected
 	Has     func(tutti.NodeName) Has
-	Member  func(target string, n tutti.NodeName) bool // in an empty target are all
-	// Unjoined are the nodes that the fleet file lists in a target (empty: at all) and that have not joined, sorted; nil: nobody knows.
+	Member  func(target string, n tutti.NodeName) bool // an empty target has all nodes as members
+	// Unjoined returns the nodes that the fleet file lists in a target (empty: at all) and that have not joined, sorted; nil: unknown.
 	Unjoined func(target string) []tutti.NodeName
-	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: it may
+	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: runs may begin
 	Order    []Order                     // of the fleet file
 	Serial   []Serial                    // of the fleet file, without nodes that have not joined
-	// Reaction says how the fleet reacts by itself, nil: not at all. Environment is
+	// Reaction says how the fleet reacts by itself; nil: not at all. Environment is
 	// that of its code.
 	Reaction    *tutti.Reaction
 	Environment string
@@ -35,33 +35,33 @@ type View struct {
 	halts   *halts   // found by State
 }
 
-// Has is what a node has to run with.
+// Has is what a node would run with.
 type Has struct {
-	Puppet  string        // the version that it says it has, empty: not known
+	Puppet  string        // the version that it says it has; empty: not known
 	Program tutti.Program // by which it runs
-	// Environment is the one that the fleet has now, empty: that of its last run.
+	// Environment is the fleet's present environment; empty: that of the node's last run.
 	Environment string
 	// Meant reports whether the node is among the targets of a secret; nil: it is not.
 	Meant func(targets []string) bool
 	// MayRead reports whether a grant lets it read a value; nil: it may read all.
 	MayRead func(key string) bool
-	// Recorded: of a compile by its Puppet Server it is known, too, what it read.
+	// Recorded: its Puppet Server also tells what a compile read.
 	Recorded bool
-	// TellsFacts: after each run it tells which facts it has then.
+	// TellsFacts: after each run the node tells which facts it has then.
 	TellsFacts bool
 }
 
-// Order is an edge of the fleet file: the first are good before the others run.
+// Order is an edge of the fleet file: the nodes in First are good before those in Then run.
 type Order struct{ First, Then []tutti.NodeName }
 
 const (
-	// holdFor is how long a compiled run is held at most. One that is held longer
+	// holdFor is how long a compiled run is held at most. A run that is held longer
 	// ends, and compiles again when its turn comes.
 	holdFor = time.Minute
-	// discoverFor is how long the compiles of a node are waited for before others are let go.
+	// discoverFor is how long a step waits for the compiles of a node before it lets others go.
 	discoverFor = 5 * time.Minute
-	// recordedFor is the same for a node of which there is a record of earlier code: by that, it precedes
-	// whom it could precede, and only these wait for longer.
+	// recordedFor is the same for a node with a record of earlier code. By that record the node precedes others, and
+	// only these wait longer.
 	recordedFor = holdFor
 	// factsFor is how long a step waits for the facts of a node that it has changed.
 	factsFor = time.Minute
@@ -69,14 +69,14 @@ const (
 	maxHeld = 50
 )
 
-// connected reports whether a node is there, as far as anybody can know yet.
+// connected reports whether a node is there, as far as this can be known yet.
 func (v View) connected(n tutti.NodeName) bool {
 	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
 }
 
-// from is when something was that the log has. A time that is still to come was
-// written by a clock that was ahead: it counts as the time at which this server began, or
-// a wait from there on would be that much longer.
+// from returns when a logged event happened. A time in the future was
+// written by a clock that was ahead. It counts as the start of this server: otherwise
+// a wait from that time on would be that much longer.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -91,8 +91,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Decide returns what should be appended now, in order. Like engine.State.Decide:
-// deciding twice gives the same answer, applying the answer leaves nothing of it to
+// Decide returns what should be appended now, in order. As with engine.State.Decide,
+// a second call gives the same answer, an applied answer leaves nothing of it to
 // decide, and runs come without their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
@@ -102,7 +102,7 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
-		if len(out) == 0 { // what is decided in one step changes the others
+		if len(out) == 0 { // a decision in one step changes the others
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()
 		}
@@ -110,14 +110,14 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// survey returns a view with what State finds out for one look.
+// survey returns a view with what State computes for one look.
 func (s *State) survey(v View) View {
 	v.rollout, v.halts = s.rollout(v), &halts{}
 	return v
 }
 
-// InNeed is how many nodes need something, as far as that was looked at: what the
-// next decision costs.
+// InNeed is how many nodes need something, as of the last look. The
+// cost of the next decision depends on it.
 func (s *State) InNeed() int { return len(s.needy) }
 
 // decision is one look at one converge step.
@@ -130,8 +130,8 @@ type decision struct {
 	before predecessors
 	out    []tutti.Body
 
-	phases  map[phase]int // how many nodes are in each, but those that an exclusive job has
-	unknown bool          // who precedes whom: discovering, which no decision ends
+	phases  map[phase]int // how many nodes are in each, without those that an exclusive job has
+	unknown bool          // the order is not known yet, see discovering; no decision ends this
 	started int           // runs, by this decision
 }
 
@@ -142,7 +142,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // else an exclusive job has its node, and nothing runs
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job has the node, and nothing runs
 			d.phases[seat.phase]++
 		}
 	}
@@ -183,8 +183,8 @@ func (d *decision) decide() []tutti.Body {
 	return d.out
 }
 
-// spent reports whether so many nodes have failed that nothing more begins. Those that would be tried
-// again then have failed for good.
+// spent reports whether so many nodes have failed that nothing more begins. Nodes that would be tried
+// again have then failed for good.
 func (d *decision) spent() bool {
 	most := d.step.Converge.MaxFailed
 	if most == 0 {
@@ -205,7 +205,7 @@ func (d *decision) spent() bool {
 	return true
 }
 
-// broke reports whether a run ended badly. What PuppetDB was too late for has not.
+// broke reports whether a run ended badly. A run for which PuppetDB was too late did not.
 func broke(r *engine.Run) bool {
 	return r != nil && r.Ended() && !r.Lagged() && (r.Lost != "" || r.Result != nil && !r.Result.Stopped && !r.Outcome().Good() && r.Outcome() != tutti.Waiting)
 }
@@ -225,7 +225,7 @@ func (d *decision) move(seat *seat, to phase) {
 	seat.phase = to
 }
 
-// start lets a node compile whose turn it is, or whom nobody knows yet.
+// start lets a node compile if its turn has come, or if nothing is known of it yet.
 func (d *decision) start(seat *seat) {
 	busy := len(d.state.engine.Active) + d.started
 	switch {
@@ -234,7 +234,7 @@ func (d *decision) start(seat *seat) {
 		return
 	case !seat.known:
 	case d.unknown, !d.before.free(seat.node), !d.room(compiling, applying):
-		return // what it would be told now changes with every node that hands over
+		return // its answers now would change with every node that hands over
 	}
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
@@ -298,8 +298,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run that shows that its node is good, unless who feeds it may yet tell it something
-// new.
+// prove ends a held run that shows that its node is good, unless a node that feeds it may still change
+// its answers.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
@@ -321,12 +321,12 @@ func (d *decision) proves(r *engine.Run) bool {
 		return false // what the run before has left may be gone
 	}
 	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
-		return false // catalogs are compared, not what became of the node
+		return false // the catalogs do not show what the foreign run did to the node
 	}
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
-// tooLong says why a run is no longer held, or returns the empty string.
+// tooLong says why a run is no longer held; empty: it is still held.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
 		return "others have to compile before anybody goes: it compiles again when its turn comes"
@@ -340,7 +340,7 @@ func (d *decision) tooLong(seat *seat) string {
 	return ""
 }
 
-// starved reports whether those who are held take the room that others need to
+// starved reports whether the held runs take the room that other nodes need to
 // compile for the first time.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
@@ -364,8 +364,8 @@ func (d *decision) whyHeld(seat *seat) string {
 	return "it waited for its turn"
 }
 
-// discovering reports whether a node still compiles of which nobody knows what it
-// reads and exports: the order is not known before.
+// discovering reports whether a node still compiles whose reads and exports are
+// unknown. Until then the order is not known.
 func (d *decision) discovering() bool {
 	for _, seat := range d.seats {
 		if seat.known {
@@ -373,7 +373,7 @@ func (d *decision) discovering() bool {
 		}
 		switch seat.phase {
 		case ready, compiling:
-			// From its first compile in the step: who was waited for so long is not waited for again.
+			// Count from the node's first compile in the step: a step does not wait for a node twice.
 			limit := discoverFor
 			if d.state.recordedBefore(seat) {
 				limit = recordedFor
@@ -381,13 +381,13 @@ func (d *decision) discovering() bool {
 			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < limit {
 				return true
 			}
-		default: // it does not compile
+		default: // the node does not compile
 		}
 	}
 	return false
 }
 
-// over reports whether nothing goes on in the step, and nothing will by itself.
+// over reports whether nothing goes on in the step, and nothing will begin by itself.
 func (d *decision) over(spent bool) bool {
 	for _, seat := range d.seats {
 		switch seat.phase {

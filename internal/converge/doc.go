@@ -5,11 +5,11 @@
 //
 // What a node needs follows from its last runs and from the answers of its record:
 //
-//	nothing   its last run was good, and all it read is as it was
+//	nothing   its last run was good, and all that it read is unchanged
 //	proof     the same, but under other code or another Puppet
 //	apply     anything else
 //
 // In a job, a node that needs something first compiles, unless what it reads and
-// exports is known; what it hands over at its gate says whom it waits for and who
-// waits for it. A node that nobody precedes goes; see order.go.
+// exports is known. What it hands over at its gate says which nodes it waits for, and which
+// wait for it. A node without predecessors goes; see order.go.
 package converge

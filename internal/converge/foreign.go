@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// standing judges a node in the view of a job (empty: everybody's) that wants some
-// code (empty: any) on it: by the runs of ours, and by what others have done since
+// standing judges a node in the view of a job (empty: the public view) that wants this
+// code (empty: any) on the node. It looks at Tutti's runs, and at foreign runs since then
 // (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
@@ -29,8 +29,8 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// goingOn reports whether a run may be changing its node. Of what it leaves, and of what a run before it that failed
-// has left, nothing is known before it ends. A proof changes nothing before its gate.
+// goingOn reports whether a run may be changing its node. Before the run ends, nothing is known of what it leaves, and of what
+// a failed run before it has left. A proof changes nothing before its gate.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
@@ -45,23 +45,23 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // else what it exports is not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // otherwise its exports are not published
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the latest that says anything
+	for _, f := range last.Foreign { // the latest one that counts decides
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
 			continue
-		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also one that has failed before it changed anything
+		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also a run that failed before it changed anything
 			continue
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // it came behind it, or beside it
+		mends = nil // f ran after it, or beside it
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // and that reacts: such a run is made only while nothing else can react
+			out.Need = Apply // the fleet reacts to this need: an away run happens only while nothing else can react
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -76,13 +76,13 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// mends returns the latest whole run of the node's daemon that makes the node good whatever was before, nil: there is none.
-// It certainly began when all had ended that is known of runs of ours, and behind what was told of the machine and its facts.
+// mends returns the latest whole run of the node's daemon that makes the node good whatever was before; nil: there is none.
+// It certainly began after the end of all known runs of Tutti, and after what was told of the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // what ended unseen before it may have run beside it
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run that ended unseen may have run beside it
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -91,7 +91,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // others are not kept; one that is claimed has seen the end of all before it
+	if len(last.Partial) == retain.MaxPartial { // older ones are not kept, but a claimed run began after their end
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack
@@ -106,8 +106,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// found returns a run that has changed nothing and has found that its node is not good, and says what; nil and the empty
-// string: there is none.
+// found returns a run that has changed nothing and has found that its node is not good, and says what it found; nil and
+// empty: there is none.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
@@ -123,8 +123,8 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 	return nil, ""
 }
 
-// showsAnother reports whether a proof that was stopped has shown another catalog than that of the run that passed, by the code,
-// the answers and the facts of now.
+// showsAnother reports whether a stopped proof has shown another catalog than that of the run that passed, with the present
+// code, answers and facts.
 func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
 	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
 		return false
@@ -134,7 +134,7 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold says what such a run has found that still counts. Its catalog was that of the last full run, or it had the code and the answers of now.
+// foretold says what such a run has found that still counts. Its catalog is that of the last full run, or its code and answers still hold.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -158,8 +158,8 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending says what a noop run would change that a full run before it would not have left so; empty: nothing. What is noop
-// by itself that one has found, too, and a Notify is a message, at each run.
+// pending says what a noop run would change, without what the full run before it has also reported; empty: nothing. A resource
+// that is noop by itself, and a Notify, are reported by each run.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {
@@ -173,7 +173,7 @@ func pending(r *tutti.Result, left *engine.Run) string {
 			return c.Resource + " is"
 		}
 	}
-	if n := r.Counts.OutOfSync; n > len(r.Changes) && len(r.Changes) == tutti.MaxFailures && n > kept { // not all are named
+	if n := r.Counts.OutOfSync; n > len(r.Changes) && len(r.Changes) == tutti.MaxFailures && n > kept { // the list was cut
 		return fmt.Sprintf("%d resources are", n)
 	}
 	return ""

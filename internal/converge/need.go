@@ -26,19 +26,19 @@ const (
 // Standing is what a node needs.
 type Standing struct {
 	Need    Need
-	Changed []tutti.Query // of its reads, those that have another answer by now
-	Run     *engine.Run   // by which it is judged, nil: none
+	Changed []tutti.Query // its reads whose answers differ now
+	Run     *engine.Run   // the run by which it is judged; nil: there is none
 
-	// Foreign: something is needed only because of a run that Tutti did not start, or of what a noop run has found.
+	// Foreign: the need comes only from a run that Tutti did not start, or from what a noop run has found.
 	Foreign bool
-	// Facts: something is needed only because the node has other facts now.
+	// Facts: the need comes only from changed facts.
 	Facts bool
 
-	why string // empty: because of Changed, if there is need
+	why string // empty: Changed is the reason, if there is a need
 }
 
-// Why says why something is needed, empty if nothing is. It is put into words when it
-// is asked for: nodes are judged far more often.
+// Why says why something is needed; empty: nothing is needed. The text is made only when
+// it is asked for: nodes are judged far more often.
 func (s Standing) Why() string {
 	if s.why != "" || len(s.Changed) == 0 {
 		return s.why
@@ -50,8 +50,8 @@ func (s Standing) Why() string {
 	return text
 }
 
-// Standing returns how a node stands under the current code and data, as everybody
-// sees them.
+// Standing returns what a node needs under the current code and data, in the public
+// view.
 func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	environment := has.Environment
 	if last := s.engine.Last(node).Applied; last != nil {
@@ -60,8 +60,8 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 
-// recorded judges a node by the runs of ours, in the view of a job (empty:
-// everybody's) that wants some code (empty: any) on it.
+// recorded judges a node by Tutti's runs, in the view of a job (empty: the
+// public view) that wants this code (empty: any) on the node.
 func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
@@ -80,9 +80,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	out.Run = passed
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
+		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, for the order
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // what is remembered is what a compile of a job that goes on read
+		out.Changed = s.outdatedSince(passed, "") // the record is what a compile of a job that goes on read
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -105,11 +105,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
-	case s.supersedes(passed, job): // what that job has brought is not for this one to take back
+	case s.supersedes(passed, job): // this job must not take back what that job has brought
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
-	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // else the node's own
+	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // otherwise the environment is the node's own
 		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
@@ -129,10 +129,10 @@ func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
-// maxByFacts is how many runs of a node in a step are wanted by facts alone.
+// maxByFacts bounds the runs of a node in a step that only facts cause.
 const maxByFacts = 2
 
-// factsWhy says why a node is not good that has other facts.
+// factsWhy says why a node with changed facts is not good.
 func factsWhy(f *engine.Facts) string {
 	what := "its facts have changed since its last run"
 	if f.KeepChanging() {
@@ -144,8 +144,8 @@ func factsWhy(f *engine.Facts) string {
 	return what
 }
 
-// unfinished says why a node is not good whatever it read, or returns the empty
-// string.
+// unfinished says why a node is not good whatever it read; empty: there is no
+// such reason.
 func unfinished(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -165,10 +165,10 @@ func unfinished(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil: // it runs; until it is known how it ends, what was before counts, see goingOn
+	case a.Result == nil: // it runs; until its end is known, the run before counts, see goingOn
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
-		return "" // what the run before it says still counts
+		return "" // the result of the run before still counts
 	case a.Result.Stopped:
 		return "its last compile was stopped: " + cmp.Or(a.GateWhy, a.Result.Message)
 	case a.Result.Outcome == tutti.Waiting:
@@ -181,7 +181,7 @@ func unfinished(last engine.Last) string {
 	return ""
 }
 
-// notGood says why what a run has left is not good, or returns the empty string.
+// notGood says why the state that a run has left is not good; empty: it is good.
 func notGood(r *engine.Run) string {
 	switch {
 	case r.Proved:
@@ -194,7 +194,7 @@ func notGood(r *engine.Run) string {
 	return ""
 }
 
-// denied is the first value that a run read and that its node may not read now, empty: there is none.
+// denied is the first value that a run read and that its node may not read now; empty: there is none.
 func denied(passed *engine.Run, has Has) string {
 	if has.MayRead == nil {
 		return ""
@@ -207,8 +207,8 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart says which run with tags has left the node other than its last full run did, or returns the empty string. One
-// whose catalog is that of the full run has only repaired.
+// inPart says which run with tags has left the node in another state than its last full run did; empty: none. A run with
+// tags and the catalog of the full run has only repaired.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {
@@ -227,7 +227,7 @@ func inPart(last engine.Last) string {
 	return ""
 }
 
-// Needy returns the nodes that need something, sorted, as everybody sees them.
+// Needy returns the nodes that need something in the public view, sorted.
 func (s *State) Needy(v View) []tutti.NodeName {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -235,9 +235,9 @@ func (s *State) Needy(v View) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(s.needy))
 }
 
-// Standings returns how every node stands, as everybody sees them. Only nodes to which something has happened since the
-// last call are judged again, so that it costs little for a large fleet. What no event says, like a heartbeat with another
-// version of Puppet, counts with the next event that concerns the node.
+// Standings returns what every node needs in the public view. Only nodes to which something has happened since the
+// last call are judged again, so that a call is cheap for a large fleet. A change without an event, like a heartbeat with another
+// version of Puppet, counts with the next event about the node.
 func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -251,7 +251,7 @@ func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	}
 }
 
-// look judges anew the nodes to which something has happened since the last call.
+// look judges again the nodes to which something has happened since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {
@@ -273,17 +273,17 @@ func (s *State) look(v View) {
 	}
 }
 
-// changedSince reports whether an answer that a node's last good run read is
-// another one by now, in the view of a job.
+// changedSince reports whether an answer that a node's last good run read
+// differs now, in the view of a job.
 func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
 }
 
-// outdatedSince returns the questions of a node's last good run that have another
-// answer by now, in the view of a job.
+// outdatedSince returns the questions of a node's last good run whose answers
+// differ now, in the view of a job.
 func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query {
 	reads := slices.Clone(passed.Asked.Reads)
-	for _, key := range passed.Asked.Keys { // that were absent
+	for _, key := range passed.Asked.Keys { // keys that were absent
 		reads = append(reads, tutti.Read{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}})
 	}
 	var out []tutti.Query
@@ -295,8 +295,8 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 
 // provable reports whether a compile shows that nothing can have changed since the
 // last run of its node (DESIGN 4.6): each of the six points must hold. Facts are
-// part of the catalog as far as it uses them. What it exports is no part of it: nothing of
-// that is applied on the node.
+// part of the catalog as far as it uses them. Exports are not part of it, because
+// they are not applied on the node.
 func provable(passed, now *engine.Run) bool {
 	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
 		return false
@@ -308,8 +308,8 @@ func provable(passed, now *engine.Run) bool {
 		!before.Deferred && !after.Deferred
 }
 
-// goodBasis reports whether a run was full, good and no noop, or has shown that one
-// before it was.
+// goodBasis reports whether a run was full, good and not noop, or has shown that an
+// earlier one was.
 func goodBasis(r *engine.Run) bool {
 	if !r.Full() || r.Lost != "" {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// vertex is a node or, between the nodes that publish into it and those that ask
-// it, a question. What everybody reads and feeds so costs 2n edges, not n².
+// vertex is a node, or a question between the nodes that publish into it and those that ask
+// it. If all nodes read and feed the same, this costs 2n edges, not n².
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
@@ -20,8 +20,8 @@ type vertex struct {
 
 func (v vertex) isNode() bool { return v.node != "" }
 
-// edge says that one vertex comes before another. A soft one is dropped first when
-// it lies on a cycle: its question is answered after a compile already. A firm one
+// edge says that one vertex comes before another. On a cycle, a soft edge is dropped
+// first: its question is answered after a compile already. A firm edge
 // is of the fleet file and dropped last.
 type edge struct {
 	from, to vertex
@@ -29,17 +29,17 @@ type edge struct {
 	firm     bool
 }
 
-// order says who precedes whom among the nodes that are not good.
+// order says which of the nodes that are not good precede which.
 type order struct {
 	state *State
 	job   tutti.JobID
 	seats map[tutti.NodeName]*seat
 	edges []edge
-	turn  map[tutti.NodeName]int // its place in serial groups, from 1
+	turn  map[tutti.NodeName]int // a node's place in serial groups, from 1
 }
 
-// precedence finds who precedes whom among the nodes of a step that still have
-// something to do. Those that apply already precede others and follow nobody.
+// precedence finds which nodes of a step precede which, among those that still have
+// something to do. Nodes that apply already precede others and follow none.
 func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, t turns) predecessors {
 	o := &order{state: s, job: job, seats: seats, turn: t.places()}
 	precedes := func(n tutti.NodeName) bool { return seats[n] != nil && seats[n].toDo() }
@@ -53,9 +53,9 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 	return o.predecessors()
 }
 
-// data adds who answers whose questions.
+// data adds which nodes answer whose questions.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
-	produced := map[*data.Question]bool{} // by one of them: most questions are not
+	produced := map[*data.Question]bool{} // by one of the nodes: most questions are not
 	for _, name := range names {
 		if !follows(name) {
 			continue
@@ -95,12 +95,12 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 	}
 }
 
-// breakCycles drops edges until nobody precedes himself: of each cycle the soft
-// ones; of what is still one, those that lead to the node with the fewest unanswered
-// questions in it that others answer; among equals to the one that has run least, so
-// that none of them follows each single change of the others; then by their turn in a serial
-// group, and by name. The fleet file's own edges go only where they alone make a cycle, by nodes that are in several
-// groups.
+// breakCycles drops edges until no node precedes itself. First it drops the soft edges of
+// each cycle. If a cycle remains, it drops the edges that lead to one node: the node with the fewest unanswered
+// questions that others in the cycle answer; among equals the one that has run least, so
+// that no node follows each single change of the others; then the first by its turn in a serial
+// group, and by name. Edges of the fleet file are dropped only if they alone make a cycle, which nodes in several
+// groups can do.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -143,7 +143,7 @@ func (o *order) knots() []map[vertex]bool {
 	return out
 }
 
-// drop removes the edges inside the knots that are to go.
+// drop removes the edges inside the knots for which goes is true.
 func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
 	of := map[vertex]int{}
 	for i, knot := range knots {
@@ -157,8 +157,8 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 	})
 }
 
-// first is the node of a knot that starts, though all in it wait for each other.
-// One that the fleet file lets wait is no choice, if there is another.
+// first is the node of a knot that starts, though all in the knot wait for each other.
+// A node that has to wait by the fleet file is chosen only if there is no other.
 func (o *order) first(knot map[vertex]bool) vertex {
 	feeds := map[vertex][]vertex{}
 	for _, e := range o.edges {
@@ -175,7 +175,7 @@ func (o *order) first(knot map[vertex]bool) vertex {
 		switch {
 		case e.firm:
 			waits[e.to] = 1
-		case len(from) == 1 && from[0] == e.to: // its own: nobody else will answer it
+		case len(from) == 1 && from[0] == e.to: // its own question: no other node will answer it
 		case !e.from.question.Answered(e.to.node, o.job):
 			unanswered[e.to]++
 		}
@@ -192,12 +192,12 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	})
 }
 
-// predecessors are whom nodes directly follow. It is kept by what is between them:
-// as pairs it would be n² where everybody reads what everybody feeds.
+// predecessors are the nodes that each node directly follows. They are kept by the vertex between
+// them: pairs would be n² if all nodes read what all nodes feed.
 type predecessors struct {
 	between map[tutti.NodeName][]vertex
 	before  map[vertex][]tutti.NodeName
-	gone    map[tutti.NodeName]bool // nobody follows them any more
+	gone    map[tutti.NodeName]bool // nodes that no other node follows any more
 }
 
 func (o *order) predecessors() predecessors {
@@ -212,7 +212,7 @@ func (o *order) predecessors() predecessors {
 	return p
 }
 
-// free reports whether a node follows nobody.
+// free reports whether a node follows no other node.
 func (p predecessors) free(node tutti.NodeName) bool {
 	for _, v := range p.between[node] {
 		for len(p.before[v]) > 0 && p.gone[p.before[v][0]] {
@@ -227,7 +227,7 @@ func (p predecessors) free(node tutti.NodeName) bool {
 	return true
 }
 
-// of returns whom a node follows, sorted.
+// of returns the nodes that a node follows, sorted.
 func (p predecessors) of(node tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, v := range p.between[node] {

@@ -10,8 +10,8 @@ import (
 )
 
 // plan says what would run, in which order and why, after all nodes that need
-// something have compiled: in waves, each of which waits for those before it. What
-// runs publish is not known before they apply, so later waves are what is known
+// something have compiled. It lists waves, each of which waits for those before it. What
+// runs publish is not known before they apply, so later waves are only what is known
 // now.
 func (d *decision) plan() string {
 	todo := map[tutti.NodeName]*seat{}
@@ -50,7 +50,7 @@ func (d *decision) plan() string {
 			waves = append(waves, text)
 			delete(todo, n)
 		}
-		if len(free) == 0 { // the fleet file's order is no cycle, and others are broken
+		if len(free) == 0 { // the fleet file's order has no cycle, and other cycles are broken
 			break
 		}
 	}
@@ -68,9 +68,9 @@ func (d *decision) plan() string {
 
 func nobody(tutti.NodeName) bool { return false }
 
-// planStops takes the nodes out of a plan at which their serial groups do not come, and says why.
+// planStops takes the nodes out of a plan whose serial groups stop before their turn, and says why.
 func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
-	seats := maps.Clone(d.seats) // those of proved nodes are good
+	seats := maps.Clone(d.seats) // the seats of proved nodes are good
 	maps.Copy(seats, todo)
 	d.state.stop(d.view, d.job.ID, seats)
 	for _, n := range sortedSeats(todo) {
@@ -82,8 +82,8 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	return lines
 }
 
-// unmet says why a node that has compiled would apply, empty if it would not. What
-// it has just read is remembered of it, so that its last run is asked.
+// unmet says why a node that has compiled would apply; empty: it would not. The node's
+// record is already what it has just read, so its last run is asked.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
@@ -111,8 +111,8 @@ func (d *decision) unmet(seat *seat) string {
 	return "its catalog, or what that names, is another than that of its last run"
 }
 
-// whatChanged names the questions of a node that have another answer than at its last
-// run, and what changed each: what everybody sees, or what this job's compiles export.
+// whatChanged names the questions of a node whose answers differ from those of its last
+// run, and what changed each: public data, or what this job's compiles export.
 func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) string {
 	var public []tutti.Query
 	if passed := d.state.engine.Last(node).Passed; passed != nil && passed.Asked != nil {

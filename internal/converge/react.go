@@ -12,34 +12,34 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// wide is from which part of the fleet on, and from how many nodes on, the readers
-// of an answer are many: they do not run at once.
+// An answer has many readers from one in widePart of the fleet on, and from wideMin nodes
+// on. Many readers do not run at once.
 const (
 	widePart = 10
 	wideMin  = 20
 )
 
-// aloneFor is how long a node is let alone whose last run was lost or interrupted,
+// aloneFor is how long a node is left alone after its last run was lost or interrupted,
 // before a reaction tries it again.
 const aloneFor = 2 * time.Minute
 
-// disabledFor is how long a node is let alone on which Puppet is disabled, or which
-// has waited for PuppetDB in vain: as long as its own daemon would wait.
+// disabledFor is how long a node is left alone after Puppet was disabled there, or after
+// its wait for PuppetDB ran out: as long as its own daemon would wait.
 const disabledFor = 30 * time.Minute
 
-// waked is since when a node has reasons to run, by when that may be; zero: it has
-// none.
+// waked is since when a node has reasons to run, by how soon they let it run; zero: it has
+// no such reason.
 type waked struct{ now, wide time.Time }
 
-// Reaction is a job that is to be started, because of what has changed.
+// Reaction is a job to start because of a change.
 type Reaction struct {
 	Step  tutti.ConvergeStep
 	Code  tutti.Digest
 	Cause string // in words
 }
 
-// React returns the job that is to be started now; nil if there is no reason, or one goes on
-// that takes care of it.
+// React returns the job to start now; nil: there is no reason, or a job that goes on
+// takes care of it.
 func (s *State) React(v View) *Reaction {
 	if v.Reaction == nil || v.Hold || v.Now.Sub(v.from(s.reacted)) < v.Reaction.Window {
 		return nil
@@ -99,9 +99,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule has come to a node, whatever it needs:
-// what would mend it may be nothing that Tutti knows of. Those that keep changing
-// each other's data it would set off again.
+// turn reports whether the safety schedule has come to a node, whatever the node needs:
+// Tutti may not know what would mend it. Nodes that keep changing each other's data
+// are left out, because a run would set them off again.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -112,8 +112,8 @@ func (s *State) letAlone(n tutti.NodeName) bool {
 	return is
 }
 
-// isDue reports whether the time has come for a node that needs something. What
-// failed waits for a change of its inputs, for a person, or for its turn.
+// isDue reports whether the time has come for a node that needs something. A node that
+// failed waits for changed inputs, for a person, or for its turn.
 func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 	standing, code, reacts := s.reacts(v, n, standing)
 	if !reacts {
@@ -145,8 +145,8 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 }
 
 // soon returns the nodes that are not due yet and will be within the window. A
-// job does not end before: what nodes cause each other to do is one story, and
-// its bounds are those of one job.
+// job does not end before that: what nodes cause each other to do belongs together, and
+// the bounds of one job apply to it.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -158,8 +158,8 @@ func (s *State) soon(v View) []tutti.NodeName {
 	return out
 }
 
-// Rests says why a node that is not good does not run by itself within Reaction.Window, empty: it does. All
-// of it is the same for many nodes, where that can be.
+// Rests says why a node that is not good does not run by itself within Reaction.Window; empty: it does. The
+// text is the same for many nodes where possible.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	if v.halts == nil {
 		v = s.survey(v)
@@ -192,13 +192,13 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	return "the fleet file lets it wait: it runs with the next run for another reason, with the safety run, or for a person"
 }
 
-// urgency says by when a node's reasons let it run: now, or later with many
+// urgency says how soon a node's reasons let it run: now, or later with many
 // others. Neither: at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // who undoes it by itself may do so for ever
+	if standing.Foreign { // its author may undo each reaction, for ever
 		return false, false
 	}
-	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // it would go on for ever
+	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever
 		return false, false
 	}
 	if len(standing.Changed) == 0 {
@@ -216,7 +216,7 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	return now, wide
 }
 
-// When says by when the readers of a question run after its answer has changed.
+// When says how soon the readers of a question run after its answer has changed.
 func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	for _, rule := range r.Reads {
 		if rule.Fits(q) {
@@ -235,14 +235,14 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node has told since its last run that its facts are other ones,
-// and a run for that may help.
+// otherFacts reports whether a node has told since its last run that its facts have changed,
+// and a run because of that may help.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed, or waits, and has the same inputs since, but facts.
+// same reports whether a node has failed, or waits, and its inputs except facts are the same since then.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
@@ -252,7 +252,7 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone is until when a node is let alone whose last run ended unknown, lagged, or could
+// alone is until when a node is left alone whose last run ended unknown, lagged, or could
 // not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
@@ -268,8 +268,8 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread is a node's own part of a time, the same at each call: what many are to do
-// they do one after the other.
+// spread returns a node's own part of a time, the same at each call, so that many nodes act
+// one after the other.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))
@@ -277,7 +277,7 @@ func spread(n tutti.NodeName, over time.Duration) time.Duration {
 }
 
 // schedule notes the nodes whose last run is so long ago that they run though they
-// need nothing. It looks at all of them only when one can be due.
+// need nothing. It looks at all nodes only when one can be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

@@ -13,9 +13,9 @@ import (
 // rollout is how the nodes of an environment react while the code that was pushed last is held.
 type rollout struct {
 	pushed   tutti.CodePushed
-	ahead    map[tutti.NodeName]bool // that have run with it, or do
-	canaries map[tutti.NodeName]bool // that may, the former among them
-	could    int                     // all nodes that run with code of ours
+	ahead    map[tutti.NodeName]bool // nodes that have run with it, or do so now
+	canaries map[tutti.NodeName]bool // nodes that may, including those in ahead
+	could    int                     // how many nodes run with code of Tutti
 }
 
 // rollout returns nil if nothing is held. It looks at all nodes.
@@ -89,8 +89,8 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself. It does not run (false) if it has that, or
-// none.
+// reacts judges a node by the code with which it runs by itself. It returns false if the node needs nothing, or
+// has no such code.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -99,7 +99,7 @@ func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, t
 	return standing, code, known && standing.Need != Nothing
 }
 
-// heldBack says what the code waits for that a node lacks.
+// heldBack says what the held code waits for.
 func (r *rollout) heldBack() string {
 	if r.pushed.Canary == 0 {
 		return "the code that was pushed waits for a person: it runs after `tutti code release`"
@@ -107,7 +107,7 @@ func (r *rollout) heldBack() string {
 	return fmt.Sprintf("the code that was pushed waits until %s with it: it runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
 }
 
-// canaries is their number with a verb.
+// canaries names a number of nodes with a verb.
 func canaries(n int, one, many string) string {
 	if n == 1 {
 		return "1 node " + one
@@ -115,7 +115,7 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the end of a hold whose canaries are good, nil: that is not so, or there is none.
+// release returns the end of a hold whose canaries are good; nil: they are not, or nothing is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	return &tutti.CodeReleased{Environment: v.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
 }
 
-// releasedBy returns the end of a hold by a converge of the whole fleet that a person wanted.
+// releasedBy returns the end of a hold by a converge of the whole fleet that a person wanted; nil: this is not one.
 func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||

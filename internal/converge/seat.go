@@ -15,15 +15,15 @@ type seat struct {
 	node     tutti.NodeName
 	phase    phase
 	standing Standing
-	run      *engine.Run   // that goes on
+	run      *engine.Run   // the present run
 	runs     []*engine.Run // of the step
 	why      string        // empty: as standing says
 	retryAt  time.Time     // of phase resting
-	byFacts  bool          // it failed, and only its facts are other ones since
+	byFacts  bool          // it failed, and since then only its facts have changed
 	cycle    []link        // of phase diverging: nodes that react to each other
 	known    bool          // what it reads and exports can be relied on
-	stops    string        // why its serial group lets it not run, empty: it does
-	cause    phase         // of the node at which that group stops
+	stops    string        // why its serial group keeps it from running; empty: it may run
+	cause    phase         // the phase of the node at which that group stops
 }
 
 // phase is where a node is in a converge step.
@@ -34,7 +34,7 @@ const (
 	ready     phase = "ready"     // it may be started
 	compiling phase = "compiling" // its run was wanted, and has not reached its gate
 	held      phase = "held"      // at its gate
-	applying  phase = "applying"  // behind its gate, or busy with another job
+	applying  phase = "applying"  // after its gate, or busy with another job
 	resting   phase = "resting"   // it failed and will be tried again
 	failed    phase = "failed"
 	waiting   phase = "waiting" // for an answer that is missing
@@ -44,11 +44,11 @@ const (
 	barred    phase = "barred"   // its serial group stops at another node
 	deferred  phase = "deferred" // its reasons are for a later reaction
 	soon      phase = "soon"     // changes are collected a moment longer
-	telling   phase = "telling"  // it is good, and has yet to say which facts it has after its run
+	telling   phase = "telling"  // it is good, but has not told its facts after its run yet
 	restless  phase = "restless" // its facts keep changing, which made no difference
 )
 
-// reason is why a node is where it is.
+// reason says why a node is in its phase.
 func (st *seat) reason() string { return cmp.Or(st.why, st.standing.Why()) }
 
 // toDo reports whether a node runs or can start.
@@ -67,7 +67,7 @@ const (
 	maxSame  = 3  // of these with the same inputs
 	maxStops = 12 // compiles that were stopped
 	// restFor is after how long a node that failed is tried again with the same
-	// inputs, if no other node has finished a good run meanwhile; then twice as long.
+	// inputs, if no other node has finished a good run meanwhile. Then the time doubles.
 	restFor = 30 * time.Second
 )
 
@@ -117,8 +117,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction keeps the nodes that may run by themselves in a job, which has one code: while other code is
-// held, those that run with that.
+// inReaction keeps the nodes that may run by themselves in a job, which has one code. While other code is
+// held, these are the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -135,7 +135,7 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in is what a node has to run with in a job, whose code and environment stay what they
+// in is what a node would run with in a job, whose code and environment stay what they
 // were when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
@@ -143,9 +143,9 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	return has
 }
 
-// affected adds the nodes that are good as everybody sees them, and will not be
-// once what others have handed over in the job is published: to know it early saves
-// these others a run, if they read what the nodes then publish.
+// affected adds the nodes that are good in the public view, and will not be
+// after others publish what they have handed over in the job. To know these nodes early saves
+// the others a run, if they read what these nodes then publish.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {
@@ -182,7 +182,7 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// Of who runs by the agent nothing more is known after a compile, unless its
+	// After a compile nothing more is known of a node that runs by the agent, unless its
 	// Puppet Server tells.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
@@ -210,7 +210,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	}
 	switch {
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
-		seat.phase = good // as far as a job goes that changes nothing
+		seat.phase = good // good enough for a job that changes nothing
 	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
 		seat.phase = good // its Puppet Server would store the catalog
 	case seat.standing.Need == Nothing && s.tells(v, seat, last):
@@ -236,7 +236,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	}
 }
 
-// tooOften lets a node alone that has reacted as often as it may.
+// tooOften defers a node that has reacted as often as it may.
 func (s *State) tooOften(v View, seat *seat) bool {
 	q, from := s.bounded(v, seat.node, seat.standing)
 	if !v.Now.Before(from) {
@@ -249,18 +249,18 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says: it has applied that, or
+// shows reports whether a run has shown that its node is as the code says: it has applied the code, or
 // proved it.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
-// tells reports whether a node is to say which facts it has after its last run in the step. From
-// who is away, or whose agent does not, nothing is to come.
+// tells reports whether a node still has to tell its facts after its last run in the step. A node
+// that is away, or whose agent does not tell facts, does not have to.
 func (s *State) tells(v View, seat *seat, last *engine.Run) bool {
 	return last != nil && s.engine.Facts(seat.node).ToTell(last) && v.Has(seat.node).TellsFacts && v.connected(seat.node) &&
 		v.Now.Sub(later(v.from(last.EndedAt), v.Since)) < factsFor
 }
 
-// byFacts is how many runs of a step were wanted by facts alone.
+// byFacts is how many runs of a step only facts caused.
 func byFacts(runs []*engine.Run) int {
 	n := 0
 	for _, r := range runs {
@@ -271,7 +271,7 @@ func byFacts(runs []*engine.Run) int {
 	return n
 }
 
-// usable reports whether the order can rely on what is known of a node: it has
+// usable reports whether the order can rely on what is known of a node: the node has
 // compiled in this job, or its record is of this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
@@ -292,7 +292,7 @@ func (s *State) recordedBefore(seat *seat) bool {
 	return basis != nil && basis.Asked != nil
 }
 
-// begin is for a node that has not run in this step. What failed before is tried
+// begin finds the phase of a node that has not run in this step. A node that failed before is tried
 // again if a person asks, if something has changed since, or at its turn.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
@@ -308,8 +308,8 @@ func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	}
 }
 
-// urgent reports whether a node's reasons let it run in a step at once: all do, if
-// a person has asked for it.
+// urgent reports whether a node's reasons let it run in a step at once. If a person has
+// asked for the step, all reasons do.
 func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	if !st.Converge.Reaction || v.Reaction == nil {
 		return true
@@ -318,13 +318,13 @@ func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	return now
 }
 
-// again is for a node that has run in this step and is not good.
+// again finds the phase of a node that has run in this step and is not good.
 func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]uint64) {
 	tries, same, stops := count(seat.runs)
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
 	again, over := engine.Lagging(seat.runs, v.from)
-	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // it is that run again
+	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // another try of a run that facts caused
 	switch {
 	case over:
 		seat.phase, seat.why = failed, last.Result.Message
@@ -338,7 +338,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if !v.Now.Before(again) {
 			seat.phase = ready
 		}
-	case outcome == tutti.Skipped: // Puppet is disabled there, which is for a person to end
+	case outcome == tutti.Skipped: // Puppet is disabled there, which a person has to end
 		seat.phase = failed
 	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
@@ -374,9 +374,9 @@ func final(r *engine.Run) bool {
 	return false
 }
 
-// count returns how often a node was tried, how often of late with the inputs of
-// the last time, and how often its compile was stopped. What PuppetDB was too late for
-// is none of these.
+// count returns how often a node was tried, how often lately with the inputs of
+// the last time, and how often its compile was stopped. It leaves out runs for which PuppetDB
+// was too late.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {

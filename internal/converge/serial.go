@@ -10,20 +10,20 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// Serial is a group of the fleet file of which one node runs at a time, each good before the next one. Its
+// Serial is a serial group of the fleet file: one node runs at a time, and is good before the next one runs. Its
 // nodes are in the order of the file. What they read of each other comes before that order.
 type Serial struct {
 	Group tutti.GroupName
 	Nodes []tutti.NodeName
 }
 
-// turns are the serial groups as they count in one look at a step; the zero value: no group is serial.
+// turns are the serial groups for one look at a step; the zero value: no group is serial.
 type turns struct {
 	groups []Serial
-	busy   func(tutti.NodeName) bool // whether something applies on a node, whoever began it
+	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began it
 }
 
-// turns returns what counts in a step. A job that changes nothing heeds no turns.
+// turns returns the serial groups for a step. A job that changes nothing ignores them.
 func (d *decision) turns() turns {
 	if d.job.Mode != tutti.ModeApply {
 		return turns{}
@@ -31,7 +31,7 @@ func (d *decision) turns() turns {
 	return turns{d.view.Serial, d.state.busy}
 }
 
-// places numbers the nodes of the groups, of one in several groups in the first.
+// places numbers the nodes of the groups. A node in several groups has its place in the first.
 func (t turns) places() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, group := range t.groups {
@@ -53,8 +53,8 @@ func (s *State) busy(n tutti.NodeName) bool {
 	return s.engine.ExclusiveOn(n) != nil
 }
 
-// inTurn lets the nodes of each serial group wait for each other. The order that is there already has no
-// cycles, and a group's turns follow it: so they make none.
+// inTurn lets the nodes of each serial group wait for each other. The order so far has no
+// cycles, and a group's turns follow that order, so they make no cycle.
 func (o *order) inTurn(t turns) {
 	for g, group := range t.groups {
 		queue, busy := o.queue(group, t)
@@ -88,7 +88,7 @@ func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	return queue, busy
 }
 
-// after adds edges that let a node follow others.
+// after adds edges by which a node follows others.
 func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeName) {
 	for _, n := range first {
 		o.edges = append(o.edges, edge{from: vertex{node: n}, to: between})
@@ -98,8 +98,8 @@ func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeNam
 	}
 }
 
-// againFirst drops what lets a node that broke in this step follow others of its group: these stand still until
-// the node is good.
+// againFirst drops the edges by which a node that broke in this step follows others of its group: these stand still
+// until the node is good.
 func (o *order) againFirst(queue []tutti.NodeName) {
 	again := map[vertex]bool{}
 	others := map[vertex]bool{}
@@ -126,7 +126,7 @@ func (o *order) againFirst(queue []tutti.NodeName) {
 	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
 }
 
-// ranked puts those first that broke.
+// ranked puts the nodes that broke first.
 func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	rank := func(n tutti.NodeName) int {
 		if o.seats[n].broken() {
@@ -138,7 +138,7 @@ func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	return queue
 }
 
-// sorted puts nodes into an order that contradicts no edge that is on no cycle, and else keeps the one that they have.
+// sorted puts nodes into an order that contradicts no edge outside a cycle, and otherwise keeps their order.
 func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	if len(queue) < 2 {
 		return queue
@@ -159,8 +159,8 @@ func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	return inOrder(queue, at, o.edges, len(components))
 }
 
-// broken reports whether a node broke in the step, and was not good since. What was stopped at its gate, or goes on,
-// says nothing; a good result counts also if it came after the run was given up.
+// broken reports whether a node broke in the step, and was not good since. A run that was stopped at its gate, or goes
+// on, does not count. A good result counts even if it came after the run was given up.
 func (st *seat) broken() bool {
 	for _, r := range slices.Backward(st.runs) {
 		switch {
@@ -174,10 +174,10 @@ func (st *seat) broken() bool {
 	return false
 }
 
-// inOrder takes the components in an order that their edges allow: those without a node of the queue as early as
-// that can be, of those with one always the first of the queue.
+// inOrder takes the components in an order that their edges allow. Components without a node of the queue come as early
+// as possible. Of the others, the first of the queue comes first.
 func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
-	place := make([]int, components) // of its first node in the queue, from 1; 0: it has none
+	place := make([]int, components) // of its first node in the queue, from 1; 0: it has no node in the queue
 	nodes := make([][]tutti.NodeName, components)
 	for i, n := range queue {
 		c := at[vertex{node: n}]
@@ -222,19 +222,19 @@ func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components
 	return out
 }
 
-// halt is why a node that is not good does not run: its serial groups stop there.
+// halt says why a node that is not good does not run, so that its serial groups stop there.
 type halt struct {
 	phase phase
 	why   string
 }
 
-// halts are the nodes of serial groups that are not good and do not run by themselves, as they stand without a job.
+// halts are the nodes of serial groups that are not good and do not run by themselves, judged without a job.
 type halts struct {
 	of     map[tutti.NodeName]halt
 	queues []Serial // see State.queues
 }
 
-// haltsIn returns them, of a view that is surveyed. Who needs none of them looks at no node.
+// haltsIn returns the halts of a surveyed view. Before the first call, no node is looked at.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	if v.halts.of != nil {
 		return v.halts.of
@@ -250,7 +250,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt notes whether a node is one of them.
+// halt notes a node if it is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {
@@ -268,14 +268,14 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 		return
 	}
 	if s.engine.Active[n] != "" {
-		return // it is about to be seen how that ends
+		return // the end of its run decides
 	}
 	if standing, _, reacts := s.reacts(v, n, s.Standing(n, v.Has(n))); standing.Need != Nothing && (reacts || h.phase == failed) {
 		out[n] = h
 	}
 }
 
-// haltsFor returns what stops a node that runs by itself: a node of a serial group whose turn is before its own, empty:
+// haltsFor says what stops a node that runs by itself: a node of a serial group with an earlier turn; empty:
 // nothing does.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
@@ -296,8 +296,8 @@ func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	return ""
 }
 
-// queues are the serial groups with their nodes that are not good, and with n, in the order of their turns: one order
-// for all groups, in which nobody stops who is stopped by the same one.
+// queues are the serial groups with their nodes that are not good, and with n, in the order of their turns. All
+// groups share one order, so that no two nodes stop each other.
 func (s *State) queues(v View, n tutti.NodeName) []Serial {
 	if slices.ContainsFunc(v.halts.queues, func(g Serial) bool { return slices.Contains(g.Nodes, n) }) {
 		return v.halts.queues
@@ -326,8 +326,8 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes of serial groups that do not run in a job, because one whose turn is before theirs is not
-// good and does not run either. Of a node that was tried and broke in the step, all others of its groups come after it.
+// stop finds the nodes of serial groups that do not run in a job, because a node with an earlier turn is not
+// good and does not run either. If a node was tried and broke in the step, all others of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -361,8 +361,8 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	}
 }
 
-// notGood are the serial groups without the nodes that are good, in the order of their turns: what they read of each
-// other also over nodes of no group, and the fleet file's order, come before their lists. It is nil if none of them
+// notGood returns the serial groups without the nodes that are good, in the order of their turns. What the nodes read of
+// each other, also through nodes of no group, and the fleet file's order come before their lists. It is nil if no node
 // stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
@@ -388,7 +388,7 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf is the order of nodes by what they read of each other and by the fleet file.
+// orderOf is the order of nodes by what they read of each other, and by the fleet file.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }
@@ -397,7 +397,7 @@ func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *or
 	return o
 }
 
-// halts says whether a node of the step is not good and does not run any more in it.
+// halts says whether a node of the step is not good and does not run any more in the step.
 func (st *seat) halts() (halt, bool) {
 	switch st.phase {
 	case failed:

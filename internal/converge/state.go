@@ -11,33 +11,33 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// State is the fold of the log as far as records are concerned. It stands on the
-// folds of engine and data, which take each event before it does. Basis, Needy,
-// Publishers, Standing, Standings and When may be called at once, as long as nothing is applied
+// State is the fold of the log for records. It uses the
+// folds of engine and data, which take each event first. Basis, Needy,
+// Publishers, Standing, Standings and When may be called concurrently, as long as nothing is applied
 // or decided.
 type State struct {
 	engine *engine.State
 	data   *data.State
 	pushed map[string]tutti.CodePushed // the last one of each environment; Held ends with its release
-	nodes  map[tutti.NodeName]bool     // that have joined
-	since  map[tutti.NodeName]uint64   // the sequence at which each of them did, as this machine
+	nodes  map[tutti.NodeName]bool     // nodes that have joined
+	since  map[tutti.NodeName]uint64   // the sequence at which each of them joined, as this machine
 
-	looking sync.Mutex                  // held while nodes are judged again, which changes what follows
-	dirty   map[tutti.NodeName]bool     // whose need is to be found again
-	needy   map[tutti.NodeName]Standing // that need something, but for those that are dirty
+	looking sync.Mutex                  // held while nodes are judged again, which changes the fields below
+	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
+	needy   map[tutti.NodeName]Standing // nodes that need something, except those in dirty
 
-	// withdrawn is when what a node had published was withdrawn last, because nothing grants it any more.
+	// withdrawn is when what a node had published was withdrawn last, because no grant covers it any more.
 	withdrawn map[tutti.NodeName]uint64
 
 	// Of reactions (react.go).
-	// diverged are nodes that are let alone, until they would be told something else than this digest;
+	// diverged are nodes that are left alone, until their answers have another digest than this one;
 	// empty: until new code, or a person.
 	diverged   map[tutti.NodeName]tutti.Digest
 	reactions  map[tutti.NodeName]reactionsOf
 	waked      map[tutti.NodeName]waked
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
-	reacted    time.Time // when the last job by itself began
+	reacted    time.Time // when the last job began that the server began by itself
 	fleetSeq   uint64    // of the fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment, and what released it
@@ -84,7 +84,7 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetSeq, s.fleetBy = e.Seq, e.By
-		for n := range s.nodes { // it may run by another program
+		for n := range s.nodes { // the node may run by another program
 			s.dirty[n] = true
 		}
 	case *tutti.CodePushed:
@@ -131,7 +131,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// newCode judges all nodes again. If they react to it, those that are let alone do, too.
+// newCode judges all nodes again. If nodes react to the code, those that were left alone do, too.
 func (s *State) newCode(react bool) {
 	if react {
 		clear(s.diverged)
@@ -148,8 +148,8 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 	}
 }
 
-// follow keeps what is remembered of a node in step with its run: in a converge
-// step what it has just compiled, elsewhere what it applies.
+// follow keeps a node's record in step with its run. In a converge
+// step the record is what the run has just compiled, elsewhere what it applies.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {
@@ -187,7 +187,7 @@ func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember makes what a run asked and declared the latest word of its node.
+// remember makes what a run asked and declared the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return
@@ -198,7 +198,7 @@ func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	}
 }
 
-// leave makes a job's nodes what their own runs say, without its overlay.
+// leave makes the records of a job's nodes those of their own runs, without the job's overlay.
 func (s *State) leave(j *engine.Job) {
 	if j == nil {
 		return
@@ -216,7 +216,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore remembers of a node what the run asked by which it is judged.
+// restore makes a node's record that of the run by which it is judged.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
@@ -229,7 +229,7 @@ func (s *State) restore(node tutti.NodeName) {
 	}
 }
 
-// Basis is the run by whose reads it is seen that a node is stale: the last one
+// Basis is the run whose reads show that a node is stale: the last one
 // that it applied, or that failed before it could.
 func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)

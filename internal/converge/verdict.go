@@ -66,7 +66,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	return say(tutti.VerdictConverged)
 }
 
-// unjoined are the nodes that a person wants to converge and that never joined.
+// unjoined returns the nodes that a person wants to converge and that have never joined.
 func (d *decision) unjoined() []tutti.NodeName {
 	if d.step.Converge.Reaction || d.view.Unjoined == nil {
 		return nil
@@ -74,7 +74,7 @@ func (d *decision) unjoined() []tutti.NodeName {
 	return d.view.Unjoined(d.step.Converge.Target)
 }
 
-// notJoined says that a node is listed and not there, which is so before it joins: its grants are pushed first.
+// notJoined says that a node is listed and has not joined. This is so before each join, because grants are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
@@ -139,8 +139,8 @@ func (d *decision) broken() []string {
 	return out
 }
 
-// left says of the nodes that are not good after a reaction, and did not take part in it, why they do not
-// run now: those for which there is another time, and those that cannot run.
+// left says why nodes that are not good after a reaction, and did not take part in it, do not
+// run now: in later the nodes that will run at another time, in gone those that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -151,8 +151,8 @@ func (d *decision) left() (later, gone []string) {
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
 			continue // what the seat says counts
 		}
-		// Judged again: while its record is of the view of this job, others may have published what it
-		// has read of their compiles, which touches nobody who sees that already.
+		// Judge again: while the node's record is of this job's view, others may have published what the
+		// node has read of their compiles, and that touches no node that sees it already.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue
@@ -177,7 +177,7 @@ func (d *decision) left() (later, gone []string) {
 	return later, gone
 }
 
-// tell says of a node why it is not good.
+// tell says why a node is not good.
 func (d *decision) tell(seat *seat) string {
 	switch seat.phase {
 	case diverging:
@@ -234,7 +234,7 @@ func (d *decision) changers(seat *seat) string {
 	return text + " these have changed again: " + strings.Join(parts, ", ")
 }
 
-// missing says what a node waits for, and who could provide it.
+// missing says what a node waits for, and which nodes could provide it.
 func (d *decision) missing(seat *seat) string {
 	last := d.state.engine.Last(seat.node).Applied
 	if last == nil || last.Result == nil {
@@ -249,7 +249,7 @@ func (d *decision) missing(seat *seat) string {
 	return text
 }
 
-// Publishers returns who publishes into a question of a node, or declares to.
+// Publishers returns the nodes that publish into a question of a node, or declare to.
 func (s *State) Publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
 	var out []tutti.NodeName
 	for q := range s.data.Questions(node) {

@@ -8,16 +8,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// absentSet is hiera keys that were absent, kept once for all nodes of a role.
+// absentSet is a set of hiera keys that were absent, kept once for all nodes of a role.
 type absentSet struct {
 	digest  tutti.Digest
 	keys    []string // sorted
 	readers map[*record]struct{}
-	present map[*Question]struct{} // those of them with Question.present
+	present map[*Question]struct{} // its keys' questions with Question.present
 }
 
-// internAbsent returns the one set of these keys, nil for none. That Absent is their
-// digest is taken as it is.
+// internAbsent returns the one set of these keys; nil for no keys. It trusts that Absent is their
+// digest.
 func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
 	if len(asked.Keys) == 0 {
 		return nil
@@ -54,14 +54,14 @@ func (s *State) releaseAbsent(a *absentSet) {
 	}
 }
 
-// sharedPresent reports whether a hiera key is to be looked at in absent sets: the
-// shared level has it, or some node declares that it will.
+// sharedPresent reports whether a hiera key has to be looked at in absent sets: the
+// shared level has it, or a node declares that it will publish it.
 func (s *State) sharedPresent(key string) bool {
 	_, has := s.shared[key]
 	return has || len(s.declared[sharedHiera(key)]) > 0
 }
 
-// markPresent brings the sets that have a key up to date with that.
+// markPresent updates the sets that have a key with the result of sharedPresent.
 func (s *State) markPresent(q *Question) {
 	is := s.sharedPresent(q.Query.Key)
 	if is == q.present {
@@ -77,8 +77,8 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// present returns the questions of a record's absent keys that the shared level
-// has, as far as wanted, or the node's own level, or more; by key.
+// present returns the questions of a record's absent keys that are wanted and that the
+// shared level has, or that the node's own level has, or that are in more; by key.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

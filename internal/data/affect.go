@@ -7,16 +7,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Affected is a question to which a change of a value gives another answer, and the
-// nodes, sorted, that would get it: another one than their records have.
+// Affected is a question whose answer a change of a value changes, and the
+// nodes, sorted, that would get another answer than their records have.
 type Affected struct {
 	Query tutti.Query
 	Nodes []tutti.NodeName
 }
 
-// Affects returns whom it would affect if a value were set, or (empty) unset: its
-// readers, and those of the hiera key that it is of. An equal value affects nobody,
-// and whoever would get back the answer that he had is not affected. Nothing is
+// Affects returns which nodes it would affect to set a value, or (empty) to unset it: its
+// readers, and those of its hiera key. An equal value affects no node.
+// A node that would get back the answer that it had is not affected. Nothing is
 // changed.
 func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	var now value
@@ -26,7 +26,7 @@ func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	return s.affects(path, now)
 }
 
-// AffectsSealed is Affects of a secret that is new, sealed to some nodes.
+// AffectsSealed is Affects for a new secret, sealed to these nodes.
 func (s *State) AffectsSealed(path string, nodes []tutti.NodeName) []Affected {
 	now := value{digest: tutti.Secret{}.Digest(), sealed: &sealed{pieces: map[tutti.NodeName]tutti.Piece{}}}
 	for _, node := range nodes {
@@ -49,12 +49,12 @@ func (s *State) affects(path string, now value) []Affected {
 	})
 	for i := range out {
 		slices.Sort(out[i].Nodes)
-		out[i].Nodes = slices.Compact(out[i].Nodes) // who has a key among those absent and among those read
+		out[i].Nodes = slices.Compact(out[i].Nodes) // a node may have a key among those absent and among those read
 	}
 	return out
 }
 
-// would reports whether an answer (empty: none) is another one than a record has.
+// would reports whether an answer (empty: no answer) differs from that of a record.
 func (r *record) would(q *Question, answer tutti.Digest) bool {
 	if _, absent := q.absent[r.absent]; absent && r.absent != nil && answer != "" {
 		return true

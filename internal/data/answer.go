@@ -8,28 +8,28 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Asker is who asks a question. The answer may depend on all of it.
+// Asker is the asker of a question. The answer may depend on every field.
 type Asker struct {
 	Node tutti.NodeName
 	Job  tutti.JobID
-	// Overlay: exports that nodes handed over in this job count instead of their
+	// Overlay: exports that nodes handed over in this job replace their
 	// current ones.
 	Overlay bool
-	// Opener is who opens secrets for Node; empty: the node itself. A secret is in an answer in
-	// the form that is sealed to the opener, without Sealed if there is none.
+	// Opener is the node that opens secrets for Node; empty: the node itself. An answer has a secret in
+	// the form that is sealed to the opener, or without Sealed if there is no such form.
 	Opener tutti.NodeName
 }
 
 // Answer is the answer to a question as of a sequence of the log.
 type Answer struct {
-	Found   bool            // value, hiera: there is one; collect: always
+	Found   bool            // value, hiera: there is a value; collect: always true
 	Value   json.RawMessage // value, hiera
 	Exports []tutti.Export  // collect: sorted by title and node, without the asker's own
 	Digest  tutti.Digest    // equal digests: equal answers; empty if not found
 	Seq     uint64
 }
 
-// NormalQuery checks a question that somebody sent and returns its normal form,
+// NormalQuery checks a question from outside and returns its normal form,
 // so that equal questions are equal. CodeInvalid: an unknown kind, a malformed
 // key, type or filter, or a part that its kind does not have.
 func NormalQuery(q tutti.Query) (tutti.Query, error) {
@@ -58,8 +58,8 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	}
 }
 
-// Answer answers a question. What NormalQuery refuses is not found, a collect question too: nobody can
-// take it for an empty set.
+// Answer answers a question. A question that NormalQuery refuses is not found, even a collect question: so the
+// answer cannot be taken for an empty set.
 func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 // collect looks at the exports of one type only.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
-	if err != nil { // its own normal form
+	if err != nil { // cannot fail: the filter is in normal form
 		return Answer{Seq: s.seq}
 	}
 	answer := Answer{Found: true, Exports: []tutti.Export{}, Seq: s.seq}
@@ -100,7 +100,7 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// pass calls f with the exports of a type, node by node, as the asker sees those of all others.
+// pass calls f with the exports of a type, node by node, as the asker sees them, without the asker's own.
 func (s *State) pass(name string, asker Asker, f func([]member)) {
 	overlay := s.overlay(asker).all()
 	for node, members := range s.types[name] {

@@ -18,11 +18,11 @@ import (
 const MaxValueDepth = 256
 
 // Canonical returns the one encoding of a JSON value: equal values, and only
-// those, have equal bytes. It is RFC 8785 with two differences: members are sorted
-// by their UTF-8 bytes, and a number keeps whether it is whole, because 1 and 1.0
-// differ in Puppet; whole numbers may have any size. CodeInvalid for what is no
-// JSON, not UTF-8, or has a number beyond 64-bit floating point. A value that is its own encoding is returned as it is:
-// the fold sees what was checked before, and has no time to decode it.
+// those, have equal bytes. It is RFC 8785 with two differences. Members are sorted
+// by their UTF-8 bytes. A number keeps whether it is whole, because 1 and 1.0
+// differ in Puppet; whole numbers may have any size. CodeInvalid: the input is not
+// JSON or not UTF-8, or has a number beyond 64-bit floating point. A canonical value is returned as it is:
+// the fold sees values that were checked before, and has no time to decode them.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -42,13 +42,13 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// Equal reports whether two JSON values are equal. What is no JSON equals only
+// Equal reports whether two JSON values are equal. Invalid JSON equals only
 // the same bytes.
 func Equal(a, b json.RawMessage) bool {
 	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
 }
 
-// canonicalOrRaw is for what the log holds already.
+// canonicalOrRaw is Canonical for values that are in the log already. It returns invalid JSON as it is.
 func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
 	if canonical, err := Canonical(raw); err == nil {
 		return canonical
@@ -99,7 +99,7 @@ func appendCanonical(out []byte, value any, depth int) ([]byte, error) {
 		}
 		return append(out, ']'), nil
 	}
-	members := value.(map[string]any) // encoding/json makes nothing else
+	members := value.(map[string]any) // encoding/json makes no other types
 	out = append(out, '{')
 	for i, name := range slices.Sorted(maps.Keys(members)) {
 		if i > 0 {
@@ -127,7 +127,7 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value: number %s is beyond 64-bit floating point", excerpt([]byte(text)))
 	}
 	if f == 0 {
-		return append(out, "0.0"...), nil // also -0.0: the two are equal
+		return append(out, "0.0"...), nil // also for -0.0: the two are equal
 	}
 	if magnitude := max(f, -f); magnitude < 1e-6 || magnitude >= 1e21 {
 		short := strconv.FormatFloat(f, 'e', -1, 64)
@@ -143,7 +143,7 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString escapes what must be, and nothing else.
+// appendString escapes only what JSON requires.
 func appendString(out []byte, s string) []byte {
 	out = append(out, '"')
 	for i := range len(s) {

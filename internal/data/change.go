@@ -2,15 +2,15 @@ package data
 
 import "github.com/tutti-project/tutti"
 
-// Change is what changed an answer that everybody gets.
+// Change is what changed the public answer to a question.
 type Change struct {
 	Event string         // its kind
 	By    string         // who, as in the event
 	Key   string         // of the value, empty for exports
-	Node  tutti.NodeName // whose exports they are, or who was removed
+	Node  tutti.NodeName // whose exports they are, or which node was removed
 }
 
-// changeOf is what an event changes, nil if it changes no answers.
+// changeOf is what an event changes; nil: it changes no answers.
 func changeOf(e tutti.Event) *Change {
 	c := Change{Event: e.Body.Kind(), By: e.By}
 	switch b := e.Body.(type) {
@@ -30,9 +30,9 @@ func changeOf(e tutti.Event) *Change {
 	return &c
 }
 
-// LastChange returns what changed the answer of a node to a question last; false if
-// that is not known, because it was before the node asked, or is no part of what is
-// kept of the log. It is for people: nothing may be decided by it.
+// LastChange returns what changed the answer of a node to a question last. It returns false if
+// this is not known: the change was before the node asked, or it is not in the kept
+// part of the log. It is for people: no decision may depend on it.
 func (s *State) LastChange(node tutti.NodeName, query tutti.Query) (Change, bool) {
 	q := s.questions[identify(query)]
 	if q == nil || q.change == nil {

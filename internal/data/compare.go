@@ -4,8 +4,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Comparison is what a run read, to be compared with what is found now. To make it takes no state: what a node says
-// is read before anybody waits for it. Equal questions are compared once.
+// Comparison is what a run read, ready to be compared with the present answers. To make it takes no state, so
+// a node's message is read before the writer is asked. Equal questions are compared once.
 type Comparison struct {
 	reads     []tutti.Read
 	of        []*compared // of each read
@@ -16,10 +16,10 @@ type Comparison struct {
 type compared struct {
 	query   tutti.Query // in normal form
 	filter  *Filter     // collect
-	refused bool        // no question at all: never answered
+	refused bool        // not a valid question: never answered
 }
 
-// NewComparison makes one of reads in any form.
+// NewComparison makes a comparison of reads in any form.
 func NewComparison(reads []tutti.Read) *Comparison {
 	c := &Comparison{reads: reads, of: make([]*compared, len(reads))}
 	known, normal := map[identity]*compared{}, map[identity]*compared{}
@@ -48,13 +48,13 @@ func comparedOf(query tutti.Query) *compared {
 	}
 	q := &compared{query: normal}
 	if normal.Kind == tutti.QueryCollect {
-		q.filter, _ = ParseFilter(normal.Filter) // its own normal form
+		q.filter, _ = ParseFilter(normal.Filter) // cannot fail: the filter is in normal form
 	}
 	return q
 }
 
-// Cost is how many comparisons Outdated makes at most (see State.Cost). A question that some record has costs
-// little, whatever it finds: of its answer only what the asker exports itself is looked at.
+// Cost is how many comparisons Outdated makes at most (see State.Cost). A question in a record costs
+// little, whatever it finds: only the asker's own exports are looked at for its answer.
 func (c *Comparison) Cost(s *State, asker Asker) int {
 	cost := 0
 	for _, q := range c.questions {
@@ -75,8 +75,8 @@ func (s *State) costOf(q *compared, asker Asker) int {
 	}
 }
 
-// Outdated returns the reads whose questions have another answer by now, in their order. A degraded read is compared
-// as any other.
+// Outdated returns the reads whose questions have another answer now, in their order. A degraded read is compared
+// like any other.
 func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	type answer struct {
 		found  bool
@@ -96,7 +96,7 @@ func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// Outdated is that of a comparison of the reads, for reads that somebody's record has or had.
+// Outdated is Comparison.Outdated for reads that a record has or had.
 func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {
@@ -111,7 +111,7 @@ func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// current is what is found for an asker now. What a record has (Remember) is not looked for, and nothing is listed.
+// current is what an asker finds now. A question in a record (Remember) is answered without a search, and nothing is listed.
 func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
 	if known := s.questions[identify(q.query)]; known != nil {
 		return known.answer(asker)

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// weight is what there is to compare in some exports.
+// weight is how much there is to compare in some exports.
 type weight struct {
 	exports int
 	tags    int // steps of a search in the tags of each
@@ -22,16 +22,16 @@ func weightOf(members []member) weight {
 
 func (w weight) plus(o weight) weight { return weight{w.exports + o.exports, w.tags + o.tags} }
 
-// cost is how many comparisons a filter takes with so much, if each export takes some more.
+// cost is how many comparisons a filter takes with this weight, plus more for each export.
 func (w weight) cost(f *Filter, more int) int {
 	each, tags := f.steps()
 	return w.exports*(more+each) + w.tags*tags
 }
 
-// weights are those of the exports in some sets, by type. Types without any have none.
+// weights are the weights of the exports in some sets, by type. Types without exports have no weight.
 type weights map[string]weight
 
-// replace takes one set in place of another.
+// replace takes out one set and adds another.
 func (w weights) replace(before, after exportSet) {
 	for name, members := range before {
 		was := weightOf(members)
@@ -50,21 +50,21 @@ func (w weights) add(name string, more weight) {
 	}
 }
 
-// What an export costs besides the comparisons of a filter: to add it to a sum, and to list it in its order.
+// The cost of an export besides the comparisons of a filter: to add it to a sum, and to list it in order.
 const (
 	costOfSum  = 1
 	costOfList = 8
 )
 
-// Cost is how many comparisons the answer to a question takes at most, in exports that are compared with one value;
-// 0 for what is looked up. An export that is listed costs more than one.
+// Cost is how many comparisons the answer to a question takes at most, in exports that are compared with one value.
+// It is 0 for a look-up. A listed export costs more than one.
 func (s *State) Cost(q tutti.Query) int {
 	if q.Kind != tutti.QueryCollect {
 		return 0
 	}
 	filter, err := ParseFilter(q.Filter)
 	if err != nil {
-		return 0 // it is not answered
+		return 0 // the question is not answered
 	}
 	return s.cost(q.Type, filter, costOfList)
 }

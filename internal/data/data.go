@@ -7,11 +7,11 @@
 //	shared/hiera/K       hiera key K on all nodes
 //	node/NAME/hiera/K    hiera key K on one node, over the shared one
 //
-// NAME is a whole part of the path: what `web` is told says nothing to
+// NAME is a whole part of the path: the data of `web` does not concern
 // `web.example.net`.
 //
-// Who may write and read what is package policy; that a key has one owner is
-// checked here (State.MayOwn), since only the state knows it.
+// Package policy decides who may write and read what. That a key has one owner is
+// checked here (State.MayOwn), because only the state knows the owner.
 package data
 
 import "github.com/tutti-project/tutti"
@@ -20,18 +20,18 @@ import "github.com/tutti-project/tutti"
 // memory with it and must not be modified.
 type State struct {
 	seq    uint64
-	change *Change // by the event that is being applied, nil: none
+	change *Change // by the event that is being applied; nil: no change
 	values map[string]value
-	owned  map[tutti.NodeName]map[string]bool  // keys, by who published them
+	owned  map[tutti.NodeName]map[string]bool  // keys, by the node that published them
 	sealed map[string]struct{}                 // keys of secrets
-	boxes  map[tutti.NodeName]tutti.Digest     // of the keys that secrets are sealed to
+	boxes  map[tutti.NodeName]tutti.Digest     // digests of the keys that secrets are sealed to
 	shared map[string]value                    // shared/hiera/K, by K
 	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
 	types  map[string]map[tutti.NodeName][]member
-	jobs   map[tutti.JobID]*overlay // of the jobs that go on
+	jobs   map[tutti.JobID]*overlay // of jobs that have not ended
 
-	weights weights // of nodes
+	weights weights // of all sets in nodes
 
 	// The index: what nodes read.
 	records    map[tutti.NodeName]*record
@@ -72,12 +72,12 @@ func NewState() *State {
 	}
 }
 
-// Seq is the sequence of the last event that was applied; answers are as of it.
+// Seq is the sequence of the last event that was applied, to which all answers belong.
 func (s *State) Seq() uint64 { return s.seq }
 
 // Apply folds the next event of the log. Events of other kinds change nothing
-// but the sequence. What Check… would refuse is taken as it is: a log must fold
-// for ever. It panics on an ExportsSet whose exports are not at hand: a set that
+// but the sequence. Content that Check… would refuse is taken as it is: a log must stay
+// foldable. Apply panics on an ExportsSet whose exports are not loaded: a set that
 // is silently empty would look like an answer.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
@@ -106,8 +106,8 @@ func (s *State) Apply(e tutti.Event) {
 	}
 }
 
-// removeNode withdraws all that a node published, unless that is kept, and forgets
-// what it read. What operators said about it stays.
+// removeNode withdraws all that a node published, unless the event says to keep it, and forgets
+// what the node read. What operators said about the node stays.
 func (s *State) removeNode(b *tutti.NodeRemoved) {
 	node := b.Node
 	if !b.Keeps {

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Declare says which keys the node's latest compiled catalog wants published,
-// instead of what was said before. They are paths of values.
+// Declare replaces the keys that the node's latest compiled catalog wants
+// published. They are paths of values.
 func (s *State) Declare(node tutti.NodeName, keys []string) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	before := s.declares[node]
@@ -45,7 +45,7 @@ func (s *State) undeclare(node tutti.NodeName, path string) {
 	s.declarationChanged(path)
 }
 
-// declarationChanged keeps note of which hiera keys are declared at all.
+// declarationChanged updates which hiera keys are declared at all.
 func (s *State) declarationChanged(path string) {
 	node, key, ok := hieraKey(path)
 	if !ok {

@@ -19,19 +19,19 @@ const (
 	MaxExport     = 1 << 20 // bytes of parameters of one export
 )
 
-// member is an export as answers need it.
+// member is an export in the form that answers need.
 type member struct {
 	tutti.Export
-	digest [sha256.Size]byte // of all but file and line
+	digest [sha256.Size]byte // of everything except file and line
 }
 
 // exportSet is what one node exports, by type; those of a type are sorted by title.
 type exportSet map[string][]member
 
-// CheckExports returns the exports of a node in the form in which they are kept:
-// canonical parameters, sorted and unique tags, sorted by reference; equal sets
+// CheckExports returns the exports of a node in the form in which they are stored:
+// canonical parameters, sorted and unique tags, sorted by reference. Equal sets
 // have equal encodings. CodeInvalid: a malformed type, title or parameter, too much
-// of something, another node's name, or a reference that is there twice.
+// of something, another node's name, or a duplicate reference.
 func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, error) {
 	if len(exports) > MaxExports {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: %d exports, at most %d", string(node), len(exports), MaxExports)
@@ -98,7 +98,7 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	return normalExport(node, e), nil
 }
 
-// normalExport is what the fold does with an export of the log, whatever it is.
+// normalExport brings an export of the log into normal form, without checks.
 func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 	e.Node = node
 	e.Tags = slices.Compact(slices.Sorted(slices.Values(e.Tags)))
@@ -111,7 +111,7 @@ func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 	return e
 }
 
-// digestExport covers what a collector gets. File and line are left out: moving a
+// digestExport covers what a collector gets. It leaves out file and line: moving a
 // line of a manifest must wake no reader.
 func digestExport(e tutti.Export) [sha256.Size]byte {
 	// Every part is quoted and every list ends its line: no two exports share a text.
@@ -146,7 +146,7 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 		return
 	}
 	s.replace(b.Node, set)
-	s.dropOverlay(b.Job, b.Node) // what its own job saw before is older
+	s.dropOverlay(b.Job, b.Node) // what its own job saw before is outdated
 }
 
 // replace makes set the current exports of a node.
@@ -169,7 +169,7 @@ func (s *State) replace(node tutti.NodeName, set exportSet) {
 	s.exportsChanged(node, "", before, set)
 }
 
-// Handed returns what a node has handed over in a job and not published, sorted by
+// Handed returns what a node has handed over in a job and has not published, sorted by
 // reference.
 func (s *State) Handed(job tutti.JobID, node tutti.NodeName) []tutti.Export {
 	return s.jobs[job].all()[node].exports()
@@ -191,7 +191,7 @@ func (s exportSet) exports() []tutti.Export {
 	return exports
 }
 
-// DecodeExports reads a set of exports as it is stored.
+// DecodeExports reads a stored set of exports.
 func DecodeExports(raw []byte) ([]tutti.Export, error) {
 	var out []tutti.Export
 	err := json.Unmarshal(raw, &out)

@@ -9,14 +9,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of a filter. The depth counts how often and and or alternate: a chain of
-// a hundred ors, which Puppet writes as a tree, has depth 1.
+// Bounds of a filter. The depth counts how often `and` and `or` alternate: a chain of
+// a hundred `or`, which Puppet writes as a tree, has depth 1.
 const (
 	MaxFilter      = 64 << 10
 	MaxFilterDepth = 32
 )
 
-// Filter is a compiled filter of a collector. A nil Filter lets everything pass.
+// Filter is a compiled filter of a collector. A nil Filter passes everything.
 type Filter struct {
 	op    string // =, !=, and, or
 	name  string
@@ -26,10 +26,10 @@ type Filter struct {
 	text  []byte // the normal form
 }
 
-// Normalize returns the normal form of a filter: and and or flattened, their
-// operands sorted and unique, one that has a single operand replaced by it, tags
-// in lower case, values canonical. Filters of equal normal form pass the same
-// exports. null and nothing give nothing. CodeInvalid: an unknown operator,
+// Normalize returns the normal form of a filter: `and` and `or` are flattened, their
+// operands are sorted and unique, a list with a single operand is replaced by it, tags are
+// in lower case, values are canonical. Filters of equal normal form pass the same
+// exports. null and an empty input return nil. CodeInvalid: an unknown operator,
 // a malformed operand, too deep or too large.
 func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	f, err := ParseFilter(raw)
@@ -42,7 +42,7 @@ func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	return f.text, nil
 }
 
-// ParseFilter compiles a filter, which need not be in normal form. It refuses
+// ParseFilter compiles a filter, which may be in any form. It refuses
 // what Normalize refuses.
 func ParseFilter(raw json.RawMessage) (*Filter, error) {
 	if len(raw) > MaxFilter {
@@ -122,7 +122,7 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 }
 
 // gather adds the operands of a list, and those of operands with the same
-// operator: sorting once, not at every level of a long chain.
+// operator, so that the whole chain is sorted once and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")
@@ -138,7 +138,7 @@ func (f *Filter) gather(list []any, depth int) error {
 		switch {
 		case err != nil:
 			return err
-		case o.op == f.op: // what was left of a list with one operand
+		case o.op == f.op: // a list that had only one operand left
 			f.among = append(f.among, o.among...)
 		default:
 			f.among = append(f.among, o)
@@ -168,11 +168,11 @@ func (f *Filter) encode() {
 	f.text = out
 }
 
-// Match reports whether an export passes, with the semantics of PuppetDB: values
-// are compared exactly, with their type and case; an array is equal to an equal
-// array only, not to its elements; tags are compared in lower case; != is true
-// also where there is no such parameter. A sensitive parameter is as if it were
-// not there. The export's parameters must be canonical and its tags sorted, as those of a State are.
+// Match reports whether an export passes, with the semantics of PuppetDB. Values
+// are compared exactly, with their type and case. An array equals only an equal
+// array, not its elements. Tags are compared in lower case. != is also true
+// if the parameter is missing. A sensitive parameter counts as
+// missing. The export's parameters must be canonical and its tags sorted, as those of a State are.
 func (f *Filter) Match(e tutti.Export) bool { return f == nil || f.match(&e) }
 
 func (f *Filter) match(e *tutti.Export) bool {
@@ -185,10 +185,10 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is how many bytes of a value are compared in about the time that one comparison takes.
+// lookedAt is how many bytes of a value are compared in about the time of one comparison.
 const lookedAt = 256
 
-// steps is how much Match does at most with one export: so many comparisons, and so many for each step of a search in
+// steps is how much Match does at most with one export: each comparisons, and tags comparisons for each step of a search in
 // the export's tags.
 func (f *Filter) steps() (each, tags int) {
 	switch {

@@ -16,10 +16,10 @@ type record struct {
 	touched bool       // it is in State.touched
 }
 
-// read is a question and the answer that was given. A digest is shared with the
-// value that it is of. A collector's answer that was current when it was remembered
-// is kept as the sum that its digest is of: to compare sums takes no hashing, and
-// one export of all nodes changes an answer of each of them.
+// read is a question and the answer that was given. A digest is shared with its
+// value. If a collector's answer was current when it was remembered, the read
+// keeps the sum of its digest. Sums are compared without hashing, and
+// one export that all nodes read changes an answer of each of them.
 type read struct {
 	*Question
 	digest          tutti.Digest
@@ -28,7 +28,7 @@ type read struct {
 	found, degraded bool
 }
 
-// given is the digest of the answer that was given.
+// given returns the digest of the answer that was given.
 func (r *read) given() tutti.Digest {
 	if r.summed {
 		return r.sum.digest()
@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is another one now. It changes nothing:
-// readers compare the same record at once.
+// changed reports whether the answer differs now. It changes nothing:
+// readers compare the same record concurrently.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -46,7 +46,7 @@ func (r *read) changed(asker Asker) bool {
 	return found != r.found || digest != r.digest
 }
 
-// compact keeps an answer that is still the current one in the form that costs
+// compact keeps an answer that is still current in the form that costs
 // the least.
 func (r *read) compact(asker Asker) {
 	if r.changed(asker) {
@@ -59,10 +59,10 @@ func (r *read) compact(asker Asker) {
 	r.sum, r.summed, r.digest = r.collected(asker), true, ""
 }
 
-// Remember makes asked what is known of what a node reads, instead of what was
-// before. The job is the one whose overlay its runs read, empty for none: then
-// answers are those that everybody gets. The node is touched. Nothing of asked is
-// kept but Absent, Keys and the texts of questions.
+// Remember replaces what is known of a node's reads with asked.
+// The job is the one whose overlay its runs read. If it is empty,
+// answers are the public ones. The node is touched. Nothing of asked is
+// kept except Absent, Keys and the texts of questions.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -71,7 +71,7 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	}
 	old, oldAbsent := r.reads, r.absent
 	r.job = job
-	// Everything is linked before anything is released: what stays is not made anew.
+	// Link everything before anything is released, so that what stays is not made again.
 	asker := Asker{Node: node, Job: job, Overlay: job != ""}
 	r.reads = make([]read, len(asked.Reads))
 	for i, in := range asked.Reads {
@@ -88,7 +88,7 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	s.touch(r)
 }
 
-// Forget drops what is known of a node, and with it what nobody else reads. The
+// Forget drops what is known of a node, and questions that no other node reads. The
 // node is no longer touched.
 func (s *State) Forget(node tutti.NodeName) {
 	r := s.records[node]
@@ -101,7 +101,7 @@ func (s *State) Forget(node tutti.NodeName) {
 	s.unlink(r, reads, absent)
 }
 
-// unlink takes a record from what it read before, unless it reads it now.
+// unlink takes a record out of what it read before and does not read now.
 func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 	keep := make(map[*Question]bool, len(r.reads))
 	for _, read := range r.reads {
@@ -119,7 +119,7 @@ func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 	}
 }
 
-// Asked returns what is remembered of a node, nil if nothing is.
+// Asked returns what is remembered of a node; nil: nothing.
 func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 	r := s.records[node]
 	if r == nil {
@@ -136,9 +136,9 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 	return asked
 }
 
-// OutdatedOf returns the questions of a node's record that have another answer by
-// now, at most so many (0: all): reads in their order, then hiera keys that were
-// absent and are there, by name. With a job its overlay counts.
+// OutdatedOf returns the questions of a node's record that have another answer now,
+// at most most of them (0: all): reads in their order, then hiera keys that were
+// absent and are there, by name. If a job is given, its overlay counts.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {
@@ -157,7 +157,7 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 	}
 	has := func(q *Question) bool { return s.hieraValue(node, q.Query.Key).digest != "" }
 	for _, q := range s.present(r, has, nil) {
-		if !has(q) { // it is a secret of its own that is not sealed to it
+		if !has(q) { // it is a secret of the node that is not sealed to the node
 			continue
 		}
 		outdated = append(outdated, q.Query)
@@ -169,9 +169,9 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 }
 
 // Touched returns the nodes, sorted, whose answers may have changed since the last
-// call, and forgets them: those with a record that reads what an event has
-// changed, as that record's job sees it. That two changes undo each other is not
-// noticed, nor that a record has been outdated before: OutdatedOf tells.
+// call, and forgets them. These are nodes with a record that reads what an event has
+// changed, as that record's job sees it. Touched does not notice that two changes undo each
+// other, nor that a record was outdated before: use OutdatedOf.
 func (s *State) Touched() []tutti.NodeName {
 	var nodes []tutti.NodeName
 	for _, r := range s.touched {
@@ -192,8 +192,8 @@ func (s *State) touch(r *record) {
 	}
 }
 
-// valueChanged touches who reads a value, or the hiera key that it is of. It is
-// called after the change, with the value that was there; the zero value for none.
+// valueChanged touches the readers of a value and of its hiera key. It is
+// called after the change, with the value before; the zero value: there was no value.
 func (s *State) valueChanged(path string, had value) {
 	now := s.values[path]
 	if now.digest == had.digest && now.sealed == had.sealed {
@@ -213,8 +213,8 @@ func (s *State) valueChanged(path string, had value) {
 	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
 }
 
-// askersOf calls f for each record with a question whose answer is another one if a
-// path had one value and has another one, and with that answer; empty: none. A
+// askersOf calls f for each record with a question whose answer changes if a
+// path's value changes from had to now, and with the new answer; empty: no answer. A
 // record may come twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
@@ -263,9 +263,9 @@ func (r *record) asks(q *Question) bool {
 	return absent
 }
 
-// exportsChanged brings the questions up to date with another set of a node, for
-// all, or in one job only, and touches who gets another answer. It is called with
-// what was in effect before and what is from now on.
+// exportsChanged updates the questions after a node's set has changed, for
+// all readers or in one job only, and touches the readers that get another answer. It is called with
+// the set that was in effect before and the one that is now.
 func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
 	names := maps.Clone(before)
 	if names == nil {
@@ -293,8 +293,8 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 	}
 }
 
-// shiftAll changes a total, and keeps it from those jobs that have a set of the
-// node of their own.
+// shiftAll changes a total, except in the view of jobs that have a set of their own of the
+// node.
 func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	q.total = q.total.plus(by)
 	for _, o := range s.jobs {
@@ -304,7 +304,7 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	}
 }
 
-// sees reports whether a reader gets the set of a node that all get (no job), or
+// sees reports whether a reader gets the public set of the node (no job), or
 // that of the job.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// isCanonical reports whether a text is the canonical encoding of a value, without making the value: one of a
+// isCanonical reports whether a text is the canonical encoding of a value, without decoding it: a value of a
 // megabyte can be a million lists.
 func isCanonical(raw []byte) bool {
 	rest, is := afterValue(raw, 0)
 	return is && len(rest) == 0 && utf8.Valid(raw)
 }
 
-// afterValue returns what follows the canonical value that a text begins with; false: it begins with none.
+// afterValue returns what follows the canonical value at the start of a text; false: there is no such value.
 func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	if len(raw) == 0 || depth > MaxValueDepth {
 		return nil, false
@@ -37,8 +37,8 @@ func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	return afterNumber(raw)
 }
 
-// afterItems returns what follows the items of a list or an object, which this end ends. The names of an object are in
-// order, each once.
+// afterItems returns what follows the items of a list or an object that ends with end. The names of an object must be
+// in order and unique.
 func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	if len(raw) > 0 && raw[0] == end {
 		return raw[1:], true
@@ -66,17 +66,17 @@ func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	}
 }
 
-// unescaped is the text of a string with its quotes.
+// unescaped returns the text of a string that has its quotes.
 func unescaped(quoted []byte) []byte {
 	if !bytes.ContainsRune(quoted, '\\') {
 		return quoted[1 : len(quoted)-1]
 	}
 	var text string
-	_ = json.Unmarshal(quoted, &text) // cutString has seen that it is one
+	_ = json.Unmarshal(quoted, &text) // cutString has checked that it is a string
 	return []byte(text)
 }
 
-// cutString parts a canonical string, with its quotes, from what follows: nothing is escaped but what must be.
+// cutString splits a canonical string, with its quotes, from what follows. Only what JSON requires is escaped.
 func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, nil, false
@@ -98,7 +98,7 @@ func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	return nil, nil, false
 }
 
-// escape is the length of the canonical escape that a text begins with, 0: it is none.
+// escape is the length of the canonical escape at the start of a text; 0: there is none.
 func escape(raw []byte) int {
 	if len(raw) < len(`\n`) {
 		return 0
@@ -117,7 +117,7 @@ func escape(raw []byte) int {
 	return long
 }
 
-// afterNumber is afterValue of a number.
+// afterNumber is afterValue for a number.
 func afterNumber(raw []byte) (rest []byte, is bool) {
 	end := 0
 	for end < len(raw) && bytes.IndexByte([]byte("+-.0123456789e"), raw[end]) >= 0 {

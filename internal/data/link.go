@@ -7,19 +7,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Link is a question between those who publish into it, or declare that they will,
-// and those who ask it.
+// Link is a question between the nodes that publish into it, or declare that they will,
+// and the nodes that ask it.
 type Link struct {
 	*Question
 	From, To []tutti.NodeName // sorted; a node may be in both
 }
 
 // Links returns every question that is asked and has producers, by kind, name and
-// filter. It costs as much as there are questions and links, not as much as there
-// are reads.
+// filter. Its cost depends on the number of questions and links, not on the number of
+// reads.
 func (s *State) Links() []Link {
 	var links []Link
-	own := map[*Question]map[*record]bool{} // askers with data of their own
+	own := map[*Question]map[*record]bool{} // askers with hiera data of their own
 	for node := range s.declaredFor {
 		s.ownAskers(node, own)
 	}
@@ -57,7 +57,7 @@ func (s *State) Links() []Link {
 	return links
 }
 
-// ownAskers notes which hiera questions a node asks of data of its own.
+// ownAskers notes which hiera questions a node asks whose answers are the node's own data.
 func (s *State) ownAskers(node tutti.NodeName, own map[*Question]map[*record]bool) {
 	r := s.records[node]
 	if r == nil {
@@ -84,12 +84,12 @@ func (s *State) ownAskers(node tutti.NodeName, own map[*Question]map[*record]boo
 // Declarers returns the nodes whose latest catalogs want a path published, sorted.
 func (s *State) Declarers(path string) []tutti.NodeName { return slices.Clone(s.declared[path]) }
 
-// HieraKey splits the key of a value that hiera sees; ok is false for others. The
+// HieraKey splits the key of a value that hiera sees. ok is false for other keys. The
 // node is empty for the keys that all nodes see.
 func HieraKey(path string) (node tutti.NodeName, key string, ok bool) { return hieraKey(path) }
 
-// HieraPaths are the keys of the values at which hiera on a node finds a key, the
-// first that has a value counts.
+// HieraPaths are the keys of the values at which hiera on a node finds a key. The
+// first one that has a value counts.
 func HieraPaths(node tutti.NodeName, key string) []string {
 	return []string{nodeHiera(node, key), sharedHiera(key)}
 }

@@ -12,12 +12,12 @@ import (
 // maxElement bounds one export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
-// maxFields bounds what one of them has in fields, and in their lists and objects together: parameters and tags, whose own
+// maxFields bounds the fields of such an element, together with those of its lists and objects: parameters and tags, whose
 // values stay JSON.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, one after the other, and nothing of what follows: few bytes of JSON
-// can become many in memory. more: there are others. null and nothing are the empty list.
+// FirstOf decodes the first elements of a list, one after the other, and nothing of what follows: a few bytes of JSON
+// can take much memory. more: the list has further elements. null and an empty input are the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, false, nil
@@ -50,7 +50,7 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 	return out, false, nil
 }
 
-// fieldsOf counts the commas of valid JSON, outside of texts and of what is nested deeper than two levels.
+// fieldsOf counts the commas of valid JSON, except those in texts and those nested deeper than two levels.
 func fieldsOf(raw json.RawMessage) int {
 	count, depth, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {

@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// overlay is what the nodes of one job handed over without applying it: sets that
+// overlay is what the nodes of one job have handed over without applying it: sets that
 // replace the current ones for the runs of that job.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
-	change  map[*Question]sum // what they add to the totals of questions; never zero
+	change  map[*Question]sum // what the sets add to the totals of questions; never zero
 	weights weights
 }
 
-// all returns the sets; none if there is no such job.
+// all returns the sets; nil if there is no such job.
 func (o *overlay) all() map[tutti.NodeName]exportSet {
 	if o == nil {
 		return nil
@@ -31,7 +31,7 @@ func (o *overlay) shift(q *Question, by sum) {
 	}
 }
 
-// overlay returns what replaces current sets for this asker, nil if nothing does.
+// overlay returns what replaces current sets for this asker; nil: nothing does.
 func (s *State) overlay(asker Asker) *overlay {
 	if !asker.Overlay {
 		return nil
@@ -39,7 +39,7 @@ func (s *State) overlay(asker Asker) *overlay {
 	return s.jobs[asker.Job]
 }
 
-// effective returns the set of a node as somebody with this overlay sees it.
+// effective returns the set of a node as an asker with this overlay sees it.
 func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	if set, replaced := o.all()[node]; replaced {
 		return set
@@ -47,7 +47,7 @@ func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	return s.nodes[node]
 }
 
-// Overlaid reports whether a job has a set of a node of its own.
+// Overlaid reports whether a job has its own set of a node.
 func (s *State) Overlaid(job tutti.JobID, node tutti.NodeName) bool {
 	_, replaced := s.jobs[job].all()[node]
 	return replaced
@@ -58,7 +58,7 @@ func (s *State) startJob(job tutti.JobID) {
 	s.jobs[job] = &overlay{map[tutti.NodeName]exportSet{}, map[*Question]sum{}, weights{}}
 }
 
-// endJob drops the overlay of a job; its readers see what everybody does.
+// endJob drops the overlay of a job. Its readers then see the public data.
 func (s *State) endJob(job tutti.JobID) {
 	o := s.jobs[job]
 	if o == nil {
@@ -69,7 +69,7 @@ func (s *State) endJob(job tutti.JobID) {
 			if r.job != job {
 				continue
 			}
-			// What a node hands over itself changes no answer of its own.
+			// What a node hands over changes none of its own answers.
 			if set, replaced := o.sets[r.node]; replaced {
 				name := q.Query.Type
 				if change == sumOf(set[name], q.filter).minus(sumOf(s.nodes[r.node][name], q.filter)) {
@@ -83,7 +83,7 @@ func (s *State) endJob(job tutti.JobID) {
 }
 
 // setOverlay makes set what a node exports in the view of a job. A job that has
-// ended reads nothing more; what comes late is dropped.
+// ended reads nothing more, so a late set is dropped.
 func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) {
 	o := s.jobs[job]
 	if o == nil {
@@ -95,7 +95,7 @@ func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) 
 	s.exportsChanged(node, job, before, set)
 }
 
-// dropOverlay lets a job see what everybody sees of a node.
+// dropOverlay gives a job the public view of a node.
 func (s *State) dropOverlay(job tutti.JobID, node tutti.NodeName) {
 	o := s.jobs[job]
 	if set, replaced := o.all()[node]; replaced {

@@ -8,26 +8,26 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question that some node's record has, kept once for all of them:
-// pointers are equal for equal questions, until the next Remember or Forget. One
-// with a Node is new in each call that returns it.
+// Question is a question of at least one node's record, kept once for all of them:
+// pointers are equal for equal questions, until the next Remember or Forget. A
+// question with a Node is new in each call that returns it.
 type Question struct {
 	Query tutti.Query
-	// Node is set for a hiera key that this node reads from data of its own, or
-	// will: the question is then that of this node alone.
+	// Node is set for a hiera key that this node reads, or will read, from data of its own.
+	// The question is then that of this node alone.
 	Node tutti.NodeName
-	// Hard: an answer is there when a producer has applied its catalog (values,
-	// hiera keys), not when it has compiled it (exports).
+	// Hard: the answer is there after a producer has applied its catalog (values,
+	// hiera keys), not after it has compiled it (exports).
 	Hard bool
 
 	state   *State
 	readers map[*record]struct{}
 	absent  map[*absentSet]struct{} // hiera: the sets that have it
-	present bool                    // hiera: the shared level has it, or somebody declares that
+	present bool                    // hiera: the shared level has it, or a node declares that it will
 	filter  *Filter                 // collect
-	total   sum                     // collect: of all that passes now
-	refused bool                    // no question at all: never answered
-	change  *Change                 // the last one of its answer that was seen
+	total   sum                     // collect: of all exports that pass now
+	refused bool                    // not a valid question: never answered
+	change  *Change                 // the last known change of its answer
 }
 
 // identity is what makes two questions equal.
@@ -39,8 +39,8 @@ type identity struct {
 
 func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
 
-// intern returns the one question for a query. Who interns it links it with a
-// reader or a set and so keeps it, or releases it.
+// intern returns the one question for a query. The caller links it with a
+// reader or a set, which keeps the question, or releases it.
 func (s *State) intern(query tutti.Query) *Question {
 	if q := s.questions[identify(query)]; q != nil {
 		return q
@@ -67,7 +67,7 @@ func (s *State) intern(query tutti.Query) *Question {
 }
 
 func (s *State) internCollect(q *Question) {
-	q.filter, _ = ParseFilter(q.Query.Filter) // its own normal form
+	q.filter, _ = ParseFilter(q.Query.Filter) // cannot fail: the filter is in normal form
 	name := q.Query.Type
 	if s.collectors[name] == nil {
 		s.collectors[name] = map[*Question]struct{}{}
@@ -83,7 +83,7 @@ func (s *State) internCollect(q *Question) {
 	}
 }
 
-// release forgets a question that nobody reads any more.
+// release forgets a question that no record reads any more.
 func (s *State) release(q *Question) {
 	if len(q.readers) > 0 || len(q.absent) > 0 {
 		return
@@ -100,7 +100,7 @@ func (s *State) release(q *Question) {
 	}
 }
 
-// answer is what is found for an asker now, without listing it.
+// answer is what an asker finds now, without listing it.
 func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	s := q.state
 	if q.refused {
@@ -118,7 +118,7 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	}
 }
 
-// collected is the sum of what a collector finds for an asker now.
+// collected is the sum of what a collector of an asker finds now.
 func (q *Question) collected(asker Asker) sum {
 	o := q.state.overlay(asker)
 	all := q.total
@@ -129,14 +129,14 @@ func (q *Question) collected(asker Asker) sum {
 }
 
 // Answered reports whether there is an answer for a node, in the view of a job
-// if one is named. A collector always has one; it may be an empty set.
+// if one is named. A collector always has an answer, which may be an empty set.
 func (q *Question) Answered(node tutti.NodeName, job tutti.JobID) bool {
 	found, _ := q.answer(Asker{Node: node, Job: job, Overlay: job != ""})
 	return found
 }
 
 // Producers yields, by name, the nodes that publish into the question now (in the
-// view of a job, if one is named), or declare that they will. A reader of it may be
+// view of a job, if one is named), or declare that they will. A reader of the question may be
 // among them.
 func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
 	return func(yield func(tutti.NodeName) bool) {
@@ -194,8 +194,8 @@ func (q *Question) exporters(job tutti.JobID) []tutti.NodeName {
 	return nodes
 }
 
-// Readers returns the nodes whose records have a question, sorted; of a hiera key
-// also those for which it was absent.
+// Readers returns the nodes whose records have a question, sorted. For a hiera key
+// they include the nodes for which it was absent.
 func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal
@@ -211,7 +211,7 @@ func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// ReaderCount is how many nodes Readers returns at most, without looking at each.
+// ReaderCount is how many nodes Readers returns at most, without a look at each.
 func (s *State) ReaderCount(query tutti.Query) int {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal
@@ -227,8 +227,8 @@ func (s *State) ReaderCount(query tutti.Query) int {
 	return count
 }
 
-// askers yields its readers, those for which it was absent too. A record that has it
-// in both ways comes twice.
+// askers yields the question's readers, including those for which it was absent. A record with
+// both comes twice.
 func (q *Question) askers() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for r := range q.readers {
@@ -247,9 +247,9 @@ func (q *Question) askers() iter.Seq[*record] {
 }
 
 // Questions yields what a node's record asks: all that had an answer, collectors,
-// values without one, and of the hiera keys that were absent those that are
-// there now or that some node declares. No other order than that of the record is
-// promised; it is the same for the same log.
+// values without an answer, and those absent hiera keys that are
+// there now or that a node declares. The order is that of the record and is not
+// promised further. It is the same for the same log.
 func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	return func(yield func(*Question) bool) {
 		r := s.records[node]

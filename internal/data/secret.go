@@ -11,18 +11,18 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// sealed is a secret. It is never changed: another piece makes another one.
+// sealed is a secret. It is never changed: another piece makes another sealed.
 type sealed struct {
 	id       string
 	recovery []byte
 	targets  []string
 	pieces   map[tutti.NodeName]tutti.Piece
-	since    map[tutti.NodeName]uint64 // nodes that it was sealed to, also those that are gone, and the sequence
-	replaced map[tutti.NodeName]bool   // nodes of which it was sealed to a machine before the one that it is sealed to now
+	since    map[tutti.NodeName]uint64 // nodes that it was ever sealed to, and the sequence
+	replaced map[tutti.NodeName]bool   // nodes whose machine before the present one had it
 }
 
-// digestFor is the digest of the answer that a node gets; empty: none. A secret is an
-// answer to those that it is sealed to, with the key that they have now.
+// digestFor is the digest of the answer that a node gets; empty: no answer. A secret is an
+// answer for nodes that it is sealed to, with their present keys.
 func (s *State) digestFor(v value, node tutti.NodeName) tutti.Digest {
 	if v.sealed != nil && !s.opens(v.sealed, node) {
 		return ""
@@ -35,7 +35,7 @@ func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
 	return has && p.Box == s.boxes[node]
 }
 
-// valueFor is the value in the form that a node gets; without its piece if it has none.
+// valueFor is the value in the form that a node gets. A secret has no piece if the node has none.
 func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
 	switch {
 	case v.sealed == nil:
@@ -50,7 +50,7 @@ func (v value) secret() tutti.Secret {
 	return tutti.Secret{Key: v.Key, ID: v.sealed.id, For: v.sealed.targets, Recovery: v.sealed.recovery}
 }
 
-// setSecret gives a key another secret, or the one that it has more pieces.
+// setSecret gives a key another secret, or more pieces of the present one.
 func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	v := s.values[b.Key]
 	had := v.sealed
@@ -66,7 +66,7 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		v = value{ValueView: api.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
-		// A node that has another key by its own wish seals to it itself.
+		// A node that has taken another key by itself seals to that key itself.
 		if old, has := next.pieces[p.Node]; has && old.Box != p.Box && e.By != tutti.ActorNode(p.Node) {
 			next.replaced[p.Node] = true
 		}
@@ -77,8 +77,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	s.put(v)
 }
 
-// setBox says which key a node has; empty: there is no such node. What is sealed to another
-// key is no answer for it.
+// setBox says which key a node has; empty: there is no such node. A secret that is sealed to another
+// key is no answer for the node.
 func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 	if s.boxes[node] == box {
 		return
@@ -112,14 +112,14 @@ func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 	}
 }
 
-// Sealed is a secret as it is known to whoever cannot open it.
+// Sealed is what is known of a secret without opening it.
 type Sealed struct {
 	View   api.ValueView
 	Secret tutti.Secret                    // without pieces
-	Boxes  map[tutti.NodeName]tutti.Digest // of the keys that it is sealed to
-	// Had are the nodes that it was sealed to once, with those that it still is.
+	Boxes  map[tutti.NodeName]tutti.Digest // digests of the keys that it is sealed to
+	// Had are the nodes that it was ever sealed to, including the present ones.
 	Had []tutti.NodeName
-	// Replaced are the nodes of which a machine before the present one had it.
+	// Replaced are the nodes whose machine before the present one had it.
 	Replaced []tutti.NodeName
 }
 
@@ -188,8 +188,8 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that a node's record asks, that is not sealed to it, and whose targets meet a
-// condition; empty: there is none.
+// Awaited returns the key of a secret that a node's record asks for, that is not sealed to the node, and whose targets meet a
+// condition; empty: there is no such secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {
@@ -216,7 +216,7 @@ func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) 
 	return ""
 }
 
-// LacksHiera returns, by hiera key, what Lacks says of all that hiera on a node may ask.
+// LacksHiera returns, by hiera key, what Lacks says of all keys that hiera on a node may ask for.
 func (s *State) LacksHiera(node tutti.NodeName) map[string]Lacked {
 	out := map[string]Lacked{}
 	for path := range s.sealed {

@@ -9,17 +9,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sum is the digest of a set, kept so that adding and removing one member needs
-// no other: the members' SHA-256 digests added modulo 2^256, and their number.
+// sum is the digest of a set. To add or remove one member takes no
+// other member: it is the sum of the members' SHA-256 digests modulo 2^256, and their number.
 //
 // Why a sum: it does not depend on the order, and one export of 50,000 can change
-// without hashing the others. Exclusive or would do so too, but it is linear: a
-// member that is there twice vanishes, and whoever publishes a few hundred members
-// can solve for a subset that vanishes, so a change would wake nobody. For sums
-// that is a subset-sum problem. It is not beyond reach of a determined publisher
-// of very many members of its own choice (generalised birthdays, Wagner 2002), but
-// all it could win is that its own publications wake their readers later: an
-// answer's content is never looked up by such a digest, and blobs are hashed as
+// without hashing the others. Exclusive or would do so, too, but it is linear: a
+// member that is there twice vanishes, and a publisher of a few hundred members
+// can solve for a subset that vanishes, so that a change would wake no reader. For sums
+// that is a subset-sum problem. A determined publisher of very many members of its own
+// choice can solve even that (generalised birthdays, Wagner 2002). The only effect would
+// be that its own publications wake their readers later: an answer's content is never
+// looked up by such a digest, and blobs are hashed as
 // bytes.
 type sum struct {
 	words [4]uint64 // least significant first
@@ -64,7 +64,7 @@ func (s sum) minus(o sum) sum {
 }
 
 // digest hashes sum and number once more, so that the digest of an empty set is
-// a digest like any other, and not the number 0.
+// an ordinary digest, and not the number 0.
 func (s sum) digest() tutti.Digest {
 	text := make([]byte, sha256.Size, sha256.Size+24)
 	for i, word := range s.words {

@@ -23,11 +23,11 @@ const MaxValue = 128 << 10
 type value struct {
 	api.ValueView
 	digest tutti.Digest
-	sealed *sealed // nil: it is an ordinary value
+	sealed *sealed // nil: an ordinary value
 }
 
 // CheckValue returns the canonical form of a value that is to be published.
-// CodeInvalid: the key is malformed, the value no JSON or too large.
+// CodeInvalid: the key is malformed, or the value is not JSON or too large.
 func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	if err := tutti.ValidateKey(key); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// checkIntegers refuses what no Puppet can read: its Integer has 64 bits. Only what is
-// new is checked, a log may have them.
+// checkIntegers refuses integers that Puppet cannot read: its Integer has 64 bits. Only new values
+// are checked, because the log may have old ones.
 func checkIntegers(canonical json.RawMessage) error {
 	value, err := decode(canonical)
 	if err != nil {
@@ -66,7 +66,7 @@ func checkIntegers(canonical json.RawMessage) error {
 		excerpt([]byte(found)), at, math.MinInt64, math.MaxInt64)
 }
 
-// tooLarge returns the first integer that has no room in 64 bits, and where it is; empty: there is none.
+// tooLarge returns the first integer that does not fit into 64 bits, and where it is; empty: there is none.
 func tooLarge(value any) (at, number string) {
 	switch v := value.(type) {
 	case json.Number:
@@ -89,8 +89,8 @@ func tooLarge(value any) (at, number string) {
 	return "", ""
 }
 
-// CheckPublish returns a publication with its value in canonical form. CodeInvalid: as
-// CheckValue says, and null, since null cannot be published.
+// CheckPublish returns a publication with its value in canonical form. CodeInvalid: see
+// CheckValue. Also, null cannot be published.
 func CheckPublish(in wire.Publish) (wire.Publish, error) {
 	if in.Withdraw {
 		return in, tutti.ValidateKey(in.Key)
@@ -102,7 +102,7 @@ func CheckPublish(in wire.Publish) (wire.Publish, error) {
 	return in, err
 }
 
-// MayChange refuses to withdraw what is not there.
+// MayChange refuses to withdraw a value that does not exist.
 func (s *State) MayChange(in wire.Publish) error {
 	if _, found := s.values[in.Key]; in.Withdraw && !found {
 		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
@@ -111,8 +111,8 @@ func (s *State) MayChange(in wire.Publish) error {
 }
 
 // MayOwn says whether a node (or an operator: no name) may set or unset a key as
-// far as its owner is concerned. CodeConflict: somebody else has published it.
-// Operators may take over any key; the node that had it is then refused.
+// far as its owner is concerned. CodeConflict: the key belongs to another publisher.
+// Operators may take over any key. The node that had it is then refused.
 func (s *State) MayOwn(key string, who tutti.NodeName) error {
 	v, ok := s.values[key]
 	switch {
@@ -138,7 +138,7 @@ func (s *State) OwnedBy(node tutti.NodeName) []string {
 // Owns is how many keys a node has published.
 func (s *State) Owns(node tutti.NodeName) int { return len(s.owned[node]) }
 
-// disown forgets who published a key.
+// disown forgets which node published a key.
 func (s *State) disown(key string) {
 	owner := s.values[key].Owner
 	delete(s.owned[owner], key)
@@ -147,8 +147,8 @@ func (s *State) disown(key string) {
 	}
 }
 
-// Values returns the value at a key and those below it, or all for an empty
-// prefix, sorted by key. The prefix ends with a whole part: `node/web` covers
+// Values returns the value at a key and those below it, sorted by key; all for an empty
+// prefix. The prefix ends with a whole part: `node/web` covers
 // `node/web/x` and not `node/web.example.net/x`.
 func (s *State) Values(prefix string) []api.ValueView {
 	prefix = strings.TrimSuffix(prefix, "/")
@@ -165,13 +165,13 @@ func below(key, prefix string) bool {
 	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/")
 }
 
-// A page has at most pageValues values, and no further one after pageBytes bytes of them.
+// A page has at most pageValues values, and adds no further one after pageBytes bytes.
 const (
 	pageValues = 2000
 	pageBytes  = 1 << 20
 )
 
-// Page returns the first values below a prefix whose keys are after another one and that sees admits, sorted by key, and
+// Page returns the first values below a prefix whose keys come after another key and that sees admits, sorted by key, and
 // whether there are more. It sorts few keys, however many there are.
 func (s *State) Page(prefix, after string, sees func(key string) bool) (values []api.ValueView, more bool) {
 	prefix = strings.TrimSuffix(prefix, "/")
@@ -198,8 +198,8 @@ func (s *State) Page(prefix, after string, sees func(key string) bool) (values [
 	return values, false
 }
 
-// Hiera returns all hiera data of a node: the shared keys, and its own over them. Secrets are
-// in it that are sealed to the node.
+// Hiera returns all hiera data of a node: the shared keys, and its own over them. It includes secrets
+// that are sealed to the node.
 func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage, len(s.shared))
 	for _, level := range []map[string]value{s.shared, s.hiera[node]} {
@@ -216,7 +216,7 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
 // hieraValue returns what hiera on a node finds for one key; the zero value: nothing. A secret
-// of the node that is not sealed to it hides the shared value, too.
+// of the node that is not sealed to the node also hides the shared value.
 func (s *State) hieraValue(node tutti.NodeName, key string) value {
 	v, own := s.hiera[node][key]
 	if !own {
@@ -236,7 +236,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	})
 }
 
-// put makes v what its key has.
+// put sets the value of v's key.
 func (s *State) put(v value) {
 	had := s.values[v.Key]
 	s.disown(v.Key)
@@ -270,7 +270,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node, or with no name the shared one.
+// level returns the hiera data of a node; with no name, the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared
@@ -287,8 +287,8 @@ func nodeHiera(node tutti.NodeName, key string) string {
 	return "node/" + string(node) + "/hiera/" + key
 }
 
-// hieraKey splits the key of a value that hiera sees. The node is empty for the
-// shared ones.
+// hieraKey splits the key of a value that hiera sees. The node is empty for
+// shared keys.
 func hieraKey(path string) (tutti.NodeName, string, bool) {
 	if key, ok := strings.CutPrefix(path, "shared/hiera/"); ok {
 		return "", key, true

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	maxCounted = 1024 // names that are counted apart
+	maxCounted = 1024 // names that are counted separately
 	maxShown   = 3    // of them, the most frequent ones
 	maxName    = 80   // bytes of a name that is shown
 )
 
-// counts say how often each of some names came, and take no more room for many names than
-// for some.
+// counts says how often each name came. For many names it takes no more room than
+// for maxCounted.
 type counts struct {
 	total int
-	of    map[string]int // at most maxCounted; those beyond are in total only
+	of    map[string]int // at most maxCounted; the others are in total only
 }
 
 func (c *counts) add(name string) {
@@ -34,7 +34,7 @@ func (c *counts) add(name string) {
 }
 
 // String lists the most frequent names, with their counts if there are several, and how often
-// all others came.
+// all other names came.
 func (c *counts) String() string {
 	names := sorted(c.of)
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(c.of[b], c.of[a]) })
@@ -60,8 +60,8 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-// sourceOf is what strangers are counted by: the network of an address, since one who has an
-// address of IPv6 has 2^64, else what kind of name it is.
+// sourceOf returns by what strangers are counted: the network of an address, since one machine may have
+// 2^64 IPv6 addresses; otherwise the kind of the name.
 func sourceOf(who string) string {
 	kind, name, _ := strings.Cut(who, ":")
 	addr, err := netip.ParseAddr(name)

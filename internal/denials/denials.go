@@ -10,25 +10,25 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// Whoever is refused must not be able to fill the log, or to hide what others try. So
-// entries are bounded for each one who is known, and for all strangers together. What is
-// beyond a bound is counted, and a minute's counts are one entry of whoever they are of.
+// A refused caller must not be able to fill the log, or to hide what others try. So
+// entries are bounded for each known caller, and for all strangers together. Attempts
+// beyond a bound are counted. The counts of a minute are one entry for each known caller, and one for strangers.
 const (
-	maxDenialsOf = 30  // entries in a minute of one who is known
-	maxDenials   = 300 // of all of them; each still has his first one
-	// strangersAtOnce is how many strangers have an entry of their own before they only count;
-	// each strangersEvery there is room for one more.
+	maxDenialsOf = 30  // entries of one known caller in a minute
+	maxDenials   = 300 // entries of all known callers; each still has a first one
+	// strangersAtOnce is how many strangers have an entry of their own before they are only counted.
+	// In each strangersEvery there is room for one more.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
-	// maxWhat and maxReason bound the texts of an entry, in bytes; as JSON they have twice as many.
+	// maxWhat and maxReason bound the texts of an entry, in bytes. As JSON they may be twice as long.
 	maxWhat   = 200
 	maxReason = 1 << 10
 )
 
-// strangers is who tried what strangers did, in an entry that counts more than one of them.
+// strangers is the name in an entry that counts more than one stranger.
 const strangers = "strangers"
 
-// Entry is that of an attempt. Most is in what was tried; a reason that says the same is left out.
+// Entry returns the entry of an attempt. Most is in what was tried. A reason that says the same is left out.
 func Entry(who, what string, cause error) *tutti.Denied {
 	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
 	if reason := cause.Error(); reason != what {
@@ -37,13 +37,13 @@ func Entry(who, what string, cause error) *tutti.Denied {
 	return out
 }
 
-// Minute has the attempts of the minute that goes on. It begins with the first one, and ends
-// when what was counted is taken. The zero Minute has not begun.
+// Minute has the attempts of the present minute. The minute begins with the first attempt, and ends
+// when the counts are taken. The zero Minute has not begun.
 type Minute struct {
 	mu       sync.Mutex
-	since    time.Time // zero: there was none
+	since    time.Time // zero: not begun
 	known    map[string]*attempts
-	recorded int // of those who are known
+	recorded int // entries of known callers
 
 	strangers attempts
 	sources   counts    // of what strangers tried
@@ -51,14 +51,14 @@ type Minute struct {
 	roomAt    time.Time // when room was counted; zero: never
 }
 
-// attempts are what one has tried within a minute.
+// attempts are what one caller has tried within a minute.
 type attempts struct {
 	recorded map[string]bool
 	more     counts
 }
 
-// note records an attempt as one of its own if it may be and there is none like it, else it
-// counts it.
+// note records an attempt as an entry of its own if it may and there is no equal one; otherwise it
+// counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)
@@ -71,14 +71,14 @@ func (a *attempts) note(key, what string, may bool) bool {
 	return true
 }
 
-// isKnown tells those who have proved who they are from strangers, who can call themselves
-// by as many names as they like.
+// isKnown tells callers with a proven identity from strangers, who can use
+// as many names as they like.
 func isKnown(who string) bool {
 	kind, _, _ := strings.Cut(who, ":")
 	return kind == "node" || kind == "operator" || kind == "token"
 }
 
-// Admit reports whether an attempt is to have an entry of its own. It counts it otherwise.
+// Admit reports whether an attempt is to have an entry of its own. Otherwise it counts the attempt.
 func (d *Minute) Admit(now time.Time, who, what string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *Minute) admitStranger(now time.Time, who, what string) bool {
 	return false
 }
 
-// Due returns the entries of what was counted, when the minute is over.
+// Due returns the entries for the counts, when the minute is over.
 func (d *Minute) Due(now time.Time) []*tutti.Denied {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package denials bounds what the audit trail has of attempts that were refused. Whoever is refused has few entries in a minute, and what
-// is beyond them is counted. It writes no entry: Admit says whether there is to be one, and Due returns the sums.
+// Package denials bounds the refused attempts in the audit trail. A refused caller has few entries in a minute. Attempts
+// beyond them are counted. It writes no entry itself: Admit says whether there is to be one, and Due returns the sums.
 package denials

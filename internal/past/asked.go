@@ -16,8 +16,8 @@ type Asked struct {
 	Digest  tutti.Digest
 }
 
-// StoreAsked keeps what a run asked as blobs: equal reads are equal blobs, and so
-// are the absent keys of nodes of one role.
+// StoreAsked keeps what a run asked as blobs. Equal reads are equal blobs, and the
+// absent keys of nodes of one role are equal blobs, too.
 func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (Asked, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
@@ -35,17 +35,17 @@ func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, ke
 	return Asked{p.asked.share(digest, content), digest}, nil
 }
 
-// Room says whether there is room for so many bytes of content that is not kept yet. nil: there is.
+// Room says whether there is room for size bytes of content that is not kept yet. nil: there is always room.
 type Room func(ctx context.Context, size int) error
 
-// Store keeps content as a blob of JSON, if it is not there.
+// Store keeps content as a blob of JSON, if the blob is not there yet.
 func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
-	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask what they did before
+	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same as before
 	if err == nil && !has && room != nil {
 		err = room(ctx, len(raw))
 	}
@@ -55,8 +55,8 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 	return digest, err
 }
 
-// normalAsked is what a run asked without what differs between runs that were
-// given the same answers.
+// normalAsked returns what a run asked, without what differs between runs that
+// got the same answers.
 func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error) {
 	type keyed struct {
 		key  string
@@ -95,7 +95,7 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked returns what StoreAsked kept, and reads it unless it is known.
+// loadAsked returns what StoreAsked kept. It reads the blob only if its content is not known.
 func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked, error) {
 	if known := p.asked.known(digest); known != nil {
 		return known, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/audit"
 )
 
-// Audit returns a reader of the audit trail: Pass hands what is there to yield. CodeInternal: this log has none.
+// Audit returns a reader of the audit trail, whose Pass hands the entries to yield. CodeInternal: this log has no audit trail.
 func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*AuditReader, error) {
 	log, ok := p.trimmed()
 	if !ok {
@@ -18,7 +18,7 @@ func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*Audit
 	return &AuditReader{ReadAudit: in, past: p, log: log, yield: yield}, nil
 }
 
-// AuditReader passes entries on; After is the last one that it has seen.
+// AuditReader passes entries on. After is the last entry that it has seen.
 type AuditReader struct {
 	api.ReadAudit
 	past  *Past
@@ -27,13 +27,13 @@ type AuditReader struct {
 	begun bool
 }
 
-// Pass passes on what is there behind After.
+// Pass passes on the entries after After.
 func (r *AuditReader) Pass(ctx context.Context) error {
 	for {
 		taken := r.past.taken.Load()
 		err := r.read(ctx, taken)
 		if now := r.past.taken.Load(); now != taken && (err == nil || tutti.CodeOf(err) == tutti.CodeNotFound) {
-			continue // let go under the reader: the next snapshot's segments have it
+			continue // trimmed under the reader: the next snapshot's segments have it
 		}
 		return err
 	}
@@ -98,8 +98,8 @@ func (r *AuditReader) pass(e api.AuditEntry) error {
 	return r.yield(e)
 }
 
-// segments keeps the audit trail of what is to be let go up to a sequence, behind
-// that of what was let go before.
+// segments stores the audit trail of the events up to a sequence, which the log is about to let go. It follows
+// the trail of what was let go before.
 func (k *keeper) segments(ctx context.Context, through uint64, now time.Time) ([]tutti.AuditSegment, error) {
 	var kept []tutti.AuditSegment
 	var after uint64

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Copy is what a copy of the log is handed to, in this order.
+// Copy takes a copy of the log, in this order.
 type Copy interface {
 	// Begin says after which event the log begins, and that event's link.
 	Begin(after uint64, link tutti.Digest) error
@@ -17,7 +17,7 @@ type Copy interface {
 	Blob(content []byte) error
 }
 
-// allThere finds content that must be there and is not. CodeDamaged.
+// allThere returns an error if needed content is missing. CodeDamaged.
 func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) error {
 	var gone []string
 	for _, digest := range slices.Sorted(maps.Keys(needed)) {
@@ -36,9 +36,9 @@ func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) err
 		len(gone), strings.Join(gone[:min(len(gone), 5)], "; "))
 }
 
-// CopyLog hands out the log as of one event, and all content that it needs.
-// Nothing is let go meanwhile. It also works on what nobody has opened. CodeDamaged: content that
-// it needs is gone; nothing was handed out.
+// CopyLog hands out the log up to one event, and all content that it needs.
+// Meanwhile nothing is let go. It also works before Open. CodeDamaged: content that
+// the log needs is gone; nothing was handed out.
 func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -56,7 +56,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	if taken != nil {
 		after, link = taken.Through, taken.Link
 	}
-	// Nothing is begun that would not be whole.
+	// Begin no copy that would be incomplete.
 	found, err := (&keeper{Past: p, log: log}).content(ctx)
 	if err == nil {
 		err = p.allThere(ctx, found.needed)
@@ -75,14 +75,14 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 			return err
 		}
 	}
-	// What has been appended since names more, which does no harm.
+	// Events that were appended since then name more content. To copy that, too, does no harm.
 	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}
 	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
 		content, err := p.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // a digest of something that is no content of ours
+			continue // the digest names no content of the server
 		}
 		if err == nil {
 			err = to.Blob(content)

@@ -9,13 +9,13 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// foreignReports are the reports of foreign runs, which stay as long as these and,
-// like all, for a time.
+// foreignReports are the reports of foreign runs. A report stays as long as its run, and at most
+// as long as all reports.
 type foreignReports struct {
 	nodes map[tutti.NodeName]retain.Foreigns
 	told  map[tutti.RunID]tutti.Event
 	stay  []retain.Ended // in the order of the log
-	gone  uint64         // up to this event they do not stay, because of their age
+	gone  uint64         // the reports up to this event are too old to stay
 }
 
 func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
@@ -26,7 +26,7 @@ func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
 	f.told[b.Result.Run] = e
 }
 
-// name notes the digests of those that stay.
+// name notes the digests of the reports that stay.
 func (f *foreignReports) name(c *content, keep time.Duration, now time.Time) {
 	for _, runs := range f.nodes {
 		for _, b := range runs {

@@ -11,7 +11,7 @@ import (
 )
 
 // History yields the events after a sequence, in order, up to the last one at
-// the time of the call: those that the latest snapshot still has, then the log's.
+// the time of the call: first those of the latest snapshot, then those of the log.
 // It ends with the first error.
 func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
@@ -31,7 +31,7 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 			}
 			for e, err := range p.opts.Log.Read(ctx, after) {
 				if tutti.CodeOf(err) == tutti.CodeNotFound && p.taken.Load() != taken {
-					break // let go under the reader; the snapshot has it
+					break // trimmed under the reader; the snapshot has it
 				}
 				if !yield(e, err) || err != nil {
 					return
@@ -46,17 +46,17 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 }
 
 const (
-	// atATurn is how much of the past somebody reads before others have a turn.
+	// atATurn is how many items one reader reads before others have a turn.
 	atATurn = 64
-	// readersAtOnce is how many read the past at once, on any machine: the log reads in batches that have a deadline of their own,
-	// and the more go on at once the later each one comes.
+	// readersAtOnce is how many readers read the past at once, on any machine. The log reads in batches that have a deadline of their
+	// own. The more readers there are at once, the later each batch comes.
 	readersAtOnce = 2
-	// turnWait is how long somebody waits for a turn.
+	// turnWait is how long a reader waits for a turn.
 	turnWait = time.Minute
 )
 
-// inTurns yields what seq does. It reads when a slot is free, so many at a time: however many read the past at once, they leave
-// the processors to the writer and to nodes. While it yields it holds no slot: whoever is slow keeps nobody waiting.
+// inTurns yields what seq yields. It reads only while it has one of the slots: so readers of the past leave
+// the processors to the writer and to nodes. While it yields, it holds no slot: a slow caller keeps no other waiting.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T
@@ -101,7 +101,7 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 	}
 }
 
-// HistoryInTurns is History for whoever may ask for it again and again: few read at once, see inTurns.
+// HistoryInTurns is History for callers who may ask again and again: few read at once, see inTurns.
 func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return inTurns(ctx, p.readers, p.History(ctx, after))
 }

@@ -17,28 +17,28 @@ const (
 	sweepEvery  = time.Hour
 )
 
-// keeper lets go of the past beside the writer: it takes snapshots, lets the log
-// go that they have, and removes blobs that nothing names.
+// keeper shortens the past without the writer's queue: it takes snapshots, lets the log
+// drop the events that they have, and removes blobs that nothing names.
 //
 // The order is: the snapshot's blob, the segment's blob, snapshot.taken, the log.
-// Each is durable before the next one begins. Whatever is cut off before
-// snapshot.taken has left blobs that a sweep removes; after it, only the log is to
-// be let go, which every start does again.
+// Each is durable before the next one begins. An interruption before snapshot.taken
+// leaves blobs that a sweep removes. After snapshot.taken, only the log is still to be
+// shortened, which every start does again.
 type keeper struct {
 	*Past
 	log  trimmedLog
 	emit Emit
 }
 
-// Due says that there is enough for a snapshot.
+// Due says that there are enough events for a snapshot.
 func (p *Past) Due() {
 	select {
 	case p.due <- struct{}{}:
-	default: // it is known
+	default: // said already
 	}
 }
 
-// Snapshot takes one now and lets the log go of what it has.
+// Snapshot takes a snapshot now and lets the log drop the events that it has.
 func (p *Past) Snapshot(ctx context.Context, emit Emit) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -76,7 +76,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 }
 
-// pause keeps what fails from being tried after every append.
+// pause waits after a failure, so that the work is not tried again after every append.
 func (k *keeper) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -98,18 +98,18 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// took lets the log go of what a snapshot has that was appended.
+// took lets the log drop the events of a snapshot whose event is appended.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
-	k.taken.Store(taken) // before the log lets go: whoever reads it then goes on with the snapshot
+	k.taken.Store(taken) // before the log drops events: its readers then go on with the snapshot
 	select {
-	case <-k.due: // said before this one was taken
+	case <-k.due: // said before this snapshot was taken
 	default:
 	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)
 	return k.trim(ctx)
 }
 
-// trim lets go of what the latest snapshot has.
+// trim lets the log drop the events that the latest snapshot has.
 func (k *keeper) trim(ctx context.Context) error {
 	if taken := k.taken.Load(); taken != nil {
 		return k.log.Trim(ctx, taken.Through)
@@ -117,7 +117,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	return nil
 }
 
-// state stores what is needed of the log, and the audit trail of what is not.
+// state stores the events that are still needed, and the audit trail of the others.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	ledger, operators := retain.New(), fold.Operators{}
 	var last tutti.Event
@@ -153,8 +153,8 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	return taken, err
 }
 
-// each calls f for all that the log and its latest snapshot have, in order, until
-// f has enough.
+// each calls f for all events of the log and of its latest snapshot, in order, until
+// f returns false.
 func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool) error {
 	for entry, err := range k.entries(ctx) {
 		var e tutti.Event

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keptLinks is of how many of the last events the links are in memory: whoever has seen one of
+// keptLinks is for how many of the last events the links are in memory. A claim that names one of
 // them is answered without the disk. Nodes claim every half minute.
 const keptLinks = 8192
 
@@ -24,14 +24,14 @@ func (l *links) note(events ...tutti.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		if e.Link != "" { // a snapshot's events have none
+		if e.Link != "" { // a snapshot's events have no link
 			at := &l.last[e.Seq%keptLinks]
 			at.seq, at.link = e.Seq, e.Link
 		}
 	}
 }
 
-// of returns the link of an event, empty if it is not in memory.
+// of returns the link of an event; empty: it is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,20 +41,20 @@ func (l *links) of(seq uint64) tutti.Digest {
 	return ""
 }
 
-// lookupsAtOnce is how many events that are in memory no more are looked up at once, for all who name one. Anybody who may call
-// can name them, in a message of some bytes.
+// lookupsAtOnce bounds the lookups of older events at once, for all callers. Every caller can name such an event, in
+// a short message.
 const lookupsAtOnce = 2
 
 // Note keeps the links of events in memory.
 func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 
-// Link returns the link of one of the last events, empty if it is not in memory.
+// Link returns the link of one of the last events; empty: it is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink is no event's: the log has none at a sequence that somebody has seen.
+// noLink equals no event's link: the log has no event at this sequence, though a caller has seen one.
 const noLink tutti.Digest = "none"
 
-// LinkOfOld looks up the link of one event that is on disk, empty if it was let go: the snapshot stands for it.
+// LinkOfOld looks up the link of one event on disk; empty: the snapshot has replaced the event.
 func (p *Past) LinkOfOld(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	select {
 	case p.lookups <- struct{}{}:

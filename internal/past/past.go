@@ -1,6 +1,6 @@
-// Package past has what is stored of a fleet: its log, the snapshot that stands for the beginning of the log, and the
-// content that both name. It reads them for the writer, for readers and for copies, and lets go of what nobody needs.
-// It does not know the writer: whoever appends events is handed to it.
+// Package past has what is stored of a fleet: its log, the snapshot that replaces the beginning of the log, and the
+// content that both name. It reads them for the writer, for readers and for copies, and removes what is not needed any more.
+// It does not know the writer: its callers give it a function that appends events.
 package past
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 // Tearing is a log that a loss of power may leave with half an append at its
-// end, which nobody reads: the next event goes behind the sequence Torn.
+// end, which readers skip. The next event goes after the sequence Torn.
 type Tearing interface {
 	Torn() uint64
 }
@@ -25,9 +25,9 @@ type Options struct {
 	Log    tutti.Log
 	Blobs  tutti.Blobs
 	Logger *slog.Logger
-	// KeepReports is which reports and logs of runs stay; all.
+	// KeepReports is which reports and logs of runs are kept; all.
 	KeepReports retain.Reports
-	// Scrubs remembers when content was read last, all of it; each ScrubEvery it is. nil or 0: it is not.
+	// Scrubs remembers when all content was read last. All content is read once per ScrubEvery. nil or 0: never.
 	Scrubs     Scrubs
 	ScrubEvery time.Duration
 }
@@ -35,19 +35,19 @@ type Options struct {
 // Emit appends an event of the server and returns when it is on disk.
 type Emit func(ctx context.Context, body tutti.Body) error
 
-// Past is what is stored. All its methods may be called at once.
+// Past is what is stored. All its methods may be called concurrently.
 type Past struct {
 	opts    Options
 	taken   atomic.Pointer[tutti.SnapshotTaken] // the latest one
-	mu      sync.Mutex                          // held by whoever lets go of the past, or copies it
-	due     chan struct{}                       // a snapshot is
-	readers chan struct{}                       // taken by who reads the past, see inTurns
-	lookups chan struct{}                       // taken by who looks up an old event, see LinkOfOld
+	mu      sync.Mutex                          // held while the past is shortened or copied
+	due     chan struct{}                       // says that a snapshot is due
+	readers chan struct{}                       // slots of readers of the past, see inTurns
+	lookups chan struct{}                       // slots of lookups of old events, see LinkOfOld
 	links   links
 	asked   *sharedAsked
 }
 
-// New returns what is stored. Nothing has been read of it yet.
+// New returns what is stored. Open begins to read it.
 func New(opts Options) *Past {
 	return &Past{
 		opts:    opts,
@@ -58,7 +58,7 @@ func New(opts Options) *Past {
 	}
 }
 
-// Open looks up the latest snapshot. It comes before all that reads, but for CopyLog.
+// Open looks up the latest snapshot. It must come before all methods that read, except CopyLog.
 func (p *Past) Open(ctx context.Context) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -71,7 +71,7 @@ func (p *Past) Open(ctx context.Context) error {
 	return err
 }
 
-// Through is up to which event only what a snapshot needs is kept.
+// Through is the last event that the latest snapshot covers. Of the events up to it only the needed ones are kept.
 func (p *Past) Through() uint64 {
 	if taken := p.taken.Load(); taken != nil {
 		return taken.Through
@@ -79,7 +79,7 @@ func (p *Past) Through() uint64 {
 	return 0
 }
 
-// trimmedLog is a log whose beginning is let go once a snapshot has it.
+// trimmedLog is a log whose beginning is dropped after a snapshot has it.
 type trimmedLog interface {
 	tutti.Log
 	tutti.Trimming
@@ -91,7 +91,7 @@ func (p *Past) trimmed() (log trimmedLog, ok bool) {
 	return log, ok
 }
 
-// snapshot returns what the latest snapshot of the log is, or nil.
+// snapshot returns the event of the log's latest snapshot, or nil.
 func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, error) {
 	e, found, err := log.Snapshot(ctx)
 	if err != nil || !found {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// Replay calls apply for all events that are kept, in order, with what the log keeps
+// Replay calls apply for all events that are kept, in order. It loads what the log keeps
 // of them as blobs.
 func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	last := uint64(0)
@@ -31,7 +31,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	return nil
 }
 
-// Torn is up to which sequence the log may hold what nobody reads.
+// Torn is the sequence up to which the log may hold a torn append that readers skip.
 func (p *Past) Torn() uint64 {
 	if l, ok := p.opts.Log.(Tearing); ok {
 		return l.Torn()
@@ -39,7 +39,7 @@ func (p *Past) Torn() uint64 {
 	return 0
 }
 
-// refoldEvery is after how long the log is read again if it could not be.
+// refoldEvery is how long to wait before the log is read again after an error.
 const refoldEvery = 5 * time.Second
 
 // Refold folds the log again; nil: ctx has ended.

@@ -9,28 +9,28 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Scrub is what one look at all content that is named has found.
+// Scrub is the result of reading all named content once.
 type Scrub struct {
 	At    time.Time `json:"at"` // when it ended
 	Blobs int       `json:"blobs"`
 	Bytes int64     `json:"bytes"`
-	// Damaged says what cannot be read, or is gone though nobody let it go, at most maxDamaged of it.
+	// Damaged says what cannot be read, or is gone though it was not removed; at most maxDamaged entries.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
-// Scrubs remembers scrubs beside the log.
+// Scrubs remembers scrubs outside the log.
 type Scrubs interface {
 	// Last is when all content was read last; zero: never.
 	Last() time.Time
-	// Done hears of the end of a scrub.
+	// Done records a finished scrub.
 	Done(Scrub) error
 }
 
 const (
 	maxDamaged = 100
-	// firstScrub is how long after its start a server begins at the earliest: a start is busy.
+	// firstScrub is how long after its start a server begins at the earliest, because a start is busy.
 	firstScrub = time.Hour
-	// scrubShare is which part of the time a scrub reads: it disturbs nobody.
+	// scrubShare: a scrub reads for 1/scrubShare of the time, so that it disturbs no other work.
 	scrubShare = 10
 )
 
@@ -48,7 +48,7 @@ func (p *Past) Scrub(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		if time.Since(p.opts.Scrubs.Last()) < p.opts.ScrubEvery { // a backup has read it meanwhile
+		if time.Since(p.opts.Scrubs.Last()) < p.opts.ScrubEvery { // a backup has read all content meanwhile
 			continue
 		}
 		found, err := k.scrub(ctx)
@@ -70,7 +70,7 @@ func (p *Past) Scrub(ctx context.Context) {
 	}
 }
 
-// scrub reads all content that is named. What cannot be read is looked at again at the end: it may have been let go.
+// scrub reads all named content. It reads again at the end what it could not read: that content may have been removed.
 func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	var out Scrub
 	c, err := k.contentNow(ctx)
@@ -108,7 +108,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 		switch {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
-		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // a digest of something else
+		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // the digest names something else
 		case len(out.Damaged) < maxDamaged:
 			out.Damaged = append(out.Damaged, what+": "+err.Error())
 		}
@@ -117,7 +117,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	return out, nil
 }
 
-// contentNow reads what is named while nothing is let go.
+// contentNow reads what is named while nothing can be removed.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sharedAsked has what runs asked once for all runs that asked the same, and absent
-// hiera keys once for all that missed the same, for as long as somebody keeps one of
-// them: the fold keeps thousands of runs of a few roles. It may be used from many
-// goroutines at once. Content that it has given out is changed by nobody.
+// sharedAsked holds what runs asked once for all runs that asked the same, and absent
+// hiera keys once for all runs that missed the same, as long as one user keeps them: the
+// fold keeps thousands of runs of a few roles. It may be used from many
+// goroutines at once. Content that it has returned is never changed.
 type sharedAsked struct {
 	mu     sync.Mutex
 	asked  map[tutti.Digest]weak.Pointer[tutti.Asked]
@@ -21,21 +21,21 @@ type sharedAsked struct {
 // keySet is the content of an absent blob.
 type keySet struct {
 	keys  []string
-	users int // of asked
+	users int // how many asked use it
 }
 
 func newSharedAsked() *sharedAsked {
 	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Asked]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
-// known returns the content of a digest, nil if nobody keeps it.
+// known returns the content of a digest; nil: no user keeps it.
 func (s *sharedAsked) known(digest tutti.Digest) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
 }
 
-// keys returns the absent keys of a digest, nil if nobody keeps them.
+// keys returns the absent keys of a digest; nil: no user keeps them.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	return nil
 }
 
-// share returns the one content of a digest: this one, unless it is known.
+// share returns the one content of a digest: the known one, otherwise this one.
 func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +66,13 @@ func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.As
 	return content
 }
 
-// unused is what nobody keeps any more.
+// unused is what no user keeps any more.
 type unused struct{ asked, absent tutti.Digest }
 
 func (s *sharedAsked) forget(u unused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[u.asked].Value() == nil { // not yet known again
+	if s.asked[u.asked].Value() == nil { // not known again meanwhile
 		delete(s.asked, u.asked)
 	}
 	if a := s.absent[u.absent]; a != nil {

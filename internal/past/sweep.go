@@ -27,7 +27,7 @@ func (p *Past) Sweep(ctx context.Context, emit Emit) error {
 	return (&keeper{p, log, emit}).sweep(ctx)
 }
 
-// sweep is Sweep.
+// sweep implements Sweep.
 func (k *keeper) sweep(ctx context.Context) error {
 	blobs, ok := k.opts.Blobs.(sweeper)
 	if !ok {
@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns the digests that an event of the log or of the latest snapshot
-// names, wherever in it: whatever a later kind of event names is named by this,
-// too. An event may be a blob itself; what names code names its manifest, and that
-// its files. Reports and logs of runs are named as long as they are to stay; which are not is appended
-// before anything is removed.
+// named returns all digests in the events of the log and of the latest snapshot,
+// in any field. So it also covers what a later kind of event names. An event may be
+// a blob itself. Code names its manifest, and the manifest its files. Reports and logs
+// of runs are named as long as they are to stay. Before anything is removed, an event
+// is appended that says which of them do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
@@ -64,14 +64,14 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 // content is what the log and the latest snapshot name.
 type content struct {
 	named map[tutti.Digest]bool
-	// needed is what of it must be there, and what it is: the server has stored it itself, or has seen it, before it
-	// appended the event that names it, and lets it go with that event or says so (ReportsRetired).
+	// needed is the part of named that must be there, with a description. The server has stored or seen this content before it
+	// appended the event that names it. It removes the content with that event, or says so (ReportsRetired).
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
-	keeps  []retain.Ended // of these
+	keeps  []retain.Ended // the part of ended that stays
 	// foreign are the reports of foreign runs.
 	foreign foreignReports
-	said    *tutti.ReportsRetired // the last one; nil: none
+	said    *tutti.ReportsRetired // the last one; nil: not said yet
 }
 
 // content reads what is named.
@@ -92,7 +92,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		case *tutti.RunFinished:
 			c.ended = append(c.ended, retain.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Log: b.Result.Log})
 			note(c.named, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
-			c.named[b.Result.Record] = true // also if it is one of these
+			c.named[b.Result.Record] = true // also if it equals the report or the log
 			return true
 		case *tutti.RunForeign:
 			c.foreign.add(e, b)
@@ -128,13 +128,13 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			c.named[d], c.needed[d] = true, "a file of code"
 		}
 	}
-	delete(c.named, "") // of runs without
+	delete(c.named, "") // of runs without a report, log or record
 	delete(c.needed, "")
 	return c, nil
 }
 
-// retired is what is to be said of the reports that do not stay, nil: all of it was said. When it is said for the
-// first time, what is missing counts as let go: nobody noted what was.
+// retired returns what has to be said about reports that do not stay; nil: all was said. When this is said for the
+// first time, missing reports count as removed: earlier removals were not recorded.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {
@@ -174,7 +174,7 @@ func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired
 	return &out, latest(c.foreign.stay, &out.Foreign)
 }
 
-// need notes the content that an event needs, and what it is.
+// need notes the content that an event needs, with a description.
 func need(needed map[tutti.Digest]string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ExportsSet:
@@ -196,7 +196,7 @@ func note(out map[tutti.Digest]bool, text []byte) {
 	}
 }
 
-// leaveOut returns a text in which these digests are not, if they are any.
+// leaveOut returns a text without these digests.
 func leaveOut(text []byte, digests ...tutti.Digest) []byte {
 	for _, d := range digests {
 		if d != "" {

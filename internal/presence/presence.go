@@ -11,38 +11,38 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Nodes is who is there: when each node was last heard of, which is never in
-// the log, and which run it has. It follows the log from outside the writer, so
-// that what nodes say most often costs the writer nothing.
+// Nodes knows which nodes are there: when each node was last heard of, which is never in
+// the log, and which run it has. It follows the log outside the writer, so
+// that the most frequent messages of nodes cost the writer nothing.
 type Nodes struct {
 	mu    *sync.RWMutex
 	nodes map[tutti.NodeName]*seat
 	keys  map[tutti.NodeKey]*seat
 }
 
-// seat is a node's place.
+// seat is what is known of one node.
 type seat struct {
 	node tutti.NodeName
 	key  tutti.NodeKey
-	run  tutti.RunID // that it has claimed and not ended
+	run  tutti.RunID // the run that it has claimed and not ended
 	job  tutti.JobID // of that run
 	seen time.Time
 	beat wire.Beat
 
-	lacks   []tutti.Capability // what this release may ask and its agent does not know
+	lacks   []tutti.Capability // capabilities of this release that its agent does not know
 	claimed bool               // lacks is known
 	tickets fold.Tickets
-	met     []tutti.Machine // that have said hello with its key, the latest last
-	greeted time.Time       // when the last one did
+	met     []tutti.Machine // machines that have said hello with its key, the latest last
+	greeted time.Time       // the last hello
 	turned  time.Time       // when a rival came back
 	put     time.Time       // when another machine became the node
-	trial   time.Time       // when one did while that before it lived: see OnTrial
+	trial   time.Time       // when a machine became the node while the one before was alive, see OnTrial
 	before  tutti.Digest    // the ticket that was exchanged for the present one
 	hellos  perMinute
 	returns perMinute // of rivals, in an hour
-	unknown perMinute // hellos with a ticket that nobody has given, or none
-	pins    perMinute // how often it said that it stands on something else
-	leases  perMinute // how often it changed how it stands in an exclusive job
+	unknown perMinute // hellos with an unknown ticket, or none
+	pins    perMinute // how often its trust changed
+	leases  perMinute // how often its state in an exclusive job changed
 	refused perMinute // how often its runs were refused something new
 	tells   perMinute // how often it sent the report of a foreign run
 	told    perHour   // bytes of its foreign runs in the log
@@ -50,12 +50,12 @@ type seat struct {
 	boxes   perHour   // how often it took another key for its secrets
 }
 
-// New knows nobody yet: Load tells it who is a node.
+// New returns Nodes without any node. Load adds the nodes.
 func New() Nodes {
 	return Nodes{mu: &sync.RWMutex{}, nodes: map[tutti.NodeName]*seat{}, keys: map[tutti.NodeKey]*seat{}}
 }
 
-// Load takes what the log says at the start.
+// Load takes over what the log says at the start.
 func (p Nodes) Load(s *fold.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func (p Nodes) Load(s *fold.State) {
 	}
 }
 
-// Apply takes events that are on disk, before anybody is told of them.
+// Apply takes events that are on disk, before any caller is told of them.
 func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,15 +90,15 @@ func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	}
 }
 
-// admit takes over which machine is a node.
+// admit takes over which machine is the node.
 func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 	if place, n := p.nodes[node], s.Registry.Nodes[node]; place != nil && n != nil {
 		place.tickets = n.Tickets
 	}
 }
 
-// Fits reports whether a message came from the machine that is the node, or from nobody: that is
-// for the writer to say.
+// Fits reports whether a message came from the machine that is the node, or whether the key is unknown: the writer
+// answers that.
 func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -106,10 +106,10 @@ func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	return place == nil || place.tickets.Fits(ticket)
 }
 
-// maxMet bounds the machines that are told of one node.
+// maxMet bounds the machines that are kept of one node.
 const maxMet = 8
 
-// Met notes a machine that has said hello: it had a ticket, and has another one, or the same if it
+// Met notes a machine that has said hello. It had one ticket and now has another, or the same if it
 // was refused.
 func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
@@ -125,10 +125,10 @@ func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	place.beat.Stopping = false
 }
 
-// turnsWithin is how soon after each other two machines speak that live: each beats every few seconds.
+// turnsWithin is how soon after each other two live machines speak: each beats every few seconds.
 const turnsWithin = time.Minute
 
-// Displaced notes that a machine came back that another one had taken the node from.
+// Displaced notes that a machine came back after another one had become the node.
 func (p Nodes) Displaced(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,12 +137,12 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 	}
 }
 
-// TrialFor is how long a machine is given no order that has become a node which another one was: so long, whoever was it
-// and lives has to say so. It beats when it is asked to.
+// TrialFor is how long a machine gets no order after it has replaced another one as the node. In this time the other
+// machine, if it is alive, has to say so. It beats when it is asked to.
 const TrialFor = 10 * time.Second
 
-// Replaced notes that a machine with a ticket becomes a node which another one was. OnTrial: it is given no order for a
-// while, because the other one was heard of late, and it is not the one that was the node just before.
+// Replaced notes that a machine with a ticket replaces another one as the node. OnTrial: it gets no order for a
+// while, because the other one was heard of lately, and it is not the one that was the node just before.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silen
 	return onTrial
 }
 
-// OnTrial reports whether a node is given no order yet.
+// OnTrial reports whether a node gets no order yet.
 func (p Nodes) OnTrial(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -167,8 +167,8 @@ func (p Nodes) OnTrial(n tutti.NodeName) bool {
 	return place != nil && !place.trial.IsZero() && time.Since(place.trial) < TrialFor
 }
 
-// Exchanged notes the ticket that was exchanged for the present one. A node that cannot keep what it is given comes with it
-// again.
+// Exchanged notes the ticket that was exchanged for the present one. A node that cannot store its new ticket comes with the
+// old one again.
 func (p Nodes) Exchanged(n tutti.NodeName, ticket tutti.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,7 @@ func (p Nodes) CameBefore(n tutti.NodeName, ticket tutti.Digest) bool {
 	return place != nil && ticket != "" && place.before == ticket
 }
 
-// TakesTurns reports whether that happened of late.
+// TakesTurns reports whether a displaced machine came back lately.
 func (p Nodes) TakesTurns(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -193,7 +193,7 @@ func (p Nodes) TakesTurns(n tutti.NodeName) bool {
 	return place != nil && !place.turned.IsZero() && time.Since(place.turned) < turnsWithin
 }
 
-// Greeted reports whether a node has said hello of late: what it said before that may come later.
+// Greeted reports whether a node has said hello lately: its earlier messages may arrive after that.
 func (p Nodes) Greeted(n tutti.NodeName, within time.Duration) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -216,7 +216,7 @@ func (p Nodes) Machines(n tutti.NodeName) []tutti.Machine {
 	return out
 }
 
-// settle gives a node its place, with the key that it has now.
+// settle gives a node its seat, with its present key.
 func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	place := p.nodes[node]
 	if place == nil {
@@ -228,7 +228,7 @@ func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	p.keys[key] = place
 }
 
-// follow notes whether a run is the one that its node has. It may be retired.
+// follow notes whether a run is its node's present one. The run may be retired.
 func (p Nodes) follow(r *engine.Run) {
 	if r == nil {
 		return
@@ -251,8 +251,8 @@ func (p Nodes) Hear(n tutti.NodeName) {
 	}
 }
 
-// Beat notes a sign of life with what it says; false if nobody has that key. A goodbye is
-// no sign of life, and a beat that it has overtaken is not one of later.
+// Beat notes a sign of life and its content; false: no node has that key. A goodbye is
+// no sign of life. A beat that arrives after a later goodbye does not count.
 func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,7 +270,7 @@ func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	return true
 }
 
-// Claims notes what a node's agent lacks. It says its version before its first beat.
+// Claims notes what a node's agent lacks. A claim says the agent's version before its first beat.
 func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +282,7 @@ func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability
 	}
 }
 
-// Who notes a sign of life and returns the node of a key; empty: nobody has it.
+// Who notes a sign of life and returns the node of a key; empty: no node has it.
 func (p Nodes) Who(key tutti.NodeKey) tutti.NodeName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +294,7 @@ func (p Nodes) Who(key tutti.NodeKey) tutti.NodeName {
 	return place.node
 }
 
-// Named returns the node of a key; empty: nobody has it.
+// Named returns the node of a key; empty: no node has it.
 func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -305,7 +305,7 @@ func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 }
 
 // Running notes a sign of life and returns the node of a key and the job of its
-// run; false if that is not its run now.
+// run; false: this is not the node's present run.
 func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +317,7 @@ func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutt
 	return place.node, place.job, true
 }
 
-// Forget is for a name that another machine may take.
+// Forget forgets a node whose name another machine may take.
 func (p Nodes) Forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,7 +326,7 @@ func (p Nodes) Forget(n tutti.NodeName) {
 	}
 }
 
-// Seen returns when a node was last heard of, the zero time if it was not.
+// Seen returns when a node was last heard of; zero: never.
 func (p Nodes) Seen(n tutti.NodeName) time.Time {
 	seen, _ := p.Last(n)
 	return seen
@@ -342,8 +342,8 @@ func (p Nodes) Last(n tutti.NodeName) (time.Time, wire.Beat) {
 	return time.Time{}, wire.Beat{}
 }
 
-// TellsFacts reports whether a node's agent tells which facts the node has, as far as it has said
-// what it knows: it does with its next claim.
+// TellsFacts reports whether a node's agent tells the node's facts. Until the agent says with a claim what it
+// knows, the answer is yes.
 func (p Nodes) TellsFacts(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -1,3 +1,3 @@
-// Package replica is the fold that readers look at beside the writer (ADR 0016). It gets what is on disk, and knows neither the log
-// nor who asks.
+// Package replica is the readers' fold, beside the writer (ADR 0016). It gets events that are on disk. It knows neither the log
+// nor its readers.
 package replica

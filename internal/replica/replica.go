@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// holdLimit is how long readers may keep one version. A look takes milliseconds;
-	// after so long the version is left to them, and the log is folded again.
+	// holdLimit is how long readers may keep one version. A look takes milliseconds.
+	// After this time the version is left to its readers, and the log is folded again.
 	holdLimit = 10 * time.Second
 	// lookDeadline is how long a reader waits for a version.
 	lookDeadline = 30 * time.Second
 	// maxPending bounds the events that wait to be folded. One decision on a large
-	// fleet emits one for each node.
+	// fleet emits one event for each node.
 	maxPending = 100_000
 )
 
-// Fold is the one that readers look at (ADR 0016). It follows the writer's: it
-// folds what is on disk, and only that. The writer hands it events and never waits
-// for it. Its version changes only while nobody looks at it.
+// Fold is the readers' fold (ADR 0016). It follows the writer's fold and
+// folds only what is on disk. The writer hands it events and never waits
+// for it. Its version changes only while no reader looks at it.
 type Fold struct {
 	mu      sync.Mutex
 	version *Version      // nil before the log was folded
-	left    *Version      // that its readers have kept for too long, nil: none
+	left    *Version      // a version that its readers have kept for too long; nil: there is none
 	seq     uint64        // of version
-	stored  uint64        // the last event on disk: who looks now sees it
-	pending []tutti.Event // that are on disk and not in version
-	gap     bool          // there are more of them than pending could hold
-	folding bool          // version is about to change: nobody begins to look
+	stored  uint64        // the last event on disk, which a new reader has to see
+	pending []tutti.Event // events that are on disk and not in version
+	gap     bool          // there were more events than pending could hold
+	folding bool          // version is about to change, so no reader may enter
 
 	changed watch.Broadcast // something above is different now
 	wake    chan struct{}   // there is something to fold
@@ -41,10 +41,10 @@ type Fold struct {
 // Version is the fold up to one event.
 type Version struct {
 	*fold.State
-	readers int // that look at it now
+	readers int // readers that look at it now
 }
 
-// New has no version yet: Begin gives it the first one.
+// New returns a Fold without a version. Begin gives it the first one.
 func New() *Fold {
 	return &Fold{changed: watch.NewBroadcast(), wake: make(chan struct{}, 1)}
 }
@@ -57,7 +57,7 @@ func (r *Fold) Begin(state *fold.State) {
 	r.changed.Tell()
 }
 
-// Hand takes events that are on disk, before anybody is told of them.
+// Hand takes events that are on disk, before any caller is told of them.
 func (r *Fold) Hand(events []tutti.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,12 +70,12 @@ func (r *Fold) Hand(events []tutti.Event) {
 	}
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is known
+	default: // said already
 	}
 }
 
-// Enter returns a version that has all that was on disk when it was called; Leave
-// has to follow. CodeUnavailable: the server ended, or there was none in time.
+// Enter returns a version that has all that was on disk when it was called. The caller must call
+// Leave. CodeUnavailable: the server ended, or no version was ready in time.
 func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, error) {
 	timer := time.NewTimer(lookDeadline)
 	defer timer.Stop()
@@ -110,7 +110,7 @@ func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, erro
 	}
 }
 
-// NotServing is what is answered while there is no server.
+// NotServing is the error while the server does not serve.
 func NotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
 
 // Leave ends a look.
@@ -126,8 +126,8 @@ func (r *Fold) Leave(v *Version) {
 	}
 }
 
-// next keeps readers out and returns the events to fold, in order, as soon as nobody
-// looks. It returns false if the log is to be folded again instead: events were left
+// next keeps readers out and returns the events to fold, in order, as soon as no reader
+// looks. It returns false if the log has to be folded again instead: events were left
 // out, or readers keep the version for too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
@@ -140,7 +140,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 			events, r.pending = r.pending, nil
 			return events, true
 		}
-		if late && r.left == nil { // two of them would be without bound
+		if late && r.left == nil { // only one may be left, so that memory is bounded
 			r.left = r.version
 			break
 		}
@@ -158,7 +158,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	return nil, false
 }
 
-// show lets readers in again: to this state, and what it is of.
+// show lets readers in again, to this state and its sequence.
 func (r *Fold) show(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +169,7 @@ func (r *Fold) show(state *fold.State) {
 	r.changed.Tell()
 }
 
-// Follow folds what is handed over, until ctx ends. Refold returns a new fold of all that is on disk; nil: ctx has ended.
+// Follow folds the events that are handed over, until ctx ends. Refold returns a new fold of all that is on disk; nil: ctx has ended.
 func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.State) {
 	for {
 		select {
@@ -177,10 +177,10 @@ func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.St
 			return
 		case <-r.wake:
 		}
-		state := r.version.State // which nobody else replaces
+		state := r.version.State // only this goroutine replaces it
 		if events, fits := r.next(ctx); fits {
 			for _, e := range events {
-				if e.Seq > state.Seq { // else the log had it already when it was folded again
+				if e.Seq > state.Seq { // otherwise the event was in the log when it was folded again
 					state.Apply(e)
 				}
 			}

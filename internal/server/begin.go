@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// followRotation brings the keys to where the log is, at the start; of a set that the log does not know, it tells it.
+// followRotation brings the keys to the phase that the log says, at the start. A key set that the log does not know goes into the log.
 func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	if d.Opts.Keys == nil {
 		return nil
@@ -42,8 +42,8 @@ func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	return nil
 }
 
-// noteFirst puts the first operator's certificate into the log, which was made
-// before there was one. A log of an earlier release may know the operator, and not the certificate.
+// noteFirst puts the first operator's certificate into the log. That certificate is older than the log.
+// A log of an earlier release may know the operator without the certificate.
 func (d *decider) noteFirst(ctx context.Context, state *fold.State) error {
 	first := d.Opts.FirstOperator
 	if first == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// rest is how long no decision on converge steps is taken after one that looked at so
-// many nodes and took so long. With thousands in need, deciding after every append
-// would leave the writer no time for anything else. What waits meanwhile is decided
-// on together, at the latest at the next tick.
+// rest is how long no decision on converge steps is taken after one that looked at this
+// many nodes and took this long. With thousands of nodes in need, a decision after every append
+// would leave the writer no time for anything else. The next decision takes all that has
+// come meanwhile, at the latest at the next tick.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {
@@ -83,7 +83,7 @@ func (tx *tx) react(view converge.View) bool {
 		return false
 	}
 	plan, err := tx.ConvergePlan(reaction.Step)
-	if err != nil { // a target, which reactions have not
+	if err != nil { // only a target can be refused, and reactions have none
 		return false
 	}
 	tx.Emit(core.ActorServer, &tutti.JobStarted{
@@ -94,14 +94,14 @@ func (tx *tx) react(view converge.View) bool {
 	return true
 }
 
-// letGo emits the gate's decision on a run that was held; on go, its exports
-// replace those that others read, together with it.
+// letGo emits the gate's decision on a run that was held. On go, the run's exports
+// replace the exports that others read, in the same append.
 func (tx *tx) letGo(b *tutti.RunGated) {
 	r := tx.Engine.Runs[b.Run]
 	b.Reason = plain.Words(b.Reason)
 	if n := tx.Registry.Nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo {
 		exports := tx.Data.Handed(r.Job, r.Node)
-		// The fleet file may be another one since the run was held.
+		// The fleet file may have changed since the run was held.
 		if n.Tickets.Conflicted != "" {
 			b.Verdict, b.Reason = tutti.GateStop, n.Tickets.Conflicted
 		} else if err := tx.Withheld(n, r, exports); err != nil {

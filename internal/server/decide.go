@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// decider says what follows from events: it is the writer's owner, and what it has is the writer's.
+// decider decides what follows from events. It is the writer's owner, and its fields belong to the writer.
 type decider struct {
 	*core.Core
 	probing map[probeKey]*probing
 	held    bool      // there was no room at the last decision
-	heldTo  time.Time // and then there was for the last time none
+	heldTo  time.Time // the last time without room
 	rung    map[tutti.JobID]rungLeases
-	resting time.Time // no decision on converge steps before
+	resting time.Time // until then no decision on converge steps
 }
 
 // tx is a transaction in which the server decides by itself.
@@ -55,7 +55,7 @@ func (d *decider) Serves(state *fold.State) {
 }
 
 // Decide implements writer.Owner. It lets the engine and the value waits append until nothing is left, then
-// retires what is too much of the past.
+// retires the jobs that exceed what is kept.
 func (d *decider) Decide(t *writer.Tx) {
 	tx := &tx{&core.Tx{Tx: t, Core: d.Core}}
 	for _, b := range d.Denials.Due(tx.Now) {
@@ -94,7 +94,7 @@ func (d *decider) Stored(state *fold.State, events []tutti.Event) {
 	d.Access.Apply(events)
 }
 
-// Answered implements writer.Owner. It does what is allowed only once the events are on disk.
+// Answered implements writer.Owner. It does what may happen only after the events are on disk.
 func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutti.Event) {
 	if len(events) > 0 {
 		killpoint.Here("server.answered", events[0].Body.Kind())
@@ -109,7 +109,7 @@ func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutt
 				d.ring(state, r.Node, wire.RingGate)
 			}
 		case *tutti.JobStarted:
-			for _, node := range state.Engine.Later(b.Job) { // it gets ready for its turn
+			for _, node := range state.Engine.Later(b.Job) { // the node gets ready for its turn
 				d.ring(state, node, wire.RingClaim)
 			}
 			d.Opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)

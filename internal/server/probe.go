@@ -23,13 +23,13 @@ type probeKey struct {
 	step tutti.StepName
 }
 
-// probing is a wait that asks.
+// probing is a wait step that asks an address.
 type probing struct {
 	cancel context.CancelFunc
-	last   atomic.Pointer[string] // why the last answer was not good, nil: there is none yet
+	last   atomic.Pointer[string] // why the last answer was not good; nil: no answer yet
 }
 
-// maxAnswer bounds what a message says of an answer, in bytes.
+// maxAnswer bounds what a message quotes of an answer, in bytes.
 const maxAnswer = 1000
 
 const (
@@ -37,7 +37,7 @@ const (
 	probeDeadline = 5 * time.Second
 )
 
-// checkValueWaits ends the waits for values that are there.
+// checkValueWaits ends the waits for values that are set.
 func (d *decider) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
 	tx.Engine.Waits(func(j *engine.Job, st *engine.Step) {
@@ -55,8 +55,8 @@ func (d *decider) checkValueWaits(tx *tx) {
 	}
 }
 
-// reconcileProbes starts a probe for every wait that needs one and ends those
-// that nobody waits for any more.
+// reconcileProbes starts a probe for every wait that needs one and ends the probes
+// of waits that are over.
 func (d *decider) reconcileProbes(ctx context.Context, state *fold.State) {
 	wanted := map[probeKey]func() probe{}
 	state.Engine.Waits(func(j *engine.Job, st *engine.Step) {
@@ -82,7 +82,7 @@ func (d *decider) reconcileProbes(ctx context.Context, state *fold.State) {
 	}
 }
 
-// lastAnswer says why a wait goes on, for people; empty if nobody knows.
+// lastAnswer says for people why a wait goes on; empty if that is unknown.
 func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	if p := d.probing[probeKey{job, step}]; p != nil {
 		if last := p.last.Load(); last != nil {
@@ -92,10 +92,10 @@ func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	return ""
 }
 
-// probe is nil once what is waited for is there.
+// probe asks once. It returns nil when the wait is over.
 type probe func(context.Context) error
 
-// probeOf returns what a wait step asks; it holds nothing of the fold.
+// probeOf returns what a wait step asks. The probe keeps no reference into the fold.
 func probeOf(j *engine.Job, st *engine.Step) probe {
 	wait := *st.Wait
 	switch {
@@ -107,8 +107,8 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
-// probe asks until the answer is good, then ends the step. The step's timeout
-// is the engine's, which tells the last answer.
+// probe asks until the answer is good, then ends the step. The engine watches the step's
+// timeout, and reports the last answer.
 func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -141,7 +141,7 @@ func once(ctx context.Context, question probe) error {
 	defer cancel()
 	err := question(ctx)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // the address is what is waited for
+		err = failed.Err // the step names the address already
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("none within %s", probeDeadline)

@@ -18,23 +18,23 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// catalogs are what a wait asks a PuppetDB for. A Puppet Server hands a catalog to
-// PuppetDB's queue before its node applies it; what other nodes collect is what was
-// stored before.
+// catalogs is what a wait asks a PuppetDB for. A Puppet Server puts a catalog into
+// PuppetDB's queue before its node applies the catalog. Other nodes collect only what
+// PuppetDB has stored already.
 type catalogs struct {
 	at  string // URL of the PuppetDB
 	due map[tutti.NodeName]catalog
 }
 
-// catalog is known by the run's id, which is the transaction's uuid. PuppetDB keeps
-// the latest of each node: one of after the run's end has taken its place.
+// catalog is identified by the run's id, which is the transaction's uuid. PuppetDB keeps
+// only the latest catalog of each node. A catalog from after the run's end has replaced the run's own.
 type catalog struct {
 	run tutti.RunID
 	end time.Time
 }
 
-// catalogsDue are those of the runs through the agent in the steps directly before
-// the wait, as far as they got one.
+// catalogsDue are the catalogs of agent runs in the steps directly before the wait.
+// Runs without a catalog are left out.
 func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	due := map[tutti.NodeName]catalog{}
 	for _, name := range wait.After {
@@ -53,7 +53,7 @@ const maxMissing = 10
 // maxCatalogs bounds an answer: about 200 bytes a node.
 const maxCatalogs = 64 << 20
 
-// stored is nil once all of them are.
+// stored returns nil once PuppetDB has all of them.
 func (c catalogs) stored(ctx context.Context) error {
 	if len(c.due) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (c catalogs) stored(ctx context.Context) error {
 	return fmt.Errorf("the catalogs of %d of %d nodes are not stored yet: %s", len(missing), len(c.due), strings.Join(names, ", "))
 }
 
-// query asks for all nodes at once, by PuppetDB's query API, version 4.
+// query asks for all nodes at once, with PuppetDB's query API, version 4.
 func (c catalogs) query(ctx context.Context, into any) error {
 	var names []tutti.NodeName
 	for node := range c.due {

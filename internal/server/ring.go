@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ringLeasesEvery is after how long a node is rung again that has not answered:
-// doorbells are lost.
+// ringLeasesEvery is after how long a node that has not answered is rung again:
+// doorbells can be lost.
 const ringLeasesEvery = 5 * time.Second
 
 // rungLeases is when the nodes of a job were last rung, and in which phase.
@@ -19,8 +19,8 @@ type rungLeases struct {
 	at    time.Time
 }
 
-// ringLeases rings the nodes of which exclusive jobs wait to hear. After a start
-// that are all of them.
+// ringLeases rings the nodes that have not answered an exclusive job yet. After a start
+// it rings all of them.
 func (d *decider) ringLeases(state *fold.State, now time.Time) {
 	seen := map[tutti.JobID]rungLeases{}
 	state.Engine.Exclusive(func(j *engine.Job) {
@@ -36,8 +36,8 @@ func (d *decider) ringLeases(state *fold.State, now time.Time) {
 	d.rung = seen
 }
 
-// endLeavers ends the keys whose time has come. One that cannot be ended is
-// ended at the next start; nobody listens to it in any case.
+// endLeavers ends the keys whose time has come. A key that cannot be ended now is
+// ended at the next start. Until then the server refuses its messages.
 func (d *decider) endLeavers(state *fold.State) {
 	for len(d.Leavers) > 0 && !time.Now().Before(d.Leavers[0].At) {
 		key := d.Leavers[0].Key

@@ -20,17 +20,17 @@ type (
 	Options = core.Options
 	// Bus reaches nodes.
 	Bus = core.Bus
-	// Identity makes and checks what proves who somebody is.
+	// Identity makes and checks what proves the identity of nodes and operators.
 	Identity = core.Identity
-	// Keys are the sets of keys by which the server proves itself.
+	// Keys are the key sets with which the server proves its identity.
 	Keys = core.Keys
 )
 
-// LocalOperator is who comes through the server's own socket.
+// LocalOperator is the operator who comes through the server's own socket.
 const LocalOperator = core.LocalOperator
 
-// Server answers operators and nodes, each by the handlers of its package, and who only looks beside the writer. All of
-// its methods may be called at once, and answer CodeUnavailable while Run does not serve.
+// Server answers operators and nodes through the handlers of their packages, and readers without the writer's queue.
+// All its methods may be called concurrently. They answer CodeUnavailable while Run does not serve.
 type Server struct {
 	reader
 	*operators.Operators
@@ -39,7 +39,7 @@ type Server struct {
 	core *core.Core
 }
 
-// reader is explain.Reader, whose methods come behind those of handlers with the same name.
+// reader is explain.Reader. If a handler has a method of the same name, the handler's method is called.
 type reader struct{ *explain.Reader }
 
 const (
@@ -50,7 +50,7 @@ const (
 	snapshotEvery   = 10_000 // events
 )
 
-// New returns a server that has not begun.
+// New returns a server. Run starts it.
 func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
@@ -74,10 +74,10 @@ func New(opts Options) *Server {
 func (s *Server) Ready() <-chan struct{} { return s.core.Writer.Ready() }
 
 // Run folds the log and serves until ctx ends or an append is refused. It
-// returns after all its goroutines have.
+// returns after all its goroutines have ended.
 func (s *Server) Run(ctx context.Context) error { return s.core.Writer.Run(ctx) }
 
-// CopyLog is past.Past's. It also works while Run does not.
+// CopyLog calls past.Past.CopyLog. It also works while Run does not.
 func (s *Server) CopyLog(ctx context.Context, to past.Copy) error {
 	return s.core.Past.CopyLog(ctx, to)
 }
@@ -85,27 +85,27 @@ func (s *Server) CopyLog(ctx context.Context, to past.Copy) error {
 // Position is how far the server is, see writer.Writer.Position.
 func (s *Server) Position() tutti.Position { return s.core.Writer.Position() }
 
-// Behind is writer.Writer's.
+// Behind calls writer.Writer.Behind.
 func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
 	return s.core.Writer.Behind(ctx, seen)
 }
 
-// Admit is core.Core's.
+// Admit calls core.Core.Admit.
 func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	return s.core.Admit(ctx, name, serial, verbs...)
 }
 
-// ReadAudit is core.Core's.
+// ReadAudit calls core.Core.ReadAudit.
 func (s *Server) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
 	return s.core.ReadAudit(ctx, in, yield)
 }
 
-// Denied is core.Core's.
+// Denied calls core.Core.Denied.
 func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
 	s.core.Denied(ctx, who, what, cause)
 }
 
-// Refused is core.Core's.
+// Refused calls core.Core.Refused.
 func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	s.core.Refused(ctx, key, what)
 }

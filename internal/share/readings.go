@@ -9,44 +9,44 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Some bytes of a node's message can name content of 64 MiB, which is read from the store to answer it, or to take
-// what it says. What is in memory for all nodes at once is bounded. Of one node there is one reading, and when more
-// wait the nodes take turns.
+// A few bytes of a node's message can name content of 64 MiB, which the server reads from the store to answer the message
+// or to take it. The memory for all nodes at once is bounded. Each node has one reading at a time. If more
+// wait, the nodes take turns.
 const (
 	// maxReadings bounds the bytes that readings cost at once.
 	maxReadings = 256 << 20
-	// SmallReading is what a reading may cost that does not count: the bus bounds how many calls are at work.
+	// SmallReading is the cost up to which a reading does not count: the bus bounds the concurrent calls.
 	SmallReading = 1 << 20
-	// readingWait is how long a reading waits for the others: less than an agent waits for one answer.
+	// readingWait is how long a reading waits for others: less than an agent waits for one answer.
 	readingWait = 20 * time.Second
 	// CostOfRecord and CostOfManifest are how often the bytes of a record and of signed code are in memory: while they
-	// are decoded, and as what becomes of them.
+	// are decoded, and as the result.
 	CostOfRecord   = 4
 	CostOfManifest = 3
 )
 
-// Readings lets them begin.
+// Readings lets readings begin.
 type Readings struct {
 	mu      sync.Mutex
 	free    int64
 	at      map[tutti.NodeKey]bool // one of these is at work
 	waiting map[tutti.NodeKey][]*reading
-	ring    []tutti.NodeKey // those of whom some wait and none is at work, the next one first
+	ring    []tutti.NodeKey // nodes of which some wait and none is at work, the next one first
 }
 
-// reading is one that waits.
+// reading is one reading that waits.
 type reading struct {
 	cost  int64
 	begun chan struct{} // closed when it may begin
 }
 
-// NewReadings has nothing in memory yet.
+// NewReadings returns Readings with all its room free.
 func NewReadings() *Readings {
 	return &Readings{free: maxReadings, at: map[tutti.NodeKey]bool{}, waiting: map[tutti.NodeKey][]*reading{}}
 }
 
-// Enter waits until a reading of a node may begin; leave has to follow when what was read is in memory no more, and may
-// be called again. While it waits, another call has its place at the bus. CodeUnavailable: others took too long.
+// Enter waits until a reading of a node may begin. The caller must call leave when what was read is not in memory any more, and
+// may call it again. While Enter waits, another call has its place at the bus. CodeUnavailable: others took too long.
 func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
 	if cost <= SmallReading {
 		return func() {}, nil
@@ -70,7 +70,7 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	case <-ctx.Done():
 		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for content that is read for this node and others, %d MiB at once", maxReadings>>20)
 	}
-	if !r.withdraw(key, one) { // it was let in meanwhile
+	if !r.withdraw(key, one) { // the reading was let in meanwhile
 		leave()
 	}
 	return nil, err
@@ -86,7 +86,7 @@ func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.admit()
 }
 
-// leave is for a reading that has begun, at its end.
+// leave ends a reading that has begun.
 func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets in whose turn it is. One for which there is no room yet holds up those behind it: they would keep it out for
-// ever. It needs mu.
+// admit lets in the readings whose turn it is. If there is no room yet for the next one, it keeps back those after it:
+// otherwise they would keep the next one out for ever. It needs mu.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]
@@ -133,7 +133,7 @@ func (r *Readings) admit() {
 	}
 }
 
-// Room is how many bytes more may be in memory.
+// Room is how many more bytes may be in memory.
 func (r *Readings) Room() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// One node may make the server compare only so much in a time, and only so many costly questions are answered at once: the
-// others' calls and the writer share the processors with them.
+// In a given time, one node may cause only a bounded number of comparisons, and only few costly questions are answered at once:
+// the other nodes' calls and the writer use the same processors.
 const (
 	// MaxAskCost bounds the comparisons (see data.State.Cost) that are made for one question. A question
 	// that matches all of 50,000 nodes by twenty terms takes a million and some. A comparison takes up to 25 ns.
@@ -19,15 +19,15 @@ const (
 	// second. A costly question has MaxAskCost, and takes about 100 ms.
 	CostAtOnce = 2 * MaxAskCost
 	costEach   = 500_000
-	// costOfCall and costOfByte are what it costs to read a question.
+	// costOfCall and costOfByte are the cost of reading a question: for each call, and for each byte.
 	costOfCall = 1_000
 	costOfByte = 5
-	// BytesOfCost are the bytes of what a run hands over, of which few are compared, and of an answer that cost one. What is
-	// as large as it may be takes most of what a node has at once.
+	// BytesOfCost are the bytes that cost one comparison, in what a run hands over (few are compared) and in an answer. The largest
+	// message takes most of what a node has at once.
 	BytesOfCost = 8
-	// costOfExport is what it costs, besides its bytes, to decide on an export that a node has not sent by itself.
+	// costOfExport is the cost, besides its bytes, of a decision on an export that the node has not sent itself.
 	costOfExport = 10
-	// Costly is from where on a question waits for others.
+	// Costly is the cost from which on a question waits for others.
 	Costly = 100_000
 )
 
@@ -41,24 +41,24 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// refused is how many bytes of large gates the last such run of a node was refused.
+// refused is how many bytes of large gates were refused to the last such run of a node.
 type refused struct {
 	run   tutti.RunID
 	bytes int
 }
 
-// share is a node's: so much was left then.
+// share is one node's: what it had left at a time.
 type share struct {
 	left int
 	at   time.Time
 }
 
-// New gives each node all that it may have at once.
+// New returns Shares in which each node has all that it may have at once.
 func New() *Shares {
 	return &Shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// now is what a node has left.
+// now returns what a node has left at a time.
 func (s share) now(now time.Time) int {
 	return min(CostAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
 }
@@ -68,17 +68,17 @@ func (s *Shares) Pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, cost, now)
 }
 
-// Owe takes a cost out of a node's share that has something left, and leaves less than nothing, if need be. Who has paid for the
-// work of an answer, and was refused its bytes then, would pay for the work at each try, and might never have enough for both.
+// Owe takes a cost out of a node's share if anything is left, even if the share becomes negative. Without that, a node that has paid for
+// the work of an answer could be refused its bytes each time, pay for the work again, and never have enough for both.
 func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take takes a cost out of a node's share that has so much.
+// take takes a cost out of a node's share if that has at least least.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.swept) > time.Minute { // whoever asked nothing for so long has all
+	if now.Sub(s.swept) > time.Minute { // a node that asked nothing for this long has its whole share
 		for k, of := range s.left {
 			if of.now(now) == CostAtOnce {
 				delete(s.left, k)
@@ -99,7 +99,7 @@ func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	return nil
 }
 
-// Left is what a node has left; less than nothing: it is in debt.
+// Left is what a node has left; negative: it is in debt.
 func (s *Shares) Left(key tutti.NodeKey, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,13 +119,13 @@ func (s *Shares) ReadGate(key tutti.NodeKey, payload []byte) error {
 	return s.Pay(key, CostOfGate(len(payload)), time.Now())
 }
 
-// CostOfGate is what it costs to read so many bytes that a run hands over.
+// CostOfGate is the cost of reading this many bytes that a run hands over.
 func CostOfGate(size int) int { return costOfCall + size/BytesOfCost }
 
-// CostOfServed is what it costs a node that so many exports are read and decided on, which somebody else has sent.
+// CostOfServed is the cost to a node of reading and deciding on exports that its Puppet Server has sent.
 func CostOfServed(size, count int) int { return CostOfGate(size) + costOfExport*count }
 
-// Refuse notes that a run was refused a gate of so many bytes.
+// Refuse notes that a run was refused a gate of this many bytes.
 func (s *Shares) Refuse(key tutti.NodeKey, run tutti.RunID, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	return 0
 }
 
-// Enter waits until a costly question may be answered; leave has to follow.
+// Enter waits until a costly question may be answered. The caller must call leave.
 func (s *Shares) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.slots <- struct{}{}:

@@ -7,13 +7,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Epochs is what is known beside the log of its epoch, so that a log which is gone as a whole
-// is told from a new one.
+// Epochs is what is known of the log's epoch outside the log. It tells a log that was lost as a whole
+// from a new one.
 type Epochs interface {
-	// Last is the epoch that was begun last, the zero one before the first start. If another
-	// one is to be begun, because the log was put back, its number is at least that of above.
+	// Last is the epoch that was begun last; zero before the first start. above is positive if the log
+	// was put back: then another epoch begins, whose number is at least above.
 	Last() (last tutti.Epoch, above uint64)
-	// Began hears of the epoch that goes on, before anybody is served.
+	// Began records the present epoch, before the server serves.
 	Began(tutti.Epoch) error
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// fold folds the log twice, for the writer and beside it for readers. Both hold what
-// the events hold only once.
+// fold folds the log twice, for the writer and for readers. Both folds share the content
+// of the events.
 func (w *Writer) fold(ctx context.Context) error {
 	if err := w.opts.Past.Open(ctx); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (w *Writer) needsSnapshot() bool {
 	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
 }
 
-// snapshotFirst takes a snapshot that is due before the server serves. The life before this one
-// ended before it had taken it; a server that ends soon after each start would never take one,
+// snapshotFirst takes a snapshot that is due before the server serves. The server ended before it had
+// taken that snapshot. A server that ends soon after each start would otherwise never take one,
 // and its log would grow.
 func (w *Writer) snapshotFirst(ctx context.Context) error {
 	if !w.needsSnapshot() {

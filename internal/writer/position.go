@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Position is how far the server is, the zero one before it serves. The event that it names is
+// Position is how far the server is; zero before it serves. The event that it names is
 // on disk.
 func (w *Writer) Position() tutti.Position {
 	if at := w.at.Load(); at != nil {
@@ -15,8 +15,8 @@ func (w *Writer) Position() tutti.Position {
 	return tutti.Position{}
 }
 
-// Behind refuses whoever has seen this server further than it is, or on another log
-// (ADR 0018). While nobody serves it says nothing.
+// Behind refuses a caller who has seen this server at a later event, or with another log
+// (ADR 0018). It refuses nothing while the server does not serve.
 func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
 	here := w.Position()
 	if here.Epoch.Number == 0 || seen.Epoch.Number == 0 {

@@ -7,28 +7,28 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// Actor is who the server's own events are by.
+// Actor is the actor of the server's own events.
 const Actor = "server"
 
 // Tx is one batch of commands on the state. What it emits takes effect at
 // once for what comes after it in the batch, and leaves the server only when
 // it is on disk. A command that fails must not have emitted anything but a
-// denial: there is no way back.
+// denial, because events cannot be taken back.
 type Tx struct {
 	*fold.State
 	Now   time.Time
-	Since time.Time // deadlines of nodes and waits count from here at the earliest
+	Since time.Time // deadlines of nodes and waits begin at this time or later
 
-	// Looks: the state is a version for readers. Nothing is emitted; Records says that the work
-	// wanted to, and has to run again in the writer.
+	// Looks: the state is a version for readers. Nothing is emitted. Records says that the work
+	// wanted to emit something, and has to run again in the writer.
 	Looks, Records bool
 
 	events []tutti.Event
-	cuts   []int // numbers of events after which the append may be parted
+	cuts   []int // numbers of events after which the append may be split
 }
 
-// MayCut says that what was emitted up to here need not be seen together with
-// what follows.
+// MayCut says that events up to here and later ones may become visible
+// separately.
 func (tx *Tx) MayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // Emit applies an event and keeps it for the append.

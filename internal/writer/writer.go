@@ -33,22 +33,22 @@ const (
 	maxBatch       = 256
 	maxAppend      = 10_000 // events; the log takes twice as many, and no command emits more
 	tick           = 250 * time.Millisecond
-	foldAhead      = 1024 // events that the writer's fold may be ahead of the readers', at the start
+	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers', at the start
 )
 
-// Owner is whose state it is. All of it runs alone, and must not block.
+// Owner owns the state. Its methods are called one at a time, and must not block.
 type Owner interface {
-	// Folded sees the state that the log had at the start.
+	// Folded gets the state that the log had at the start.
 	Folded(state *fold.State) error
-	// Begins may append before anybody is served, see First.
+	// Begins may append before the server serves, see First.
 	Begins(ctx context.Context, state *fold.State) error
-	// Serves comes last before commands are taken.
+	// Serves is the last call before commands are taken.
 	Serves(state *fold.State)
 	// Decide emits what follows from a batch, or from the time.
 	Decide(tx *Tx)
-	// Stored hears of what is on disk, before anybody is answered.
+	// Stored gets events that are on disk, before any caller is answered.
 	Stored(state *fold.State, events []tutti.Event)
-	// Answered comes behind the answers of each batch, also of one that emitted nothing.
+	// Answered is called after the answers of each batch, even if the batch emitted nothing.
 	Answered(ctx context.Context, state *fold.State, events []tutti.Event)
 }
 
@@ -57,17 +57,17 @@ type Options struct {
 	Log    tutti.Log
 	Past   *past.Past // of this log
 	Logger *slog.Logger
-	// Space says why there is no room for new work, nil: there is.
+	// Space says why there is no room for new work; nil: there is room.
 	Space func() error
 	// Silence is after how long nodes count as silent.
 	Silence time.Duration
 	// SnapshotEvery is after how many events a snapshot is taken.
 	SnapshotEvery int
-	// Epochs remembers the log's epoch; nil: nobody does.
+	// Epochs remembers the log's epoch. May be nil.
 	Epochs Epochs
 }
 
-// Writer is the one that appends. Do, Read, Position and Behind may be called at once by many.
+// Writer is the only one that appends. Do, Read, Position and Behind may be called concurrently.
 type Writer struct {
 	opts     Options
 	owner    Owner
@@ -77,11 +77,11 @@ type Writer struct {
 	replica  *replica.Fold
 	appended watch.Broadcast
 	at       atomic.Pointer[tutti.Position]
-	beside   sync.WaitGroup // what goes on beside the writer
+	beside   sync.WaitGroup // the goroutines that Go has started
 
 	state *fold.State
 	since time.Time // see Tx.Since
-	last  time.Time // it was seen to run
+	last  time.Time // when it was last seen to run
 }
 
 // command is work for the writer and where its answer goes.
@@ -90,7 +90,7 @@ type command struct {
 	done chan error
 }
 
-// New returns a writer that has not begun.
+// New returns a writer. Run starts it.
 func New(opts Options, owner Owner) *Writer {
 	return &Writer{
 		opts:     opts,
@@ -113,11 +113,11 @@ func (w *Writer) Ended() <-chan struct{} { return w.ended }
 // Appended is closed at the next append.
 func (w *Writer) Appended() <-chan struct{} { return w.appended.Wait() }
 
-// Go runs f beside the writer. Run waits for its end.
+// Go runs f in a goroutine of its own. Run waits for its end.
 func (w *Writer) Go(f func()) { w.beside.Go(f) }
 
 // Run folds the log and serves until ctx ends or an append is refused. It
-// returns after all its goroutines have.
+// returns after all its goroutines have ended.
 func (w *Writer) Run(ctx context.Context) error {
 	defer close(w.ended)
 	ctx, cancel := context.WithCancel(ctx)
@@ -151,7 +151,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // Do hands work to the writer and waits until what it emitted is on disk.
-// The work runs alone; it must not block and not keep what it was given.
+// The work runs alone. It must not block, and must not keep its transaction.
 func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	c := &command{done: make(chan error, 1), work: work}
 	select {
@@ -165,7 +165,7 @@ func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	case err := <-c.done:
 		return err
 	case <-w.ended:
-		// The writer may have answered in its last moment.
+		// The writer may have answered just before it ended.
 		select {
 		case err := <-c.done:
 			return err
@@ -175,8 +175,8 @@ func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	}
 }
 
-// Read calls f with a version of the fold beside the writer, which is not asked. It has all that was acknowledged before
-// the call.
+// Read calls f with a version of the fold beside the writer, without its queue. The version has all that was acknowledged
+// before the call.
 func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) error {
 	if err := w.Begun(ctx); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) erro
 	return f(version.State)
 }
 
-// Begun waits until the log is folded and the writer serves. CodeUnavailable: it has ended.
+// Begun waits until the log is folded and the writer serves. CodeUnavailable: the writer has ended.
 func (w *Writer) Begun(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -219,7 +219,7 @@ func (w *Writer) serve(ctx context.Context) error {
 	}
 }
 
-// gather takes the commands that are waiting behind the first one.
+// gather takes the commands that wait after the first one.
 func (w *Writer) gather(first *command) []*command {
 	batch := []*command{first}
 	for len(batch) < maxBatch {
@@ -269,8 +269,8 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	return nil
 }
 
-// work runs a command. One that panics before it has changed anything has failed, and no other has; the server would
-// end by the same message again and again.
+// work runs a command. If a command panics before it has changed anything, only this command fails. Otherwise the same message
+// would end the server again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {
@@ -286,12 +286,12 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 	return c.work(tx)
 }
 
-// woke notices that this process did not run for a while: stopped by a signal,
-// by its virtual machine, or held by a disk. What nodes said meanwhile it did not
-// hear, so that their silence means nothing: they get one whole deadline anew, as
-// after a start. The ticker wakes a writer that runs far more often, and a
-// pause that is shorter cannot make a node that beats too late. The times carry
-// the monotonic clock: a clock that is set is no pause.
+// woke notices that this process did not run for a while: it was stopped by a signal or
+// by its virtual machine, or held up by a disk. It did not hear what nodes said meanwhile,
+// so their silence means nothing. Nodes get one whole deadline again, as after a start.
+// The ticker wakes a running writer far more often. A shorter pause cannot make a node
+// late that beats. The times carry the monotonic clock, so setting the clock does not
+// look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
@@ -300,8 +300,8 @@ func (w *Writer) woke(now time.Time) {
 	w.last = now
 }
 
-// append stores what a batch emitted: at once if that is no more than the log
-// takes, else part by part. What must be seen together is never parted.
+// append stores what a batch emitted: at once if the log can take that in one append,
+// otherwise in parts. What must be seen together is never split.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {
@@ -317,8 +317,8 @@ func (w *Writer) append(ctx context.Context, tx *Tx) error {
 }
 
 func (w *Writer) appendPart(ctx context.Context, events []tutti.Event) error {
-	// An append that has begun is carried through: half of it cannot be told
-	// from none of it by whoever asked.
+	// An append that has begun is completed: the caller could not tell a half append
+	// from one that did not happen.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
@@ -334,7 +334,7 @@ func (w *Writer) appendPart(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// notStored is the answer to a command whose events could not be appended.
+// notStored returns the answer to a command whose events could not be appended.
 func (w *Writer) notStored(err error) error {
 	if full := w.opts.Space(); full != nil {
 		return tutti.Errorf(tutti.CodeUnavailable, "%v; whether this was kept is not known", full)
@@ -350,7 +350,7 @@ func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	})
 }
 
-// First appends an event before anybody is served: it is for Owner.Begins.
+// First appends an event before the server serves. It is for Owner.Begins.
 func (w *Writer) First(ctx context.Context, body tutti.Body) error {
 	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *Tx) error {
 		tx.Emit(Actor, body)

@@ -14,24 +14,24 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// LocalOperator is the name of whoever comes through the server's own socket.
+// LocalOperator is the name of the operator who comes through the server's own socket.
 const LocalOperator = "local"
 
-// access is which operators may come in, and who is in. It follows the log from
-// outside the writer, so that a request that is refused costs it nothing.
+// access knows which operators may come in, and which visits are in. It follows the log
+// outside the writer, so that a refused request does not load the writer.
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
 	fleet     *tutti.Fleet // as far as it says who may do what
-	rotates   *bool        // the keys are
+	rotates   *bool        // the keys are being rotated
 	inside    map[*Visit]bool
-	strange   map[string]string // operators → a certificate that the log does not know and that came in a rotation
+	strange   map[string]string // operator → a certificate that came in a rotation and that the log does not know
 }
 
-// maxStrange bounds the operators of whom a certificate is named that the log does not know.
+// maxStrange bounds the operators whose unknown certificate is kept.
 const maxStrange = 100
 
-// note takes note of whose certificate the log does not know, if the keys are rotated. The lock is held.
+// note keeps a visit's certificate if the keys are being rotated and the log does not know it. The lock is held.
 func (a access) note(v *Visit) {
 	now := time.Now()
 	if !*a.rotates || a.operators.Admit(v.Name, v.Serial, now) != nil || a.operators[v.Name].Knows(v.Serial, now) {
@@ -49,7 +49,7 @@ func (a access) Forget() {
 	clear(a.strange)
 }
 
-// Unknowns are the certificates that the log does not know, for people.
+// Unknowns lists for people the certificates that the log does not know.
 func (a access) Unknowns() []api.BehindRotation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,12 +64,12 @@ func (a access) Unknowns() []api.BehindRotation {
 // Visit is one request of an operator.
 type Visit struct {
 	Name, Serial string
-	verbs        []tutti.Verb // one of which it takes; none: everybody may
+	verbs        []tutti.Verb // the request needs one of them; empty: every operator may
 	end          context.CancelCauseFunc
 }
 
-// admit refuses who was revoked (CodeUnauthenticated), who has no access, and while the keys are rotated who has a certificate
-// that the log does not know (CodeRefused): whoever stole the keys can make one.
+// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation it also refuses a certificate
+// that the log does not know (CodeRefused): a thief of the keys can make one.
 func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {
@@ -90,7 +90,7 @@ func (v *Visit) IsStrange(when string) error {
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
-// VisitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
+// VisitOf returns the visit that the call serves. It is nil for root on the server and for the server itself.
 func VisitOf(ctx context.Context) *Visit {
 	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v
@@ -102,7 +102,7 @@ func newAccess() access {
 	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*Visit]bool{}, strange: map[string]string{}}
 }
 
-// Load takes what the log says at the start.
+// Load takes over what the log says at the start.
 func (a access) Load(from *fold.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,8 +112,8 @@ func (a access) Load(from *fold.State) {
 	}
 }
 
-// Apply takes events that are on disk, before whoever asked for them is answered.
-// Who is in with a certificate, or an access, that they end is out at once.
+// Apply takes events that are on disk, before the request that caused them is answered.
+// If they end the certificate or the access of a visit, the visit ends at once.
 func (a access) Apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,12 +143,12 @@ func (a access) Apply(events []tutti.Event) {
 	}
 }
 
-// Admit lets an operator in who has shown a certificate of our CA with that
-// serial and has one of the verbs (none: everybody has), and says who he is in the context that it returns. That ends
-// with leave, or as soon as he is revoked or has lost the verb. CodeUnauthenticated: he was revoked. CodeRefused: he has
-// none of the verbs.
+// Admit lets an operator in who has shown a certificate of our CA with this serial and has one of the verbs.
+// Without verbs, every operator may come in. The context that Admit returns names the operator. It ends
+// with leave, or as soon as they are revoked or lose the verb. CodeUnauthenticated: the operator was revoked.
+// CodeRefused: they have none of the verbs.
 func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
-	if err := s.Writer.Begun(ctx); err != nil { // until then nobody knows who was revoked
+	if err := s.Writer.Begun(ctx); err != nil { // before that, revocations are unknown
 		return nil, nil, err
 	}
 	a := s.Access
@@ -169,8 +169,8 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 	}, nil
 }
 
-// stillIn refuses an operator who was revoked, or has lost his access, after he had come in: what he asked
-// for may have waited behind that.
+// stillIn refuses an operator who was revoked, or lost their access, after Admit. The request may have waited in
+// the queue after that change.
 func stillIn(ctx context.Context, state *fold.State) error {
 	if v := VisitOf(ctx); v != nil {
 		return v.admit(state.Registry.Operators, state.Registry.Rotation.Phase().Rotates(), state.Fleet())
@@ -178,7 +178,7 @@ func stillIn(ctx context.Context, state *fold.State) error {
 	return nil
 }
 
-// MayOf refuses whoever asks and has no access for a key (VerbData), or another one for anything.
+// MayOf refuses a caller without this verb: VerbData is checked for this key, other verbs for anything.
 func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -187,7 +187,7 @@ func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) 
 	return policy.MayOperate(state.Fleet(), v.Name, policy.Wish{Verbs: []tutti.Verb{verb}, What: string(verb), Narrow: verb == tutti.VerbData, Key: key})
 }
 
-// May refuses what an operator's access does not allow, in the state of now, and puts that into the audit trail.
+// May refuses what an operator's access does not allow in the present state, and records the refusal in the audit trail.
 func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -200,7 +200,7 @@ func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	return nil
 }
 
-// MayRun is may for a job of a plan whose steps run on these nodes.
+// MayRun is May for a job of a plan whose steps run on these nodes.
 func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tutti.Mode, nodes []tutti.NodeName) error {
 	if VisitOf(ctx) == nil {
 		return nil
@@ -220,8 +220,8 @@ func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tut
 	return tx.May(ctx, w)
 }
 
-// MayReplace refuses another fleet file than the one that is there from whoever is not an admin, and one after which no operator
-// could replace it again.
+// MayReplace refuses a changed fleet file if the caller is not an admin, or if no operator could replace the file
+// afterwards.
 func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Digest) error {
 	if VisitOf(ctx) == nil || digest == tx.Registry.FleetDigest {
 		return nil
@@ -236,8 +236,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	return nil
 }
 
-// Admins reports whether somebody but revoked is known to have a good certificate, and is admin by a fleet file. Who
-// asks, by what name ever, is there.
+// Admins reports whether by a fleet file an operator other than revoked is admin, and is known to have a good certificate.
+// The certificate of the caller is not checked again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
 	admin := func(name string) bool {
 		return name != revoked && policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
@@ -253,5 +253,5 @@ func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 	return false
 }
 
-// ActorOperator is before the names of operators in the log.
+// ActorOperator is the prefix of operators' names in the log.
 const ActorOperator = "operator:"

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// asks are the questions that wait for answers of nodes. They are in memory only: a
-// server that starts has none, and lets nobody act on one of before.
+// asks are the questions that wait for answers of nodes. They are in memory only. A
+// server that starts has none, and lets no node act on an earlier question.
 type asks struct {
 	mu      *sync.Mutex
 	waiting map[string]*ask
@@ -23,7 +23,7 @@ type ask struct {
 	request tutti.RemoteRequest
 	began   time.Time
 	nodes   map[tutti.NodeKey]*recipient
-	Replies chan Reply // has room for all
+	Replies chan Reply // has room for the replies of all nodes
 }
 
 // recipient is one node that was asked.
@@ -54,8 +54,8 @@ func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 	return q
 }
 
-// Close lets nobody answer or act any more, and returns the answers that nobody has
-// received yet and, for each node without one, that it is silent; sorted by node.
+// Close ends a question: no node may answer or act any more. It returns the answers that were not
+// received yet and, for each node without an answer, that the node is silent; sorted by node.
 // Closing again returns nothing.
 func (a asks) Close(q *ask) []Reply {
 	a.mu.Lock()
@@ -83,10 +83,10 @@ func (a asks) Close(q *ask) []Reply {
 	return out
 }
 
-// maxTogether bounds how many answers travel in one message to whoever asked.
+// maxTogether bounds how many answers travel to the caller in one message.
 const maxTogether = 100
 
-// More returns what has been answered by now.
+// More returns the answers that have come by now.
 func (q *ask) More() []Reply {
 	var out []Reply
 	for len(out) < maxTogether {
@@ -100,8 +100,8 @@ func (q *ask) More() []Reply {
 	return out
 }
 
-// find returns a question and the node of a key in it: no question if it is over or
-// never was, no node if that was not asked. The lock must be held.
+// find returns a question and the node of a key in it. Both are nil if the question is over or
+// never existed. The node is nil if it was not asked. The lock must be held.
 func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	q := a.waiting[request]
 	if q == nil {
@@ -110,7 +110,7 @@ func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	return q, q.nodes[key]
 }
 
-// Answer takes a node's answer, the first one only; false: the node was not asked.
+// Answer takes a node's first answer and ignores later ones. It returns false if the node was not asked.
 func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,10 +126,10 @@ func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	return true
 }
 
-// errOver is for who comes too late.
+// errOver answers a node that comes too late.
 var errOver = tutti.Errorf(tutti.CodeConflict, "the request is over, nobody waits for it: do nothing")
 
-// Act lets a node go ahead, once; nil is the only yes.
+// Act lets a node go ahead, once. The node may act only if err is nil.
 func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,8 +146,8 @@ func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	return true, nil
 }
 
-// checkReply returns an answer that says what the action was asked for, or a failure.
-// A node may lie in every field.
+// checkReply returns an answer that fits the action, or a failure. A node may lie in every
+// field.
 func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteReply {
 	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: plain.Words(in.Message), Rule: plain.Words(in.Rule)}
 	fail := func(text string) tutti.RemoteReply {

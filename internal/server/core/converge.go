@@ -8,11 +8,11 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// Overlay reports whether what a run hands over is for its own job only at first,
-// and whether it sees what others of its job have handed over so.
+// Overlay reports whether only a run's own job sees at first what the run hands over,
+// and whether the run sees what others of its job have handed over in this way.
 func (tx *Tx) Overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
 
-// Asker is who asks on behalf of a run.
+// Asker is the asker of a run's queries.
 func (tx *Tx) Asker(r *engine.Run) data.Asker {
 	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.Overlay(r)}
 }
@@ -27,7 +27,7 @@ func (tx *Tx) ConvergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 	}}, nil
 }
 
-// CanConverge refuses a target that is nobody.
+// CanConverge refuses a target without nodes, and negative limits.
 func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 	if spec.Limit < 0 || spec.MaxFailed < 0 {
 		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)

@@ -1,6 +1,6 @@
-// Package core is what the server's handlers share: the transaction of a message, who may do what, what one call changes
-// for nodes and for operators alike, and the parts of the server. Handlers of nodes (package nodes) and of operators
-// (package operators) stand on it and do not know each other.
+// Package core is what the server's handlers share: the transaction of a message, the checks of access, the changes that
+// calls of nodes and of operators have in common, and the parts of the server. The handlers of nodes (package nodes) and of
+// operators (package operators) build on core and do not know each other.
 package core
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Bus reaches nodes. A message may be lost: it is only ever a doorbell.
+// Bus reaches nodes. A message may be lost, so each message is only a doorbell.
 type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }
 
-// Identity makes and checks what proves who somebody is.
+// Identity makes and checks what proves the identity of nodes and operators.
 type Identity interface {
 	// NewToken makes a join token; the log keeps the hash of its secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
@@ -34,21 +34,21 @@ type Identity interface {
 	VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error)
 	// Enrol makes a node's credentials.
 	Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error)
-	// Revoke ends a key, also on connections that are open. Revoking again is
-	// no error: after a start all revoked keys are revoked anew.
+	// Revoke ends a key, also on open connections. Revoking a key twice is
+	// no error: after a start all revoked keys are revoked again.
 	Revoke(keys ...tutti.NodeKey) error
 	// IssueOperator signs a certificate for the key of a request (PEM). See tutti.IssueOperator.
 	IssueOperator(in api.IssueOperator) (api.IssuedOperator, error)
 	Signers
 }
 
-// Keys are the sets of keys by which the server proves itself and issues what others prove themselves by.
+// Keys are the key sets with which the server proves its identity and issues certificates.
 type Keys interface {
-	// KeySets are those that are trusted now.
+	// KeySets returns the key sets that are trusted now.
 	KeySets() (tutti.KeySets, error)
-	// Rotate brings them into a phase: durably, and for all who connect from now on. Again it changes nothing.
+	// Rotate brings the key sets into a phase, durably and for all who connect from now on. A repeated call changes nothing.
 	Rotate(phase tutti.RotationPhase) error
-	// Settle ends, soon, what stands on a set that is gone.
+	// Settle ends, after a short time, what still uses a key set that is gone.
 	Settle()
 }
 
@@ -60,28 +60,28 @@ type Options struct {
 	Identity Identity
 	Logger   *slog.Logger
 
-	// Space says, as CodeUnavailable, that there is no room for new work; what has
-	// begun goes on. Asked often; nil: there always is.
+	// Space says, as CodeUnavailable, that there is no room for new work. Work that has
+	// begun goes on. Space is called often; nil: there is always room.
 	Space func() error
 
-	Silence  time.Duration // a node silent for so long is lost; 30 s
+	Silence  time.Duration // a node that is silent for this long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
 	Compiles int           // at once while nodes converge; 200
-	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
-	// KeepReports is which reports and logs of these runs stay; all.
+	Keep     engine.Keep   // what of the past is kept; 1,000 jobs, 20,000 runs
+	// KeepReports is which reports and logs of these runs are kept; all.
 	KeepReports retain.Reports
 	// SnapshotEvery is after how many events a snapshot is taken, if the log can
-	// let go of what it has; 10,000.
+	// drop old events; 10,000.
 	SnapshotEvery int
 	NewRunID      func() tutti.RunID
-	// FirstOperator is whose certificate was made before there was a log. May be nil.
+	// FirstOperator is the first operator, whose certificate is older than the log. May be nil.
 	FirstOperator *tutti.OperatorIssued
-	// Scrubs remembers when content was read last, all of it; each ScrubEvery it is. nil or 0: it is not.
+	// Scrubs remembers when all content was read last. All content is read once per ScrubEvery. nil or 0: never.
 	Scrubs     past.Scrubs
 	ScrubEvery time.Duration
-	// Epochs remembers the log's epoch; nil: nobody does.
+	// Epochs remembers the log's epoch. May be nil.
 	Epochs writer.Epochs
-	// Keys can be rotated; nil: they cannot.
+	// Keys are the keys that can be rotated; nil: they cannot be rotated.
 	Keys Keys
 }
 
@@ -90,7 +90,7 @@ type Core struct {
 	Opts     Options
 	Writer   *writer.Writer
 	Past     *past.Past
-	Reader   *explain.Reader // answers what only looks, without the writer
+	Reader   *explain.Reader // answers requests that only read, without the writer
 	Presence presence.Nodes
 	Hub      watch.Hub
 	Access   access
@@ -99,7 +99,7 @@ type Core struct {
 	Asks     asks
 	Readings *share.Readings
 	Leavers  []Leaver                     // the writer's
-	Admitted map[tutti.NodeName]Admission // the writer's: of the run of each node that is held
+	Admitted map[tutti.NodeName]Admission // the writer's: for each node, of its held run
 	Stored   map[tutti.NodeKey]int64      // the writer's: bytes of blobs that a node has sent since its last result
 }
 
@@ -126,25 +126,25 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	return c
 }
 
-// Signers checks what code keys have signed (ADR 0026). Which keys those are follows from the statements
-// about them that are in the log, in order.
+// Signers checks what code keys have signed (ADR 0026). The statements about code keys in the log
+// say, in order, which keys those are.
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest
-	// Code checks what was signed of a manifest. CodeRefused: no key that is trusted has, or for another fleet.
-	// The zero Signed: only a release of before has signed.
+	// Code checks the signatures of a manifest. CodeRefused: no trusted key has signed it, or it was signed for another fleet.
+	// The zero Signed: its only signature is that of an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
-	// Said is Code of a statement whose manifest is known.
+	// Said is like Code, for a statement whose manifest is known.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
-	// Plans checks what was signed of a fleet file.
+	// Plans checks the signature of a fleet file.
 	Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error)
 	// Operators checks a list of operators who sign actions.
 	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
 }
 
-// RingClaims lets nodes claim now, and hear what is new with that: they do it by themselves, later.
+// RingClaims makes nodes claim now, and hear the news with that claim. Without the doorbell they claim later by themselves.
 func (s *Core) RingClaims(keys []tutti.NodeKey) {
 	for _, key := range keys {
 		if err := s.Opts.Bus.Ring(key, wire.RingClaim, nil); err != nil {

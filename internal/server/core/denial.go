@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/internal/denials"
 )
 
-// Deny records an attempt without a grant, or counts it, and returns its error.
+// Deny records an attempt that was not allowed, or counts it, and returns its error.
 func (tx *Tx) Deny(who, what string, err error) error {
-	if tx.Looks { // it is the writer that records it
+	if tx.Looks { // only the writer can record it
 		tx.Records = true
 		return err
 	}
@@ -20,9 +20,9 @@ func (tx *Tx) Deny(who, what string, err error) error {
 	return err
 }
 
-// Denied records what was refused before it came to the writer, or counts it: who is
-// `address:IP`, `key:KEY` or `operator:NAME`. It waits until an entry is on disk. What is
-// counted does not cost the writer anything.
+// Denied records or counts a request that was refused before it came to the writer. who is
+// `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is on disk. If the request is
+// only counted, the writer has no work with it.
 func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	if d := denials.Entry(who, what, cause); s.Denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.Do(context.WithoutCancel(ctx), func(tx *Tx) error {
@@ -32,7 +32,7 @@ func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	}
 }
 
-// Refused is Denied of what the bus refused on a node's behalf.
+// Refused is Denied for what the bus refused to a node.
 func (s *Core) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	who := "key:" + string(key)
 	if node := s.Presence.Named(key); node != "" {

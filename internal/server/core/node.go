@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Node returns who owns the key, if the message came from the machine that is the node.
+// Node returns the node that owns the key, if the message came from the machine that is the node.
 func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
 	n, err := tx.KeyOwner(key)
 	if err == nil {
@@ -24,7 +24,7 @@ func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
 	return n, nil
 }
 
-// KeyOwner returns who owns the key.
+// KeyOwner returns the node that owns the key.
 func (tx *Tx) KeyOwner(key tutti.NodeKey) (*fold.Node, error) {
 	n := tx.Registry.ByKey(key)
 	if n == nil {
@@ -34,7 +34,7 @@ func (tx *Tx) KeyOwner(key tutti.NodeKey) (*fold.Node, error) {
 	return n, nil
 }
 
-// HasNow is what a node has to run with.
+// HasNow is what a node would run with now.
 func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	_, beat := tx.Core.Presence.Last(name)
 	has := tx.Has(name, beat.Puppet)
@@ -42,7 +42,7 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	return has
 }
 
-// NotTheNode refuses a ticket that no machine may have that is the node, and finds out that two are.
+// NotTheNode refuses a ticket that the node cannot have, and notices when two machines are the node.
 func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {
@@ -59,7 +59,7 @@ func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 		tutti.Errorf(tx.notNow, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
-// fits refuses a message of a machine that is not the node, or of which that is not known.
+// fits refuses a message from a machine that is not the node, or is not known to be.
 func (tx *Tx) fits(n *fold.Node) error {
 	if n.Tickets.Fits(tx.ticket) {
 		return nil
@@ -75,14 +75,14 @@ func (tx *Tx) fits(n *fold.Node) error {
 	return tutti.Errorf(tutti.CodeUnavailable, "the ticket of node %s was exchanged since: it has to say hello first", n.Node)
 }
 
-// RingHello tells the machine that has a key to say hello.
+// RingHello tells the machine with this key to say hello.
 func (s *Core) RingHello(key tutti.NodeKey) {
 	if err := s.Opts.Bus.Ring(key, wire.RingHello, nil); err != nil {
-		s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says hello when it connects
+		s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // the machine also says hello when it connects
 	}
 }
 
-// Leave gives up what a machine does that is no longer the node: its run may go
+// Leave gives up the run of a machine that is no longer the node. The run may go
 // on there, and must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
@@ -91,17 +91,17 @@ func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	tx.Core.Presence.Forget(n.Node)
 }
 
-// LeaveGrace is how long the connection of a node that has left stays: its end
-// would overtake the answer.
+// LeaveGrace is how long the connection of a node that has left stays open.
+// If it ended at once, the node would miss the answer.
 const LeaveGrace = 2 * time.Second
 
-// Leaver is a key that is no node's any more and is to be ended.
+// Leaver is a key that no node has any more and that is to be ended.
 type Leaver struct {
 	Key tutti.NodeKey
 	At  time.Time
 }
 
-// PausedOrHeld says why nothing may begin on a node by itself; empty: it may.
+// PausedOrHeld says why nothing may begin on a node by itself; empty: runs may begin.
 func (tx *Tx) PausedOrHeld() func(tutti.NodeName) string {
 	paused := tx.Paused(tx.Now)
 	return func(n tutti.NodeName) string {
@@ -115,5 +115,5 @@ func (tx *Tx) PausedOrHeld() func(tutti.NodeName) string {
 	}
 }
 
-// HeldBy says by which exclusive job a node is held.
+// HeldBy says which exclusive job holds a node.
 func HeldBy(j *engine.Job) string { return "held by job " + string(j.ID) }

@@ -13,19 +13,19 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Basis is what a decision on grants stands on.
+// Basis is what a decision on grants depends on.
 type Basis struct {
 	fleet  tutti.Digest // of the fleet file; empty: nothing was decided
-	old    bool         // what an old release has kept of the file means something else
+	old    bool         // the file has grants of a release before 0.3.0, with another meaning
 	Groups []tutti.GroupName
 }
 
-// Equal reports whether the same decision was made, and would be.
+// Equal reports whether both decisions have the same, known basis.
 func (b Basis) Equal(o Basis) bool {
 	return b.fleet != "" && b.fleet == o.fleet && b.old == o.old && slices.Equal(b.Groups, o.Groups)
 }
 
-// Basis returns what decisions on grants of a node stand on now.
+// Basis returns what decisions on a node's grants depend on now.
 func (tx *Tx) Basis(n *fold.Node) Basis {
 	return Basis{tx.Registry.FleetDigest, policy.Old(tx.Fleet()), tx.Registry.Groups(n)}
 }
@@ -45,13 +45,13 @@ func (tx *Tx) Ungranted(n *fold.Node, exports []policy.Inspected, keys []string)
 	return "", nil
 }
 
-// Admission is what a run that is held may publish, as long as the basis is the same.
+// Admission says what a held run may publish, as long as the basis is the same.
 type Admission struct {
 	Run   tutti.RunID
 	Basis Basis
 }
 
-// Withheld returns what a run that was held wants to publish and may not: the fleet file may be another one since.
+// Withheld returns an error if a held run wants to publish what it may not: the fleet file may have changed.
 func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) error {
 	was := tx.Core.Admitted[n.Node]
 	delete(tx.Core.Admitted, n.Node)
@@ -62,10 +62,10 @@ func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) erro
 	return err
 }
 
-// SetExports emits what a run exports, unless others read the same already.
+// SetExports emits what a run exports, unless others already read the same.
 func (tx *Tx) SetExports(n *fold.Node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
 	if !overlay && n.Exports == set && !tx.Data.Overlaid(r.Job, n.Node) {
-		return // what others read is as it was
+		return // others read the same exports as before
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
 	tx.Emit(tutti.ActorNode(n.Node), body)
@@ -80,7 +80,7 @@ func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 
-// SetValue emits the change of a value, or nothing if it is as wanted already.
+// SetValue emits the change of a value, or nothing if the value is already as wanted.
 func (tx *Tx) SetValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// Look is explain.Look: f gets a version of the fold beside the writer, which is not
-// asked. Whoever was let in is still in by that version, or is refused.
+// Look is explain.Look: f gets a version of the fold without the writer's queue. An
+// operator who is not in any more by that version is refused.
 func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	return s.Writer.Read(ctx, func(state *fold.State) error {
 		if err := stillIn(ctx, state); err != nil {
@@ -26,7 +26,7 @@ func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	})
 }
 
-// ReaderOf returns a reader of what look shows.
+// ReaderOf returns a reader over look.
 func (s *Core) ReaderOf(look explain.Look) *explain.Reader {
 	return explain.New(look, thePast{s.Past, s}, s.Opts.Blobs)
 }
@@ -37,7 +37,7 @@ func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.A
 	if err != nil {
 		return err
 	}
-	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
+	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil { // until the server serves, the snapshot is unknown
 		return err
 	}
 	return r.Pass(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Seal emits a secret, or pieces of the one that is there.
+// Seal emits a secret, or more pieces of the present one.
 func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.SealSecret) error {
 	to, err := tx.Recipients(in.For)
 	if err != nil {
@@ -36,18 +36,18 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 		return tutti.Errorf(tutti.CodeInvalid, "secret %q is not sealed to the recovery key", in.Key)
 	}
 	boxes := map[tutti.NodeName]tutti.Digest{}
-	compiles := false // somebody who compiles for others has it
+	compiles := false // a node that compiles for others gets a piece
 	for _, n := range to.Nodes {
 		boxes[n.Node] = tutti.BoxDigest(n.BoxKey)
 		compiles = compiles || policy.MayCompile(tx.Fleet(), tx.Registry.GroupsOf(n.Node), n.Node) == nil
 	}
-	if n := tx.Registry.Nodes[owner]; n != nil { // who made it can open it
+	if n := tx.Registry.Nodes[owner]; n != nil { // the node that made the secret can open it
 		boxes[owner] = tutti.BoxDigest(n.BoxKey)
 	}
 	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
 		if in.Adds && current.Boxes[p.Node] == p.Box {
-			continue // somebody else was faster, and nothing changes what a node has
+			continue // somebody else has added the piece already, and a node's piece does not change
 		}
 		pieces = append(pieces, p)
 		switch box, named := boxes[p.Node]; {

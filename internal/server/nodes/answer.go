@@ -8,24 +8,24 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A question of some bytes can have an answer of 64 MiB. So it is paid for by who asks, as if it had been sent, and what is in
-// memory of all answers is bounded with what is read for nodes. See answerBeside.
+// A short question can have an answer of 64 MiB. So the asking node pays for the answer's bytes as if it had sent them, and all
+// answers in memory have a common bound with what is read for nodes. See answerBeside.
 
-// Bytes of JSON around what an export, and a value of hiera, is made of.
+// Bytes of JSON around the content of an export and of a hiera value.
 const (
 	aroundExport = 110
 	aroundText   = 4
 	aroundValue  = 90
 )
 
-// timesOfAnswer is how often the bytes of an answer are in memory until the bus has it: while it is made, and as what is sent. The
-// level of hiera is made in one piece, whose memory doubles while it grows.
+// timesOfAnswer is how often the bytes of an answer are in memory until the bus has it: while it is made, and while it is sent.
+// The level of hiera is made in one piece, whose memory doubles while it grows.
 const (
 	timesOfAnswer = 2
 	timesOfHiera  = 4
 )
 
-// sizeOfAnswer is about how many bytes an answer has, and how many are in memory while it is made and sent.
+// sizeOfAnswer returns about how many bytes an answer has, and how many are in memory while it is made and sent.
 func sizeOfAnswer(out any) (size, memory int64) {
 	switch out := out.(type) {
 	case *wire.Answered:
@@ -44,7 +44,7 @@ func sizeOfAnswer(out any) (size, memory int64) {
 	return 0, 0
 }
 
-// checkAnswer refuses an answer that the bus would not take, before it is made: nobody can pay for it.
+// checkAnswer refuses an answer that is too large for the bus, before it is encoded: no share could pay for it.
 func checkAnswer(out any) error {
 	answer, is := out.(*wire.Answered)
 	if !is {
@@ -70,7 +70,7 @@ func forget(out any) {
 	}
 }
 
-// encodeAnswered encodes one export after the other into memory that need not grow.
+// encodeAnswered encodes one export after the other into memory that does not have to grow.
 func encodeAnswered(a *wire.Answered) ([]byte, error) {
 	rest := *a
 	rest.Exports = nil

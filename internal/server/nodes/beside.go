@@ -10,12 +10,12 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
-// Questions of compiles are answered beside the writer, from the readers' version of the fold.
-// What is read is compared at the gate, so an answer need not be newer than the call. What one node may ask for in a
-// time, and how many costly questions are answered at once, is bounded (package share).
+// Questions of compiles are answered without the writer's queue, from the readers' version of the fold.
+// The gate compares what was read, so an answer need not be newer than the call. Package share bounds what one node may
+// ask for in a time, and how many costly questions are answered at once.
 
-// inVersion runs work on a version of the fold that has all that was acknowledged before the call. If
-// work wants to record something it runs again in the writer, which records it.
+// inVersion runs work on a version of the fold that has everything acknowledged before the call. If
+// work wants to record something, it runs again in the writer, which records it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.Look(ctx, func(v explain.View) error {
@@ -30,13 +30,13 @@ func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	return err
 }
 
-// about is what a large message is of.
+// about says which run and which node a large message is about.
 type about struct {
 	Run tutti.RunID    `json:"run"`
 	For tutti.NodeName `json:"for"`
 }
 
-// beforeLarge asks whether somebody may say what a large message says, before more of it is read than that.
+// beforeLarge asks whether the sender may send a large message, before more of it is read than its run and node.
 func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may func(*tx, about) error) error {
 	if len(payload) <= maxSmall {
 		return nil
@@ -48,17 +48,17 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
-// inquiry is a question of a node: check says whether it may ask, and what that costs; answer
-// makes the answer in out, which has nothing before.
+// inquiry is a question of a node. check says whether the node may ask, and what the question costs. answer
+// fills out, which is empty before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
 	out    any
-	on     tutti.NodeName // on whose behalf a Puppet Server asks; empty: a node asks for itself
+	on     tutti.NodeName // the node for which a Puppet Server asks; empty: a node asks for itself
 }
 
-// answerBeside answers a question that the node has a share for. A node that asks for itself pays for the bytes of its answer, too,
-// and may be in debt for it. What is large waits until there is room for it, and is made again then.
+// answerBeside answers a question if the node's share allows it. A node that asks for itself also pays for the bytes of its
+// answer, and may go into debt for it. A large answer waits for room, and then is made again.
 func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
 	if err := s.answerOnce(ctx, key, q, s.Shares.Pay); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	return nil
 }
 
-// answerOnce makes the answer to a question that pay has let pass.
+// answerOnce makes the answer to a question after pay has accepted its cost.
 func (s *runs) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
 	cost := 0
 	err := s.inVersion(ctx, func(tx *tx) (err error) {

@@ -10,22 +10,22 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Few bytes of JSON can become many in memory (`{}` is an export of 130 bytes), and
-// few bytes of a question much work. What a message may cost is bounded before it
-// is paid: by its size, by counting while decoding, and by what answering takes.
+// A few bytes of JSON can take much memory (`{}` is an export of 130 bytes), and a short
+// question can cost much work. The cost of a message is bounded before the work is
+// done: by its size, by counting while decoding, and by what the answer costs.
 const (
 	maxSmall   = 64 << 10 // of a message of a few fields
 	maxLight   = 100      // exports and keys of one run that the writer decides on by itself
 	maxHead    = 1 << 20  // of a message before the content that it carries
 	maxFilters = 1 << 20  // of all filters that one gate reads by
-	// maxGateCost bounds the comparisons (see data.State.Cost) that are made by the writer for all reads of one run. A
-	// comparison takes up to 25 ns; the writer makes those of a run twice, to compare and to remember.
+	// maxGateCost bounds the comparisons (see data.State.Cost) that the writer makes for all reads of one run. A
+	// comparison takes up to 25 ns. The writer makes those of a run twice, to compare and to remember.
 	maxGateCost = 10_000_000
 	// maxAnswered is what the bus takes in one answer.
 	maxAnswered = 64 << 20
 )
 
-// Bounds of what one message of a node may hold. A node may lie in every field:
+// Bounds of one message of a node. A node may lie in every field:
 // what it says must neither fill the log nor keep the writer busy.
 const (
 	maxReads  = 20_000
@@ -33,11 +33,11 @@ const (
 	maxValues = 5_000
 	maxWaits  = 1_000
 	maxLive   = 1_000 // an agent sends 200
-	// MaxStored is how many bytes of new content a node may send for one run, and MaxEnded with what comes with its
-	// result: a node that has sent all else can still say how the run ended.
+	// MaxStored is how many bytes of new content a node may send for one run. MaxEnded also includes what comes with the run's
+	// result: a node that has used up MaxStored can still say how the run ended.
 	MaxStored = 4 * core.MaxBlob
 	MaxEnded  = MaxStored + 2*core.MaxBlob
-	// MaxTried is how many bytes of large gates that are refused are looked at for one run.
+	// MaxTried is how many bytes of large, refused gates the server reads for one run.
 	MaxTried = 2 * core.MaxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
 	maxChanges = 2 * maxValues
@@ -65,8 +65,8 @@ func mostBytes(op string) int {
 	return maxSmall
 }
 
-// decodeGate reads what a compiled run hands over, and refuses what no catalog of
-// an honest node does.
+// decodeGate reads what a compiled run hands over, and refuses what no honest node's
+// catalog contains.
 func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	type fields wire.Gate
 	raw, err := core.Decode[struct {
@@ -102,11 +102,11 @@ func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	return in, checkCompiled(in.Compiled)
 }
 
-// maxVersion bounds what a node says of its Puppet, in bytes.
+// maxVersion bounds the version of Puppet that a node reports, in bytes.
 const maxVersion = 100
 
-// checkCompiled refuses digests that are none; a digest that nobody could make is
-// empty.
+// checkCompiled refuses invalid digests. An empty digest is valid: the node could not make
+// it.
 func checkCompiled(c tutti.Compiled) error {
 	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
 		if digest == "" {
@@ -122,7 +122,7 @@ func checkCompiled(c tutti.Compiled) error {
 	return nil
 }
 
-// decodeRecord reads what a run asked out of its record, within the bounds of a
+// decodeRecord reads the questions of a run from its record, within the bounds of a
 // gate.
 func decodeRecord(raw []byte) (tutti.Record, error) {
 	in, err := core.Decode[struct {
@@ -140,8 +140,8 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, err
 }
 
-// elements decodes a list one element after the other, and stops at what is too
-// much. null and nothing are the empty list.
+// elements decodes a list one element after the other, and stops at the first one that is
+// too many. null and an empty input are the empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {
@@ -150,19 +150,19 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// maxParts is how many parts the lists and objects of a message may have that people or Puppet fill with some. An
+// maxParts bounds the parts of lists and objects in a message whose number is not fixed. An
 // honest result has some hundred.
 const maxParts = 20_000
 
 // checkParts refuses a message with more parts than any honest one has, before it is decoded: a list of empty
-// objects has thousands of them in a few kilobytes. Content may follow behind the first line.
+// objects has thousands of them in a few kilobytes. Content may follow after the first line.
 func checkParts(op string, payload []byte) error {
 	switch op {
 	case wire.OpForeign, wire.OpResult:
 		payload, _, _ = bytes.Cut(payload, []byte("\n"))
 	case wire.OpBox:
 	default:
-		return nil // it is small, or counted while it is decoded
+		return nil // the message is small, or counted while it is decoded
 	}
 	if len(payload) > maxHead {
 		return tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes in its first line, at most %d", op, len(payload), maxHead)

@@ -25,7 +25,7 @@ func (s *Nodes) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, nil
 }
 
-// signedCode reads the code that a node was told to run. leave has to follow as with Readings.Enter.
+// signedCode reads the code that a node was told to run. The caller must call leave, as with Readings.Enter.
 func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement
@@ -70,7 +70,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 }
 
 // blobGet gives a node one file of the code that it was told to run, and
-// nothing else that the server keeps.
+// no other content of the server.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return s.Opts.Blobs.Get(ctx, in.Digest)
 }
 
-// codeFiles returns the files of a run's code and how large its manifest says they are, remembered for
+// codeFiles returns the files of a run's code and their sizes by its manifest. The result is remembered for
 // the code that was asked for last.
 func (s *Nodes) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]int64, error) {
 	var code tutti.Digest
@@ -143,7 +143,7 @@ func (s *Nodes) denyKey(ctx context.Context, key tutti.NodeKey, what string, cau
 }
 
 // blobPut keeps a report, a log or a record that a node sends before the
-// result that names it. What is here already is not kept again and costs nothing.
+// result that names it. Content that the server has already is not kept again and costs nothing.
 func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	out := wire.BlobStored{Digest: tutti.DigestOf(payload)}
 	may := func(check func(*tx, *fold.Node) error) error {
@@ -155,7 +155,7 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return check(tx, n)
 		})
 	}
-	// First whether it may: who is told what is here already can guess what others have sent.
+	// First check whether the node may send: an answer about known content tells what other nodes have sent.
 	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err
 	}
@@ -173,8 +173,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses a node without a run whose result is to come. What its last result names may come once more: it has
-// not heard the answer.
+// mayBring refuses a node that owes no result. It accepts the content of the node's last result once more: the node may
+// not have heard the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil
@@ -185,8 +185,8 @@ func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	return tx.mayStore(n, 0)
 }
 
-// mayStore bounds what a node can make the server keep: so much for each run
-// whose result is to come.
+// mayStore bounds what a node can make the server keep for each run that has no result
+// yet.
 func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	refused := func(format string, args ...any) error {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
@@ -200,8 +200,8 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	return tx.mayKeep(n, size, MaxStored)
 }
 
-// mayKeep counts what a node makes the server keep before its run is known to have it: whoever does not wait for the
-// answer leaves it behind.
+// mayKeep counts what a node makes the server keep before its run is known to have it: the node may not wait for the
+// answer, and then the content stays without a run.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",
@@ -211,7 +211,7 @@ func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	return nil
 }
 
-// sizeOf returns how large content is, and whether the store tells that. If it does not it is as large as any.
+// sizeOf returns the size of content, and whether the store knows it. If the store does not, the size is the maximum.
 func (s *base) sizeOf(ctx context.Context, digest tutti.Digest) (size int64, known bool, err error) {
 	sizing, is := s.Opts.Blobs.(tutti.Sizing)
 	if !is {

@@ -20,11 +20,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRecords bounds how often the record of a run is replaced. Puppet's agent asks
-// for four catalogs, at most, while its environment changes.
+// maxRecords bounds how often the record of a run is replaced. While its environment
+// changes, Puppet's agent asks for at most four catalogs.
 const maxRecords = 10
 
-// compile tells a compile host what a compile on its Puppet Server is to Tutti
+// compile tells a compile host to which run a compile on its Puppet Server belongs
 // (ADR 0013).
 func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Compile](wire.OpCompile, payload)
@@ -40,8 +40,8 @@ func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	return out, err
 }
 
-// compiledFor takes what a compile on a Puppet Server read and exports. It is the
-// run's, and takes effect at the run's own gate; exports that go to PuppetDB take
+// compiledFor takes what a compile on a Puppet Server read and exports. It belongs to
+// the run and takes effect at the run's own gate. Exports that go to PuppetDB take
 // effect now, whoever started the run (stored.go).
 func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
@@ -57,7 +57,7 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	if err := s.Opts.Space(); err != nil {
 		return nil, err
 	}
-	// Beside the writer and before anything is kept, and again when it is appended.
+	// Check without the writer's queue before anything is kept, and again at the append.
 	ours, publishes := true, publishing(in.Exports, nil)
 	if err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.compiling(key, in.Run, in.For)
@@ -106,8 +106,8 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	})
 }
 
-// storePlaces keeps where in the code a Puppet Server's compile asked what it did, for
-// people: nothing is decided by it. It is the same for the same catalog.
+// storePlaces keeps at which places in the code a Puppet Server's compile asked, for
+// people only. The content is the same for the same catalog.
 func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
 	for i := range record.Reads {
@@ -153,9 +153,9 @@ func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
 	return in, err
 }
 
-// compiling returns the compile host of a key, the node for which it compiles (nil:
-// no node of the fleet), and the run (nil: none of ours). It refuses, and tells the
-// audit, whoever has no grant, and a run of which this is no compile.
+// compiling returns the compile host of a key, the node for which it compiles (nil: no
+// node of the fleet), and the run (nil: not a run of Tutti). It refuses and records a host
+// without a grant, and a run to which this compile does not belong.
 func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
 	if host, err = tx.Node(key); err != nil {
 		return nil, nil, nil, err
@@ -184,8 +184,8 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording is compiling, where there must be a run, whose node may export what goes
-// to PuppetDB now.
+// recording is compiling for a run that must exist, and whose node may export what now
+// goes to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
@@ -201,7 +201,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *publi
 	return host, r, err
 }
 
-// servedAgain reports whether a run's record is the one that it has.
+// servedAgain reports whether a new record of a run equals the one that the run has.
 func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {
@@ -211,8 +211,8 @@ func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, e
 	return bytes.Equal(had, has), err
 }
 
-// asking returns whose answers a question is to be answered with: of the node of
-// the key for a run of its own, else of the node for which it compiles.
+// asking returns the asker whose answer a question gets: the node of the key, for a run of
+// its own, or the node for which it compiles.
 func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)
@@ -236,16 +236,16 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 	return n, asker, nil
 }
 
-// withServed returns a gate with what the run's Puppet Server has handed over in
-// place of whatever the node says of it, which has not seen it, and of what that is
-// (nil: nothing). leave has to follow as with Readings.Enter.
+// withServed returns a gate in which the run's Puppet Server's word replaces that of the node,
+// which has not seen what the Puppet Server handed over. served is that word (nil: there
+// was nothing). The caller must call leave, as with Readings.Enter.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
 			in.Exports = nil
-			served, asked = r.Served, r.Asked // which nobody changes
+			served, asked = r.Served, r.Asked // these are never changed
 		}
 		return err
 	})
@@ -263,8 +263,8 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	return in, served, leave, nil
 }
 
-// enterServed lets a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them, and
-// waits until they may be read.
+// enterServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them,
+// and waits until they may be read.
 func (s *runs) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (leave func(), err error) {
 	if served.Count == 0 {
 		return func() {}, nil
@@ -279,7 +279,7 @@ func (s *runs) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti
 	return s.Readings.Enter(ctx, key, share.CostOfRecord*size)
 }
 
-// absentKeys are the hiera keys of a run that had no value.
+// absentKeys returns the hiera keys of a run that had no value.
 func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
 	out := make([]tutti.KeyRead, len(asked.Keys))
 	for i, key := range asked.Keys {
@@ -288,17 +288,17 @@ func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
 	return out
 }
 
-// besidesServed adds what the run's Puppet Server read to what its node has read
-// besides (Deferred values).
+// besidesServed joins what the run's Puppet Server read with what its node has read
+// itself (Deferred values).
 func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
 	record.Reads = slices.Concat(before.Reads, record.Reads)
 	record.Keys = slices.Concat(absentKeys(before), record.Keys)
 	return record
 }
 
-// waitsFor adds for what the catalog of a Puppet Server waits, which its node does
-// not know; a run that got none because of that waits. One that got none while PuppetDB
-// was behind was stopped: it compiles again.
+// waitsFor adds what the catalog of a Puppet Server waits for, which its node does not
+// know. A run that got no catalog because of such a wait is waiting. A run that got none
+// because PuppetDB was behind was stopped, and compiles again.
 func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
 	switch {
 	case served == nil:

@@ -15,7 +15,7 @@ import (
 
 // Enrol implements tutti.Nodes. It is the one call that needs no certificate:
 // the token's secret and the key's signature are the proof. A key that was
-// enrolled by the same token may ask again, since its answer may have been lost.
+// enrolled with the same token may ask again, since its answer may have been lost.
 func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
 	if err := in.Name.Validate(); err != nil {
 		return api.Enrolled{}, err
@@ -70,8 +70,8 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 	return out, err
 }
 
-// denyJoin records who may not join: whoever has shown a token's secret is known by the token,
-// so that a flood of strangers does not hide that somebody else has it.
+// denyJoin records who may not join. A machine that has shown a token's secret is recorded by the token,
+// so that a flood of strangers does not hide that somebody else has the token.
 func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error {
 	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
 	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
@@ -80,7 +80,7 @@ func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error 
 	return tx.Deny(who, what, err)
 }
 
-// renew gives a node a new JWT for its own key, as long as it is one.
+// renew gives a node a new JWT for its own key, as long as the key is a node's.
 func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Renew](wire.OpRenew, payload); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return wire.Renewed{JWT: enrolled.JWT}, err
 }
 
-// admit says whether a token lets a key in under a name.
+// admit says whether a token lets a key join with a name.
 func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
 	t := tx.Registry.Tokens[in.Token]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }

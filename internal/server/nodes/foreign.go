@@ -19,8 +19,8 @@ import (
 const (
 	// maxForeign bounds a foreign run with its report, in bytes.
 	maxForeign = 2*report.MaxYAML + maxHead
-	// maxAhead is how far a node's clock may be ahead: the latest runs by their start
-	// are kept, so one from the future would keep the later ones out.
+	// maxAhead is how far a node's clock may be ahead. The runs that started last
+	// are kept, so a run from the future would keep out the later ones.
 	maxAhead = time.Hour
 )
 
@@ -30,15 +30,15 @@ var (
 	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", presence.MaxTold>>10)
 )
 
-// foreign takes a run that Tutti did not start, with its report. It is taken once; one
-// that would not be kept is let go.
+// foreign takes a run that Tutti did not start, with its report. It takes a run once, and
+// ignores a run that would not be kept.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {
 		return nil, err
 	}
 	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
-	raw, err := json.Marshal(in) // as it is in the log
+	raw, err := json.Marshal(in) // in the form of the log
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 	return nil
 }
 
-// mayTell reports whether a foreign run is to be kept. CodeInvalid: it is of the
-// future. CodeUnavailable: not so soon after the last one.
+// mayTell reports whether a foreign run is to be kept. CodeInvalid: the run is from the
+// future. CodeUnavailable: it comes too soon after the last one.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
@@ -108,7 +108,7 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 		return false, nil
 	}
 	for _, f := range tx.Engine.Foreigns(n.Node) {
-		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // less than none: the server's clock was set back
+		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // negative: the server's clock was set back
 			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}

@@ -40,7 +40,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
-	// What no catalog can publish is no reason to keep it.
+	// Drop a key that no catalog can publish.
 	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
 	in, served, leave, err := s.withServed(ctx, key, in)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	defer leave()
 	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
 	var out wire.Gated
-	// What is much and refused is refused beside the writer, which only records it. What is little waits for no reader.
+	// A large gate is refused without the writer, which only records the refusal. A small gate does not wait for readers.
 	decide := s.inVersion
 	if h.publishes.light(len(payload)) {
 		decide = s.do
@@ -64,7 +64,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if err != nil || out.Verdict != "" {
 		return out, err
 	}
-	// Only now: what they hand over who may not is not kept.
+	// Store only now: the exports of a refused run must not be kept.
 	var kept handed
 	if kept.set, err = s.StoreExports(ctx, s.roomOf(key, MaxStored), in.Exports); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing is what a run hands over at its gate, read beside the writer.
+// handing is what a run hands over at its gate, read without the writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -93,16 +93,16 @@ type handed struct {
 	asked past.Asked
 }
 
-// atGate returns the gate's answer. With what the run handed over, it is noted that
-// it has compiled, and decided unless that is for a converge step to do. Served is
-// what the gate was made of; if it has been replaced since, the node asks again.
+// atGate returns the gate's answer. If kept is given, it records that the run has compiled,
+// and the decision, unless a converge step makes the decision. in.served is what the gate was
+// made from. If that has been replaced since, the node asks again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a version has it from another fold
+		if !tx.Looks && r.Served != in.served { // a version's pointer is of another fold
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -125,8 +125,8 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// compiled notes what a run handed over. What only its own job may see is in that
-// job's overlay; who converges is let go, or not, with all others (converge.go).
+// compiled records what a run handed over. What only its own job may see goes into that
+// job's overlay. The runs of a converge step are let go, or not, together (converge.go).
 func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)
@@ -151,8 +151,8 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	tx.Emit(by, verdict)
 }
 
-// refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
-// node has few of them in a minute; what has none is noted when it is refused again.
+// refused records what a run was refused, beyond what is recorded already. An entry has all refusals of the run, so
+// few entries a minute are enough. A refusal without an entry is recorded when the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
@@ -160,13 +160,13 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now): // who looks is counted when the writer records it
+	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now): // a look is counted when the writer records it
 		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }
 
-// mayRead refuses reads that keep the writer busy for long: each is answered anew
-// at the gate.
+// mayRead refuses reads that would keep the writer busy for long: the gate answers
+// each read again.
 func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
 	if reads.Cost(tx.Data, asker) > maxGateCost {
 		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
@@ -174,7 +174,7 @@ func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) er
 	return nil
 }
 
-// stop says why a run must not apply, or returns the empty string.
+// stop says why a run must not apply; empty: it may.
 func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return plain.Words(j.WhyHalted())
@@ -191,8 +191,8 @@ func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	return ""
 }
 
-// outdated names the first read whose answer is no longer the one that the
-// compile was given, or returns the empty string.
+// outdated names the first read whose answer differs now from the one that the compile
+// got; empty: all are the same.
 func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
 	changed := in.reads.Outdated(tx.Data, tx.Asker(r))
 	if len(changed) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lease takes how a node stands and answers what it is to do; whoever holds and is
-// told to hold has its lease renewed by that.
+// lease takes the state of a node's lease and answers what the node is to do. If the node holds and
+// is told to hold, this call renews its lease.
 func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// leave lets a node remove itself, as an operator would remove it. Its key means
-// nothing from here on, and is ended a little later.
+// leave lets a node remove itself, as an operator would remove it. From then on its key
+// is worthless. The key is ended a little later.
 func (s *Nodes) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Leave](wire.OpLeave, payload); err != nil {
 		return nil, err

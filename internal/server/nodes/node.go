@@ -56,7 +56,7 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	ctx = context.WithValue(ctx, core.OpKey{}, op)
 	if op != wire.OpHello && !s.Presence.Fits(key, wire.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
-			_, err := tx.Node(key) // says why not
+			_, err := tx.Node(key) // says why the ticket does not fit
 			return err
 		})
 		if err != nil {
@@ -85,7 +85,7 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	return raw, err
 }
 
-// encode is json.Marshal without escapes for HTML: these make six bytes of one.
+// encode is json.Marshal without escapes for HTML, which turn one byte into six.
 func encode(out any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -94,7 +94,7 @@ func encode(out any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// ownRun returns the run if the node has claimed it, also if it has ended.
+// ownRun returns the run if the node has claimed it, even if it has ended.
 func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r := tx.Engine.Runs[id]
 	var err error
@@ -109,7 +109,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	return nil, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(id), err)
 }
 
-// run returns the run if the node has claimed it and it goes on.
+// run returns the run if the node has claimed it and it has not ended.
 func (tx *tx) run(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r, err := tx.ownRun(n, id)
 	if err != nil {

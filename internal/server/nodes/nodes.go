@@ -1,4 +1,4 @@
-// Package nodes answers nodes: who they are, what they are to run, what their compiles ask, what they publish, and how their
+// Package nodes answers nodes: which machine is the node, what it is to run, what its compiles ask, what it publishes, and how its
 // runs ended. A node may lie in every field.
 package nodes
 
@@ -15,13 +15,13 @@ import (
 type base struct {
 	*core.Core
 	files    atomic.Pointer[codeFiles]
-	saidBack atomic.Int64 // when it was last said that somebody knows more, in seconds
+	saidBack atomic.Int64 // when a node that knows more was logged last, in Unix seconds
 }
 
 // runs answers what belongs to one run.
 type runs struct{ *base }
 
-// Nodes answers nodes, by Handle and Enrol.
+// Nodes answers nodes, with Handle and Enrol.
 type Nodes struct {
 	*base
 	runs
@@ -36,12 +36,12 @@ func New(of *core.Core) *Nodes {
 // tx is a transaction of a node's message.
 type tx struct{ *core.Tx }
 
-// do is core.Core's.
+// do calls core.Core.Do.
 func (s *base) do(ctx context.Context, work func(tx *tx) error) error {
 	return s.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// looks returns a transaction that only looks at a version.
+// looks returns a transaction that only reads a version.
 func (s *base) looks(ctx context.Context, v explain.View) *tx {
 	return &tx{s.Of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})}
 }

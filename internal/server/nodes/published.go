@@ -8,15 +8,15 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// published is what a run wants to publish, and what was decided on it. It is read and decided on beside the writer,
-// which takes that decision as long as nothing has changed on which it stands: what one node hands over can take
-// seconds to look at.
+// published is what a run wants to publish, and the decision on it. It is read and decided without the writer's queue.
+// The writer takes that decision as long as its basis is the same: a check of what one node hands over can take
+// seconds.
 type published struct {
 	exports []policy.Inspected
 	keys    []string
 
 	basis core.Basis
-	what  string // that it may not
+	what  string // what it may not publish
 	err   error
 	wants []tutti.Grant
 }
@@ -26,13 +26,13 @@ func publishing(exports []tutti.Export, keys []string) *published {
 	return &published{exports: policy.Inspect(exports), keys: keys}
 }
 
-// light reports whether the writer decides on it by itself, which takes less time than to wait for a version for readers.
+// light reports whether the writer decides by itself, which takes less time than to wait for a readers' version.
 func (p *published) light(size int) bool {
 	return size <= maxSmall && len(p.exports)+len(p.keys) <= maxLight
 }
 
-// mayPublish refuses, before anything is applied, a catalog that exports or wants
-// published what its node has no grant for. The run may be none of ours: nil.
+// mayPublish refuses, before anything is applied, a catalog that exports or publishes
+// what its node has no grant for. r is nil if the run is not a run of Tutti.
 func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
 	if now := tx.Basis(n); !now.Equal(p.basis) {
 		p.basis = now
@@ -49,8 +49,8 @@ func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
 	return tx.Deny(tutti.ActorNode(n.Node), p.what, p.err)
 }
 
-// mayTryAgain refuses a large gate of a run that was refused as large ones. An honest run ends when it is refused; to
-// read a gate again takes the processors of everybody.
+// mayTryAgain refuses a large gate of a run whose large gates were refused before. An honest run ends when it is refused.
+// To read such a gate again would take processor time from all nodes.
 func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size int) error {
 	had := tx.Core.Shares.Refused(key, r.Run)
 	if had+size <= MaxTried {

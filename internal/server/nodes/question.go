@@ -49,7 +49,7 @@ func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any,
 	})
 }
 
-// mayAsk returns whose answers a question is to be answered with, or refuses it.
+// mayAsk returns the asker whose answer a question gets, or refuses it.
 func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 	n, asker, err := tx.asking(key, in.Run, in.For)
 	if err != nil {
@@ -73,11 +73,11 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	if in.Query.Kind == tutti.QueryPublished {
 		out := wire.Answered{Seq: tx.Seq}
-		// What others published takes a grant to read, and an ask for the value.
+		// To read what others published, the node needs a grant and has to ask for the value.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
 			if sealed := tx.Data.Answer(tutti.Query{Kind: tutti.QueryValue, Key: in.Query.Key}, asker); sealed.Found {
-				out.Value = sealed.Value // with the piece of who has sealed it
+				out.Value = sealed.Value // with the piece of the node that has sealed it
 			}
 		}
 		return out, nil
@@ -96,7 +96,7 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	return out, nil
 }
 
-// tooLarge says of an answer that the bus does not take whose exports it is made of.
+// tooLarge is the error for an answer that is too large for the bus. It names the exporters with the largest part.
 func tooLarge(size int, exports []tutti.Export) error {
 	const named = 3
 	of := map[tutti.NodeName]int{}
@@ -116,7 +116,7 @@ func tooLarge(size int, exports []tutti.Export) error {
 	return tutti.Errorf(tutti.CodeInternal, "the answer has %d bytes, at most %d%s", size, maxAnswered, says)
 }
 
-// costOfKey is what a value of hiera costs to answer with, in comparisons.
+// costOfKey is the cost of an answer with one hiera value, in comparisons.
 const costOfKey = 10
 
 func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
@@ -150,8 +150,8 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value when Puppet has applied its resource. It is taken from
-// the node's latest run only, also when that run has been given up meanwhile.
+// publish sets a value when Puppet has applied its resource. It takes values only from
+// the node's latest run, even if that run has been given up meanwhile.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 }
 
 // withdrawUndeclared withdraws what the node published earlier and its catalog
-// no longer declares, after a run that was good, full and the latest.
+// no longer declares, after a good, full run that is the node's latest.
 func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Result) {
 	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.LastClaimed {
 		return
@@ -212,7 +212,7 @@ func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Resul
 	}
 }
 
-// nodeOwnRun returns the node of a key and a run that it has claimed, also if that
+// nodeOwnRun returns the node of a key and a run that the node has claimed, even if the run
 // has ended.
 func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine.Run, error) {
 	n, err := tx.Node(key)

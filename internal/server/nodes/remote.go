@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question. The writer is not asked: a thousand
-// of them come at once.
+// answered takes a node's answer to a question, without the writer: a thousand
+// answers come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
 	if err != nil {
@@ -37,10 +37,10 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return nil, err
 }
 
-// unasked records who speaks of what is none of his business.
+// unasked records a node that speaks of a question that it was not asked.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
-		n, err := tx.Node(key) // says why not
+		n, err := tx.Node(key) // says why the node is refused
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// result takes how a run ended, once all that it names is stored.
+// result takes how a run ended, after everything that the result names is stored.
 func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := wire.DecodeEnded(payload)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		if err != nil {
 			return nil, err
 		}
-		defer leave() // when it is taken: the same result that waits has nothing to read then
+		defer leave() // after the result is taken: the same result, if it waits, then has nothing to read
 		if more, err = s.askedBesides(ctx, key, in.Result, of); err != nil {
 			return nil, err
 		}
@@ -61,22 +61,22 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		last := tx.Engine.Last(n.Node)
 		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
-			// It does not know any more what it has said of its last run.
+			// The node no longer knows what it has said of its last run.
 			tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
 		}
 		return nil
 	})
 }
 
-// expected is what is wanted of a result that has come.
+// expected is what the server needs of a result that has come.
 type expected struct {
-	wanted bool         // it has none yet
-	asks   bool         // its record says what it asked
-	served *tutti.Asked // what it asked at its Puppet Server; nobody changes it
+	wanted bool         // the run has no result yet
+	asks   bool         // its record says what the run asked
+	served *tutti.Asked // what the run asked at its Puppet Server; it is never changed
 }
 
-// expects looks at the run of a result before anything that the result names: who has no run learns nothing of what is
-// stored.
+// expects looks at the run of a result before anything that the result names. A node without the run learns nothing of what
+// is stored.
 func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
 	return of, s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeOwnRun(key, in.Run)
@@ -92,12 +92,12 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 	})
 }
 
-// maxRecord bounds a record that is read for what its run asked, in bytes. As many questions as a gate may have take half
-// of that with their places.
+// maxRecord bounds a record that is read for its run's questions, in bytes. With as many questions as a gate may have, the
+// questions and their places take half of that.
 const maxRecord = 16 << 20
 
-// enterRecord waits until the record of a result may be read, if that says what its run asked. It returns what is expected
-// of the result then. leave has to follow.
+// enterRecord waits until the record of a result may be read, if the record says what its run asked. It returns what is expected
+// of the result then. The caller must call leave.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
@@ -120,8 +120,8 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 	return of, leave, nil
 }
 
-// askedBesides keeps what a run asked that it has not handed over at a gate:
-// because it never came to one, or asked more behind it. nil: there is nothing.
+// askedBesides keeps what a run asked and has not handed over at a gate: the run
+// never came to a gate, or it asked more after the gate. nil: there is nothing.
 func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
 	if !of.asks {
 		return nil, nil
@@ -156,8 +156,8 @@ func checkRecord(run tutti.RunID, size int64) error {
 	return nil
 }
 
-// storeEnclosed keeps what a result encloses, and makes sure that all else that it
-// names is here.
+// storeEnclosed keeps what a result encloses, and checks that everything else that the
+// result names is stored.
 func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {
@@ -177,7 +177,7 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 	if len(in.Enclosed) == 0 {
 		return nil
 	}
-	size := 0 // of what is new
+	size := 0 // of new content
 	for i, part := range in.Enclosed {
 		has, err := s.Opts.Blobs.Has(ctx, digests[i])
 		if err != nil {
@@ -187,7 +187,7 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 			size += len(part)
 		}
 	}
-	// What nobody may send is not kept. Each run has one result, of which some may come.
+	// Keep nothing that the node may not send: one result for each run, of a bounded size.
 	wanted := false
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeOwnRun(key, in.Run)
@@ -199,7 +199,7 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 	if err != nil || !wanted {
 		return err
 	}
-	var storing errgroup.Group // together: the store writes what comes at once at once
+	var storing errgroup.Group // in parallel: the store writes concurrent blobs together
 	for _, part := range in.Enclosed {
 		storing.Go(func() error {
 			_, err := s.Opts.Blobs.Put(ctx, bytes.Clone(part))

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// wentBack says once a minute in the server's own log that a node says to have seen it further. A node may lie.
+// wentBack logs at most once a minute that a node claims to have seen a later position of this server. A node may lie.
 func (s *base) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
@@ -17,8 +17,8 @@ func (s *base) wentBack(node tutti.NodeName, err error) {
 	}
 }
 
-// compare finds out, by the last order that a node says it has begun, whether the node or
-// the log was set back since (ADR 0018). An agent that says nothing keeps no fences.
+// compare finds out whether the node or the log was set back (ADR 0018). It compares the last order that the node says it has
+// begun with the log. An agent that says nothing keeps no fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)
@@ -26,14 +26,14 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 	begun := *says
 	if begun.Compare(n.Since) < 0 {
-		begun = tutti.Fence{} // of a machine that had the name before, or of this one's earlier life
+		begun = tutti.Fence{} // the fence is of a machine that had the name before, or of an earlier life of this one
 	}
 	last := tx.Engine.Last(n.Node)
 	lost, unknown := last.Compare(begun)
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // else it is known, and a node cannot fill the log
+	if last.SetBack == nil { // otherwise it is known already, and a node cannot fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -48,17 +48,17 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 }
 
-// moved says that a node is another machine than the one on which its last run was: nobody knows what of that is
-// there.
+// moved records that a node is another machine than the one that had its last run. What of that run is on this machine is
+// unknown.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	if last.Applied == nil || last.SetBack != nil { // else it is known, and a node cannot fill the log
+	if last.Applied == nil || last.SetBack != nil { // otherwise it is known already, and a node cannot fill the log
 		return
 	}
 	tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
 }
 
-// giveUp ends a run of a node that cannot say whether it has begun it: the run was
+// giveUp ends a run if its node cannot say whether it has begun the run: the run was
 // wanted before the log was restored, and the agent keeps no fences.
 func (tx *tx) giveUp(n *fold.Node) {
 	r := tx.Engine.Runs[tx.Engine.Active[n.Node]]

@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxLags bounds the exporters that a compile names: one is enough to stop it.
+// maxLags bounds the exporters that a compile names: one exporter is enough to stop it.
 const maxLags = 100
 
-// lags names the exporters by whom PuppetDB's answer to a collector may be another one
-// than Tutti's: those in either of them of whom PuppetDB did not have the catalog that
-// Tutti has the exports of. What PuppetDB has is as of before its answer, what Tutti
-// has as of after it, and Tutti has the exports of a catalog before PuppetDB does: a
-// catalog that was stored meanwhile is seen as one that was not stored yet (ADR 0013).
+// lags names the exporters for which PuppetDB's answer to a collector may differ from
+// Tutti's: exporters in either answer whose catalog, as Tutti has its exports, PuppetDB did
+// not have. The state of PuppetDB is from before its answer, that of Tutti from after it, and
+// Tutti has the exports of a catalog before PuppetDB does. So a catalog that was stored in
+// between counts as not stored yet (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -45,8 +45,8 @@ func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti
 	return lags[:min(len(lags), maxLags)]
 }
 
-// inPuppetDB reports whether a node's exports of a type are in PuppetDB as Tutti has
-// them. Of who compiles for itself, and without the grant, they are in one of both.
+// inPuppetDB reports whether PuppetDB has a node's exports of a type as Tutti has
+// them. If the node compiles for itself, or has no grant, only one of the two has them.
 func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
@@ -54,9 +54,9 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	return policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Most(resourceType) > 0
 }
 
-// publishStored makes the exports of a catalog that PuppetDB gets next those of its
-// node. It is noted of which catalog they are, though they be the same, unless there
-// are none as before.
+// publishStored makes the exports of a catalog that PuppetDB gets next the exports of its
+// node. It records the catalog even if the exports are the same, unless there are none
+// now and were none before.
 func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""
@@ -68,8 +68,8 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFo
 	})
 }
 
-// compiledByOthers takes the exports of a compile that is no run of ours. What the
-// node may not export is PuppetDB's alone.
+// compiledByOthers takes the exports of a compile that is not a run of Tutti. Exports without
+// a grant stay in PuppetDB only.
 func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.CompiledFor) error {
 	var of core.Basis
 	allow := func(tx *tx) (host *fold.Node, err error) {
@@ -80,7 +80,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
 		}
-		if now := tx.Basis(n); !now.Equal(of) { // else it is decided
+		if now := tx.Basis(n); !now.Equal(of) { // otherwise it is decided already
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
 		}
 		return host, nil
@@ -110,13 +110,13 @@ func checkStored(in wire.CompiledFor) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}
-	if in.Run == "" { // an agent that gives none
+	if in.Run == "" { // the agent gives no run
 		return nil
 	}
 	return in.Run.Validate()
 }
 
-// checkLags returns the first lags.
+// checkLags checks the lags and returns the first maxLags.
 func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 	lags = lags[:min(len(lags), maxLags)]
 	for _, l := range lags {
@@ -130,7 +130,7 @@ func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 	return lags, nil
 }
 
-// roomOf is what a node may still make the server keep, of so many bytes.
+// roomOf is how much more a node may make the server keep, of at most this many bytes.
 func (s *base) roomOf(key tutti.NodeKey, most int64) past.Room {
 	return func(ctx context.Context, size int) error {
 		return s.do(ctx, func(tx *tx) error {

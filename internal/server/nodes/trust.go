@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// trust notes what a node stands on, and answers what it should.
+// trust records which CAs and issuer a node trusts, and answers which it should trust.
 func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.Pinned](wire.OpTrust, payload)
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, nil
 }
 
-// acting returns the list of operators who sign actions, if a node has an older one.
+// acting returns the list of operators who sign actions, if the node's list is older.
 func (tx *tx) acting(has *uint64) *tutti.Statement {
 	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
 		return &now.Statement
@@ -67,20 +67,20 @@ func (tx *tx) acting(has *uint64) *tutti.Statement {
 	return nil
 }
 
-// trusts notes which statements about code keys a node follows, and returns those that it lacks.
+// trusts records which statements about code keys a node follows, and returns those that the node lacks.
 func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
 	}
-	if *says != n.Trusts && tx.Core.Presence.MayPin(n.Node, tx.Now) { // one that says something else all the time does not fill the log
+	if *says != n.Trusts && tx.Core.Presence.MayPin(n.Node, tx.Now) { // a node that says something else each time must not fill the log
 		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust
 	return all[min(*says, uint64(len(all))):]
 }
 
-// trusted completes what a newcomer is told: the keys that sign now. An agent that follows no statements knows one
-// key, the one that has been there for longest.
+// trusted adds to an enrolment which keys sign now. An agent that follows no statements knows one
+// key, the oldest one.
 func (tx *tx) trusted(out *api.Enrolled) error {
 	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {

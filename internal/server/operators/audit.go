@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// FollowAudit yields each act behind a position as it happens, and calls told when there is no more: with the position up
-// to which nothing is to be yielded again. The zero position is that of now, or where a restore began. After a restore it
-// begins with that: what was yielded behind it is no more. It ends with ctx, or with an error of yield or told.
+// FollowAudit yields each act after a position as it happens. When it has yielded all, it calls told with the position up
+// to which nothing has to be yielded again. The zero position means now, or the event of the last restore if there was one. If
+// after is of another epoch, it begins with the restore, which took back later acts. It ends with ctx, or with an error of yield or told.
 func (s *Operators) FollowAudit(ctx context.Context, after tutti.Position, yield func(api.AuditEntry) error, told func(through tutti.Position) error) error {
 	r, err := s.Past.Audit(api.ReadAudit{Acts: true}, yield)
 	if err != nil {

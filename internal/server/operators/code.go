@@ -48,8 +48,8 @@ func (s *Operators) PutBlob(ctx context.Context, content []byte) (tutti.Digest, 
 	return s.Opts.Blobs.Put(ctx, content)
 }
 
-// PushCode implements tutti.Codes. All files must be there; the manifest and
-// its signature become one blob, found by the code's digest through the log.
+// PushCode implements tutti.Codes. All files must be there. The manifest and
+// its signature become one blob. The log knows the blob by the code's digest.
 func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error) {
 	var out tutti.CodePushed
 	if err := s.Opts.Space(); err != nil {
@@ -79,7 +79,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 			return out, tutti.Wrap(tutti.CodeConflict, core.OrMissing(err), "%s", name)
 		}
 	}
-	// The statement is in the log: the same text may be signed again.
+	// The statement is in the log, because the same text may be signed again.
 	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
 	if err != nil {
 		return out, err
@@ -94,7 +94,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 			}
 		}
 		now := tx.Registry.Code[out.Environment]
-		if now.Statement != nil { // nobody takes what a key has signed that is trusted no more
+		if now.Statement != nil { // nodes refuse code that only keys without trust have signed
 			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
 				now.Counter, now.Statement = 0, nil
 			}
@@ -103,13 +103,13 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 		switch {
 		case err != nil || again:
 			return err
-		case now.Code == out.Code: // a release of before had pushed it
+		case now.Code == out.Code: // an earlier release had pushed it
 			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
 			return nil
 		}
 		reaction := in.Reaction
 		if core.MayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
-			reaction = nil // the fleet file that is there says how nodes react
+			reaction = nil // the present fleet file says how nodes react
 		}
 		tx.hold(&out, reaction)
 		tx.Emit(tutti.Actor(ctx), &out)
@@ -117,8 +117,8 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	})
 }
 
-// signedFor checks what was signed of code, by the keys that are trusted now. It asks the writer, whose turn a push needs in
-// any case: it does not wait for readers that look for long.
+// signedFor checks the signatures of code, by the keys that are trusted now. It asks the writer, which a push needs
+// in any case, so that it does not wait for slow readers.
 func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
 	var trust []tutti.Statement
 	if err := s.do(ctx, func(tx *tx) error {
@@ -133,14 +133,14 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 // maxPassedOver bounds the codes that are remembered as never released.
 const maxPassedOver = 20
 
-// hold notes in a push whether nodes react to it, and with what they go on if not.
+// hold notes in a push whether nodes react to it, and with which code they go on if not.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // or it is taken back to what nodes have
+		return // or the push takes the code back to what nodes have
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {
@@ -199,7 +199,7 @@ func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fle
 	return f, s.setFleet(ctx, set)
 }
 
-// signedPlans checks what was signed of a fleet file, by the keys that are trusted now.
+// signedPlans checks the signature of a fleet file, by the keys that are trusted now.
 func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.SignedPlans, error) {
 	var trust []tutti.Statement
 	if err := s.Look(ctx, func(v explain.View) error {
@@ -211,7 +211,7 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 	return s.Opts.Identity.Plans(trust, in)
 }
 
-// checkDefined refuses grants that call a type defined which the code that was pushed last has as a native one.
+// checkDefined refuses a grant that calls a type defined if the code that was pushed last has a native type of that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
 	defined := map[string]string{} // the base name of the file of a native type → the type
 	for _, g := range f.Grants {
@@ -251,8 +251,8 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 	return nil
 }
 
-// setFleet makes a fleet file the current one, and withdraws what nodes have published and it does not grant
-// them. What they keep is stored before: who publishes meanwhile makes that to be done again.
+// setFleet makes a fleet file the current one, and withdraws what nodes have published without a grant in that
+// file. Before that it stores what the nodes keep. If a node publishes meanwhile, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -285,10 +285,10 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
 }
 
-// setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
+// setFleet reports whether it was done. It is not done if something that a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // of an old release it means something else
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // a file that an old release stored means something else
 		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
 	switch {
 	case set.Statement == nil:
@@ -323,7 +323,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		for _, key := range u.Values {
 			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
-		// Also where only values go: a set that no run has published says that the node has to run.
+		// Also if only values are withdrawn: a set that no run has published says that the node has to run.
 		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}
 	return true, nil

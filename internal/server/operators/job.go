@@ -16,12 +16,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// StartJob implements tutti.Jobs. Nothing has begun if it fails.
+// StartJob implements tutti.Jobs. If it fails, nothing has begun.
 func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
-	if in.Converge != nil && in.Converge.Reaction { // which would keep the fleet's own reactions waiting
+	if in.Converge != nil && in.Converge.Reaction { // it would keep the fleet's own reactions waiting
 		return "", tutti.Errorf(tutti.CodeInvalid, "reaction: only the server begins one")
 	}
 	if err := s.Opts.Space(); err != nil {
@@ -63,7 +63,7 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 	return id, err
 }
 
-// startOf says what is to be started, for people.
+// startOf says for people what is to be started.
 func startOf(in api.StartJob) string {
 	switch {
 	case in.Converge != nil:
@@ -74,7 +74,7 @@ func startOf(in api.StartJob) string {
 	return "run " + string(in.Plan)
 }
 
-// several names nodes, the first few of many.
+// several names the first few of many nodes.
 func several(nodes []tutti.NodeName) string {
 	const most = 5
 	var out []string
@@ -87,8 +87,8 @@ func several(nodes []tutti.NodeName) string {
 	return strings.Join(out, ", ")
 }
 
-// needsCode names a node that a plan runs with the fleet's code, or returns the
-// empty string.
+// needsCode names a node that a plan runs with the fleet's code; empty: no
+// node.
 func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) tutti.NodeName {
 	for _, st := range plan.Steps {
 		nodes := targets[st.Name]
@@ -134,7 +134,7 @@ func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepNa
 	return f.Plans[at], targets, err
 }
 
-// allJoined refuses targets that never joined.
+// allJoined refuses targets that have never joined.
 func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
 	missing := map[string]bool{}
 	for _, nodes := range targets {
@@ -199,7 +199,7 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	return err
 }
 
-// exclusive returns how a job has its nodes to itself; nil: it has not.
+// exclusive returns how a job holds its nodes exclusively; nil: it does not.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

@@ -35,8 +35,8 @@ func (s *Operators) KeepNode(ctx context.Context, in api.KeepNode) error {
 	})
 }
 
-// choose returns the ticket of the machine whose boot id, or whose ticket's digest, begins so, and
-// those of the others.
+// choose returns the ticket of the one machine whose boot id or ticket digest has this prefix, and
+// the tickets of the others.
 func choose(met []tutti.Machine, begins string) (kept tutti.Digest, others []tutti.Digest, err error) {
 	for _, m := range met {
 		_, ticket, _ := strings.Cut(string(m.Ticket), ":")

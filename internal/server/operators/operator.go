@@ -26,7 +26,7 @@ func (s *Keys) IssueOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	})
 }
 
-// RenewOperator implements tutti.Operators. The certificate that asks stays good
+// RenewOperator implements tutti.Operators. The old certificate stays good
 // to its end: the new one may not arrive.
 func (s *Keys) RenewOperator(ctx context.Context, request []byte) (api.IssuedOperator, error) {
 	return s.renewOperator(ctx, api.IssueOperator{Request: request})
@@ -37,8 +37,8 @@ func (s *Keys) FollowRotation(ctx context.Context, request []byte) (api.IssuedOp
 	return s.renewOperator(ctx, api.IssueOperator{Request: request, Follows: true})
 }
 
-// An operator gets so many certificates in a day by renewing: each one is kept in the log. Every copy of an operator's
-// directory renews once a year, and once in a rotation of the CA.
+// These constants bound the certificates that an operator gets by renewing: each one is kept in the log. Every copy of an
+// operator's directory renews once a year, and once in a rotation of the CA.
 const (
 	maxRenewals = 50
 	renewalsIn  = 24 * time.Hour
@@ -67,8 +67,8 @@ func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	})
 }
 
-// isKnown refuses to whoever shows a certificate that the log does not know, or that has ended, what would outlast it: who is in
-// the fleet and who may do what, code, data, pauses, other certificates, and another CA. Whoever stole the CA may have made it.
+// isKnown refuses a lasting change to a caller whose certificate has ended or is not in the log. Such changes are: members and access of
+// the fleet, code, data, pauses, certificates and the CA. A thief of the CA may have made that certificate.
 func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := core.VisitOf(ctx)
 	if v == nil || tx.Registry.Operators[v.Name].Knows(v.Serial, tx.Now) {
@@ -95,9 +95,9 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) error 
 	})
 }
 
-// othersRemain reports whether somebody else is known to get in with a
-// certificate: whoever asks, if he does not revoke himself, or one whom we issued
-// a certificate that is good.
+// othersRemain reports whether another operator is known to get in with a
+// certificate: the caller, unless they revoke themselves, or an operator to whom we
+// issued a certificate that is still good.
 func (tx *tx) othersRemain(actor, revoked string) bool {
 	asks, _ := strings.CutPrefix(actor, core.ActorOperator)
 	for name, op := range tx.Registry.Operators {

@@ -12,18 +12,18 @@ import (
 // handler is what all calls of operators need.
 type handler struct{ *core.Core }
 
-// Operators answers what operators do and ask. It implements api.Jobs, api.Nodes, api.Codes, api.Values, api.Pauses and
+// Operators answers calls about the fleet's work. It implements api.Jobs, api.Nodes, api.Codes, api.Values, api.Pauses and
 // api.Remotes.
 type Operators struct{ handler }
 
-// Keys answers what operators do with keys. It implements api.Tokens, api.Operators, api.Rotations, api.Signings and
+// Keys answers calls about keys. It implements api.Tokens, api.Operators, api.Rotations, api.Signings and
 // api.Secrets.
 type Keys struct {
 	handler
-	rotating sync.Mutex // held by who takes a step of a rotation
+	rotating sync.Mutex // held during a step of a rotation
 }
 
-// New returns both.
+// New returns the handlers of operators.
 func New(of *core.Core) (*Operators, *Keys) {
 	return &Operators{handler{of}}, &Keys{handler: handler{of}}
 }
@@ -31,12 +31,12 @@ func New(of *core.Core) (*Operators, *Keys) {
 // tx is a transaction of an operator's call.
 type tx struct{ *core.Tx }
 
-// do is core.Core's.
+// do calls core.Core.Do.
 func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
 	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// lasting is do for what outlasts whoever asks for it: see isKnown.
+// lasting is do for lasting changes, see isKnown.
 func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
 	return h.do(ctx, func(tx *tx) error {
 		if err := tx.isKnown(ctx, what); err != nil {

@@ -23,7 +23,7 @@ import (
 // maxNodesNamed bounds the nodes that one event names: a message of the log is short.
 const maxNodesNamed = 500
 
-// AskNodes implements tutti.Remotes. Who is selected is decided when it begins.
+// AskNodes implements tutti.Remotes. It selects the nodes when it begins.
 func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -74,8 +74,8 @@ type question struct {
 	signed map[tutti.NodeName]*tutti.Statement // what the operator has signed for each node
 }
 
-// ask asks those who are selected and yields all answers. Whoever asked may be gone
-// before its end: what became of it is noted all the same.
+// ask asks the selected nodes and yields all answers. The caller may be gone before
+// its end. The result is recorded nevertheless.
 func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []api.NodeView, undecided []api.NodeAnswer, yield func([]api.NodeAnswer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -109,8 +109,8 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	}
 }
 
-// choose says which nodes are selected. Where that needs facts, the nodes are asked
-// for them; those of which nobody can say it are answers already.
+// choose returns the selected nodes. If the selection needs facts, it asks the nodes
+// for them. Nodes for which it remains unknown are in undecided.
 func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
 	if len(q.signed) > 0 { // the operator has named them
 		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
@@ -162,7 +162,7 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	return selected, undecided, err
 }
 
-// may refuses what the access of whoever asks does not cover: all nodes that may be selected, before any is asked.
+// may refuses unless the caller's access covers all nodes that may be selected, before any node is asked.
 func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if core.VisitOf(ctx) == nil {
 		return nil
@@ -181,7 +181,7 @@ func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []ap
 	})
 }
 
-// factsOf reads the facts that a node has answered.
+// factsOf reads the facts from a node's answer.
 func factsOf(a api.NodeAnswer) (map[string]any, error) {
 	if a.Verdict != tutti.RemoteOK {
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", a.Verdict, a.Message)
@@ -189,7 +189,7 @@ func factsOf(a api.NodeAnswer) (map[string]any, error) {
 	return selector.ParseFacts(a.Facts)
 }
 
-// answerAbout is an answer with what the server knows of the node.
+// answerAbout returns an answer with what the server knows of the node.
 func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) api.NodeAnswer {
 	return api.NodeAnswer{
 		Node: v.Node, Verdict: verdict, Message: message, LastRun: v.LastRun, RunAt: v.RunAt, Outcome: v.Outcome, Reason: v.Reason,
@@ -197,8 +197,8 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce appends what is about to be changed, before anybody is told. The names
-// of many nodes go into several events, together.
+// announce appends what is about to be changed, before any node is told. The names
+// of many nodes go into several events, in one append.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
@@ -214,7 +214,7 @@ func (q *question) announce(ctx context.Context, request string, nodes []api.Nod
 	})
 }
 
-// note appends what became of a question, also if whoever asked has gone.
+// note appends the result of a question, even if the caller has gone.
 func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	what := ""
 	if request.Action == tutti.RemoteResource {
@@ -228,7 +228,7 @@ func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	})
 }
 
-// tally is how many nodes ended in which way, by which rule.
+// tally has the nodes by verdict and rule.
 type tally map[outcomeOf][]tutti.NodeName
 
 type outcomeOf struct {
@@ -243,8 +243,8 @@ func (t tally) add(all []api.NodeAnswer) {
 	}
 }
 
-// decisions are what one event each has. All nodes are named where something was
-// to be changed, else those that did not answer well.
+// decisions returns the decisions of each event. If something was to be changed, they name
+// all nodes, otherwise only those that did not answer well.
 func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))
@@ -272,8 +272,8 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls got with an answer for each, with those together that
-// are there. When ctx ends, those that have not answered are silent.
+// round asks nodes and calls got with an answer for each. Answers that are there at the
+// same time come in one call. When ctx ends, nodes without an answer are silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView
@@ -304,7 +304,7 @@ func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, sign
 			err = s.Opts.Bus.Ring(v.Key, wire.RingRemote, payload)
 		}
 		if err != nil {
-			s.Opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
+			s.Opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // the node will be silent
 		}
 	}
 	if len(unasked) > 0 {

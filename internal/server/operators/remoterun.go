@@ -33,7 +33,7 @@ func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.
 	}}, targets, nil
 }
 
-// optionsFit refuses options that the nodes' program has not.
+// optionsFit refuses options that the nodes' program does not have.
 func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
 	if o.Program != "" {
 		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own", o.Program)

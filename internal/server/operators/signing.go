@@ -52,8 +52,8 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	return out
 }
 
-// mayPush says whether signed code may become the current one of its environment: what nodes would refuse is
-// refused here. Again: it is the current one already. Counted: some environment has code with a counter.
+// mayPush says whether signed code may become the current one of its environment. It refuses what nodes would
+// refuse. again: the code is the current one already. counted: some environment has code with a counter.
 func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
@@ -109,8 +109,8 @@ func (s *Keys) SignCode(ctx context.Context, in tutti.CodeSign) error {
 	})
 }
 
-// signedMore returns a statement with those of its signatures that are good, and whether that are more than were there: whoever
-// sends others, or the same again, puts nothing into the log.
+// signedMore returns a statement with only its good signatures, and whether it adds one that was missing: other or repeated
+// signatures must not go into the log.
 func signedMore(now, in tutti.Statement, good func(tutti.Statement) bool) (out tutti.Statement, more bool) {
 	out = in
 	out.Signatures = nil
@@ -191,7 +191,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 	return err
 }
 
-// stayGood refuses to trust keys that have not signed what nodes may be told to run.
+// stayGood refuses a change of keys unless the new keys have signed all code that nodes may be told to run.
 func (tx *tx) stayGood(trust []tutti.Statement) error {
 	for _, c := range mayBeOrdered(tx.State) {
 		if c.Statement == nil {
@@ -208,8 +208,8 @@ func (tx *tx) stayGood(trust []tutti.Statement) error {
 	return nil
 }
 
-// signedActions returns what an operator has signed for each node. Where operators sign actions, nodes do nothing that is
-// not, so nobody is asked.
+// signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
+// ones, so an unsigned call is refused and asks no node.
 func (s *Operators) signedActions(ctx context.Context, in api.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil

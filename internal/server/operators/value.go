@@ -24,8 +24,8 @@ func (s *Operators) UnsetValue(ctx context.Context, key string) error {
 	return s.operatorValue(ctx, wire.Publish{Key: key, Withdraw: true})
 }
 
-// Effect implements tutti.Values. It would tell who reads a value, and whether that is a guessed one: so it is refused
-// to whoever may neither read nor set it.
+// Effect implements tutti.Values. The effect tells who reads a value, and whether a guess of the value is right. So it is refused
+// to callers who may neither read nor set the value.
 func (s *Operators) Effect(ctx context.Context, key string, value json.RawMessage) (api.Effect, error) {
 	if err := s.seesKey(ctx, key); err != nil {
 		return api.Effect{}, err
@@ -64,8 +64,8 @@ func (s *Operators) operatorValue(ctx context.Context, in wire.Publish) error {
 	})
 }
 
-// tookFrom says that a node does not publish any more what its last run has published: it has to run. A set of
-// exports that no run has published says so, here the one that it has.
+// tookFrom records that a node no longer publishes what its last run has published, so that the node has to run. A set of
+// exports that no run has published says so, here with the exports that the node has.
 func (tx *tx) tookFrom(by string, node tutti.NodeName) {
 	if n := tx.Registry.Nodes[node]; n != nil {
 		exports := tx.Data.Exports(node)

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// WatchJob implements tutti.Jobs. It reads the log itself (and what a snapshot has
-// of what the log let go), from the job's start on, so that a watcher that comes
+// WatchJob implements tutti.Jobs. It reads the log itself (and the older events that only
+// a snapshot has), from the job's start on, so that a watcher that comes
 // back misses nothing.
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
@@ -42,8 +42,8 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
-			// Who does not follow wants all that is known, also what a node that was
-			// given up said later.
+			// A caller who does not follow wants all that is known, including what a node said after
+			// it was given up.
 			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}
@@ -53,7 +53,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 				return err
 			}
 		}
-		goesOn = false // said once, then as it changes
+		goesOn = false // said once, then again when it changes
 		if !in.Follow {
 			return nil
 		}
@@ -63,7 +63,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	}
 }
 
-// pass hands live events on until the log has grown.
+// pass hands on live events until the log has grown.
 func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(api.Watched) error) error {
 	for {
 		select {
@@ -76,14 +76,14 @@ func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-
 		case <-s.Writer.Ended():
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
-			// Whoever watches is gone, or this server ends: then he is to come back.
+			// The watcher is gone, or this server ends and the watcher has to come back.
 			return brokenOff(ctx, tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job"))
 		}
 	}
 }
 
-// brokenOff returns why a watch ended: the watcher's own end, if he was revoked,
-// else err.
+// brokenOff returns why a watch ended: the cause of the watcher's context if they were
+// revoked, otherwise err.
 func brokenOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
 		return cause
@@ -91,8 +91,8 @@ func brokenOff(ctx context.Context, err error) error {
 	return err
 }
 
-// jobFilter admits the events of one job. Those of its runs are known by the
-// order that it has seen.
+// jobFilter admits the events of one job. It knows the job's runs from the orders
+// that it has seen.
 type jobFilter struct {
 	job  tutti.JobID
 	runs map[tutti.RunID]bool
