@@ -32,18 +32,18 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// agentReserve is the room without which no run begins: for its report, its log
+// agentReserve is how much free disk a run needs to begin. The room is for its report, its log
 // and what it publishes while the server is away.
 const agentReserve = 32 << 20
 
 // AgentOptions say where an agent keeps its state.
 type AgentOptions struct {
 	Dir    string
-	Root   string // below which Puppet is looked for, normally "/"
+	Root   string // the directory under which Puppet is looked for, normally "/"
 	Beat   time.Duration
 	Policy string        // the file of the node's policy, empty: none
-	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it never is
-	// FactsEvery is how often facts are collected besides after each run; 0: never.
+	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it does not
+	// FactsEvery is how often facts are collected in addition to after each run; 0: never.
 	FactsEvery time.Duration
 	Logger     *slog.Logger
 }
@@ -65,7 +65,7 @@ type Agent struct {
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	var err error
-	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet runs elsewhere
+	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet has another working directory
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
-	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs need no such socket
+	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs do not need this socket
 		opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
 	if a.lock, err = machine.Lock(opts.Dir); err != nil {
@@ -124,7 +124,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Follow: func() {
 			select {
 			case follow <- struct{}{}:
-			default: // it is known
+			default: // it is already signalled
 			}
 		},
 		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
@@ -144,8 +144,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// machineOf tells installations of machines apart, without telling their ids: by that of systemd, which a new
-// installation makes, and that of the hardware or the hypervisor. Empty: there is none.
+// machineOf tells installations of machines apart without revealing their ids. It uses the id of systemd, which a new
+// installation makes, and the id of the hardware or the hypervisor. Empty: the machine has no id.
 func machineOf(root string) tutti.Digest {
 	var ids []byte
 	for _, name := range []string{"etc/machine-id", "sys/class/dmi/id/product_uuid"} {
@@ -161,8 +161,8 @@ func machineOf(root string) tutti.Digest {
 	return tutti.DigestOf(append([]byte("tutti machine "), ids...))
 }
 
-// notAdmitted says what nobody finds out by waiting: to the log, and to whoever
-// asks systemd.
+// notAdmitted says in the log and in systemd's status that the node is not admitted, because waiting
+// does not help.
 func (a *Agent) notAdmitted(err error) {
 	node := a.membership.Node
 	why := "it was removed from the fleet, another machine took its place, or the keys that let it in were rotated while it was away"
@@ -175,12 +175,12 @@ func (a *Agent) notAdmitted(err error) {
 	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
 		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
 	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
-	if core := a.core.Load(); core != nil { // what it was told before is no longer so
+	if core := a.core.Load(); core != nil { // what the server told it before no longer holds
 		core.Denied(errors.New(why))
 	}
 }
 
-// membershipNow is the membership on disk, which may be newer than this process.
+// membershipNow returns the membership on disk, which may be newer than this process.
 func (a *Agent) membershipNow() identity.EnrolResponse {
 	if m, err := identity.LoadMembership(machine.IdentityDir(a.opts.Dir)); err == nil {
 		return m
@@ -188,8 +188,8 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 	return a.membership
 }
 
-// room says that there is no room to begin a run. It looks each time: a run may follow
-// the last one, which has filled the disk, within a moment.
+// room returns a function that fails if there is no room to begin a run. It looks each time, because
+// the run just before may have filled the disk.
 func room(dir string) func() error {
 	reserve := space.NewReserve("this node's", dir, agentReserve)
 	return func() error {
@@ -198,16 +198,16 @@ func room(dir string) func() error {
 	}
 }
 
-// digestKey is a secret of the node, with which digests of Sensitive parameters
-// are made: without it, a digest would let passwords be guessed.
+// digestKey is a secret of the node for the digests of Sensitive parameters.
+// Without it people could guess passwords from a digest.
 func digestKey(seed []byte) string {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte("tutti digest key"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// shipModule writes the module tutti of this release below the agent's state,
-// once, and returns its launcher and the directory for the modulepath.
+// shipModule writes the module tutti of this release once into the agent's state
+// directory. It returns the launcher and the directory for the modulepath.
 func shipModule(dir string) (launcher, modules string, err error) {
 	digest, err := puppetmodule.Digest()
 	if err != nil {
@@ -237,7 +237,7 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// What is there is never written again: after a loss of power it must be whole.
+	// An existing module is never written again, so it must be whole after a loss of power.
 	if err := durable.SyncAll(tmp); err != nil {
 		return "", "", err
 	}
@@ -251,18 +251,18 @@ func shipModule(dir string) (launcher, modules string, err error) {
 type JoinOptions struct {
 	Dir   string
 	Token string
-	Name  tutti.NodeName // empty: the token's name, else the host's
-	// Again is for a machine that was a node and is not admitted any more: it keeps
-	// its keys and its data. One whose membership has ended needs no such word.
+	Name  tutti.NodeName // empty: the token's name, or the host's if the token has no name
+	// Again is for a machine that was a node and is not admitted any more. It keeps
+	// its keys and its data. A node whose membership has ended does not need Again.
 	Again bool
-	// CodeKeys are the ids of all keys that sign code, as somebody who knows them says on the machine. Empty: a newcomer
-	// takes those that the server names, and a node stays with those that it has pinned.
+	// CodeKeys are the ids of all keys that sign code, as a person on the machine names them. Empty: a new node
+	// takes the keys that the server names, and a joined node keeps the keys that it has pinned.
 	CodeKeys []string
 }
 
-// Join makes the node's keys, enrols them and writes what the agent needs. Keys
-// that were made by a join that did not end are used again: the token knows
-// them. Keys that cannot be used are an error, and stay.
+// Join makes the node's keys, enrols them and writes what the agent needs. It uses
+// the keys of an unfinished join again, because the token may be bound to them. Keys that
+// cannot be used are an error, and stay.
 func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	token, err := identity.ParseToken(o.Token)
 	if err != nil {
@@ -277,7 +277,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		o.Name = cmp.Or(o.Name, m.Node)
 	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
 		return "", err
-	default: // what a damaged file says is not believed
+	default: // a damaged file is ignored
 		m = identity.EnrolResponse{}
 	}
 	if o.Name == "" {
@@ -323,7 +323,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		return "", err
 	}
 	membership.Fleet = now
-	if before, err := identity.FleetOf(m); err != nil || before != now { // what is remembered is of another fleet, or of nobody
+	if before, err := identity.FleetOf(m); err != nil || before != now { // what the agent remembers belongs to another fleet or to no fleet
 		if err := agent.Forget(o.Dir); err != nil {
 			return "", err
 		}
@@ -337,7 +337,7 @@ func ended(m identity.EnrolResponse) bool {
 	return err == nil && !time.Now().Before(until)
 }
 
-// defaultName is the name that a token is for, or that of this host.
+// defaultName is the name that a token is for, or the name of this host.
 func defaultName(pattern string) (tutti.NodeName, error) {
 	if name := tutti.NodeName(pattern); name.Validate() == nil {
 		return name, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// Commands are what the command line calls.
+// Commands returns the functions that the command line calls.
 func Commands() cli.Deps {
 	return cli.Deps{
 		Version:    Version,
@@ -54,7 +54,7 @@ func Commands() cli.Deps {
 	}
 }
 
-// logger writes to standard error, which systemd keeps.
+// logger writes to standard error, and systemd keeps that.
 func logger() *slog.Logger {
 	level := slog.LevelInfo
 	if os.Getenv("TUTTI_DEBUG") != "" {
@@ -76,8 +76,8 @@ func connect(c cli.Connection) (cli.Server, error) {
 
 const renewDeadline = 10 * time.Second
 
-// renewOperator renews the certificate that a command comes with, if it is time.
-// If it cannot, the command goes on with the old one.
+// renewOperator renews the certificate of a command's operator if it is due.
+// If it cannot renew it, the command goes on with the old certificate.
 func renewOperator(c cli.Connection) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
 	defer cancel()
@@ -86,7 +86,7 @@ func renewOperator(c cli.Connection) error {
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
 	return Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
-		signer, err := newSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
+		signer, err := newSigner(ctx, s, c.OperatorDir) // after the upload, so that little time passes until the push
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
@@ -102,7 +102,7 @@ func initServer(o cli.ServerInit) error {
 		return err
 	}
 	o.Dir = dir
-	if o.Unit { // what cannot be started is not made
+	if o.Unit { // fail before anything is made if the unit cannot work
 		if _, err := machine.UnitText(unit, "server --dir "+o.Dir); err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func initServer(o cli.ServerInit) error {
 }
 
 // serverGarbage is the garbage that a server may have, in percent of what it needs
-// (GOGC). Measured (docs/benchmarks.md): half of Go's default takes a fifth off its
-// memory for some percent of its CPU.
+// (GOGC). By docs/benchmarks.md, half of Go's default saves a fifth of the memory and costs
+// a few percent of CPU.
 const serverGarbage = 50
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
@@ -161,7 +161,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 			return out, err
 		}
 	}
-	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet takes its time
+	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet is slow
 	return out, nil
 }
 

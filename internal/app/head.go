@@ -19,10 +19,10 @@ const (
 	logStream = "TUTTI_LOG" // as natsbus calls it
 )
 
-// head is the end of the log as it was last acknowledged, in a file beside the
-// log: it tells a log that was cut off, put back or lost from one that is new.
-// It is written behind each append and never fsynced, so it may be older than
-// the log, never newer.
+// head is the last acknowledged end of the log, in a file next to the
+// log. It tells a log that was cut off, put back or lost from a new log.
+// It is written after each append and never fsynced. So it may be older than
+// the log, but never newer.
 type head struct {
 	file   *os.File
 	logger *slog.Logger
@@ -32,8 +32,8 @@ type head struct {
 	link tutti.Digest
 }
 
-// openHead reads the head of the server in dir, or begins one. A damaged one is
-// as good as none: it is a witness, not a source.
+// openHead reads the head of the server in dir, or begins a new one. A damaged head counts
+// as missing, because it is a witness, not a source.
 func openHead(dir string, logger *slog.Logger) (*head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, headFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -55,13 +55,13 @@ func openHead(dir string, logger *slog.Logger) (*head, error) {
 	return h, nil
 }
 
-// headLine is the record: a line of one length.
+// headLine is the file's only line. All lines have the same length.
 func headLine(seq uint64, link tutti.Digest) string {
 	text := fmt.Sprintf("%020d %s", seq, link)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved keeps what the log acknowledged.
+// moved writes what the log has acknowledged.
 func (h *head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,8 +74,8 @@ func (h *head) moved(seq uint64, link tutti.Digest) {
 	}
 }
 
-// inFiles verifies, before a bus starts on dir and cuts off what is damaged,
-// that the log's files have what was acknowledged.
+// inFiles verifies that the log's files have all acknowledged events. It runs before
+// a bus starts on dir, because the bus cuts off damaged ends.
 func (h *head) inFiles(dir string) error {
 	if h.seq == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (h *head) inFiles(dir string) error {
 	return h.lost(last, damage)
 }
 
-// inLog verifies that the log leads to what was acknowledged.
+// inLog verifies that the log has the last acknowledged event.
 func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
@@ -102,7 +102,7 @@ func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
 	for e, err := range l.Entries(ctx, h.seq-1) {
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeNotFound:
-			return nil // let go: the snapshot stands for it
+			return nil // deleted: the snapshot replaces it
 		case err != nil:
 			return err
 		case e.Seq != h.seq || e.Link != h.link:
@@ -122,7 +122,7 @@ func (h *head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// witnessed is a log whose acknowledged appends the head follows.
+// witnessed is a log whose acknowledged appends are noted in the head.
 type witnessed struct {
 	*natsbus.Log
 	head    *head

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// serverIdentity is package identity as package server wants it.
+// serverIdentity adapts package identity to the interfaces of package server.
 type serverIdentity struct {
 	authority *identity.Authority
 	bus       *embed.Server
@@ -25,7 +25,7 @@ var (
 )
 
 func (s *serverIdentity) address(listen string) string {
-	_, port, _ := net.SplitHostPort(listen) // was listened on
+	_, port, _ := net.SplitHostPort(listen) // the server has listened on it
 	return net.JoinHostPort(s.config.Host, port)
 }
 
@@ -79,7 +79,7 @@ func (s *serverIdentity) IssueOperator(in api.IssueOperator) (api.IssuedOperator
 // KeySets implements server.Keys.
 func (s *serverIdentity) KeySets() (tutti.KeySets, error) { return s.authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus is told at once who lets nodes in, except that it forgets a set only when
+// Rotate implements server.Keys. The running bus learns at once which keys let nodes in. It forgets a key set only when
 // it is started again.
 func (s *serverIdentity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
@@ -108,7 +108,7 @@ func (s *serverIdentity) Settle() { s.settle() }
 // Fleet implements server.Signers.
 func (s *serverIdentity) Fleet() tutti.Digest { return s.authority.Fleet() }
 
-// trust is which code keys sign after some statements.
+// trust returns which code keys sign after some statements.
 func (s *serverIdentity) trust(said []tutti.Statement) (identity.Trust, error) {
 	t := identity.Trust{Fleet: s.authority.Fleet(), Keys: []ed25519.PublicKey{s.authority.CodePublicKey()}}
 	for _, st := range said {

@@ -12,13 +12,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// membership is what lets a node onto the bus, and ends unless it is renewed.
+// membership lets a node onto the bus. It ends unless it is renewed.
 type membership struct {
 	identity.EnrolResponse
 	dir  string
 	conn memberConn
 	log  *slog.Logger
-	// follow says that the server may want the node to stand on other keys. nil: it never says so.
+	// follow signals that the server may want the node to use other keys. nil: no signal comes.
 	follow <-chan struct{}
 }
 
@@ -32,10 +32,10 @@ type memberConn interface {
 	Connected() bool
 }
 
-// keep renews the JWT with half of its life left, and follows the server when its keys are rotated, until ctx ends. What
-// is new is on disk before it is used: a crash leaves what is good.
+// keep works until ctx ends. It renews the JWT with half of its life left, and follows the server when the server's keys are
+// rotated. It writes new credentials to disk before it uses them, so a crash leaves good ones.
 func (m membership) keep(ctx context.Context) error {
-	var again time.Time // when following is tried again that failed; zero: it did not
+	var again time.Time // when to follow again after it failed; zero: it did not fail
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
 		if err != nil {
@@ -63,7 +63,7 @@ func (m membership) keep(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		left := time.Until(until)
-		if left > 0 { // after it, the connection says what is the matter
+		if left > 0 { // after the end, the connection reports the problem
 			m.log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
@@ -73,8 +73,8 @@ func (m membership) keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or (asked) when the server wants something. While there is no connection it looks now and then
-// whether somebody has joined again.
+// wait returns after d, or (asked) when the server wants something. Without a connection it looks every lookAgain
+// whether the node has joined again.
 func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -100,20 +100,20 @@ func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err
 const (
 	// lookAgain is how often a node without a connection looks whether it has joined again.
 	lookAgain = 15 * time.Second
-	// followAgain is when following is tried again.
+	// followAgain is the pause before following is tried again.
 	followAgain = time.Minute
-	// maxFollow bounds what a server may want one after the other: a node that is told something else each time stops.
+	// maxFollow is how many changes in a row a node follows. It stops if the server wants something else each time.
 	maxFollow = 4
 )
 
-// followed brings the node to stand on what the server wants. It returns when that is to be tried again, zero: not before
-// it is asked.
+// followed makes the node use the keys that the server wants. It returns when to try again; zero: not before
+// the server asks.
 func (m *membership) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeInvalid:
-			m.log.Debug("the server does not rotate its keys", "error", err) // of an earlier release
+			m.log.Debug("the server does not rotate its keys", "error", err) // the server is of an earlier release
 			return time.Time{}
 		case err != nil:
 			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
@@ -127,7 +127,7 @@ func (m *membership) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand says what the node stands on, and takes what it should.
+// stand tells the server which keys the node uses, and takes the keys that the node should use.
 func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -164,7 +164,7 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	return true, m.use(ctx, next)
 }
 
-// use goes on with what is on disk.
+// use goes on with the credentials that are on disk.
 func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next
@@ -182,7 +182,7 @@ func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error
 	return nil
 }
 
-// useWait bounds how long following waits for a quiet moment: the next connection uses the new JWT in any case.
+// useWait is how long following waits for a quiet moment. The next connection uses the new JWT in any case.
 const useWait = time.Minute
 
 // retryEnded is the shortest pause before a renewal is tried again.
@@ -211,8 +211,8 @@ func (m *membership) renew(ctx context.Context) error {
 	}
 	m.EnrolResponse = next
 	m.log.Info("the membership was renewed")
-	// The connection lives as long as the JWT that it was made with: in a third of
-	// the time that is left there is a quiet moment, or it is made anew at its end.
+	// The connection lives as long as the JWT that it was made with. Wait a third of the
+	// remaining time for a quiet moment. Otherwise the node connects again when the old JWT ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.conn.UseJWT(ctx, next.JWT); err != nil {
@@ -221,9 +221,9 @@ func (m *membership) renew(ctx context.Context) error {
 	return nil
 }
 
-// reload takes what a join in another process has written.
+// reload takes the credentials that a join in another process has written.
 func (m *membership) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
-		_ = m.use(ctx, on) // it is there for the next connection in any case
+		_ = m.use(ctx, on) // the next connection uses it in any case
 	}
 }

@@ -16,7 +16,7 @@ func flock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// notify tells systemd, if that started us, how far we are (sd_notify(3)).
+// notify tells systemd the state of this process, if systemd has started it (sd_notify(3)).
 func notify(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -24,7 +24,7 @@ func notify(state string) {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		return // systemd then says itself that we never were ready
+		return // systemd then reports that the process was never ready
 	}
 	defer conn.Close()
 	_, _ = conn.Write([]byte(state))

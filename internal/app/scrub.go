@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// scrubFile, in a server's directory, says what the last scrub of its content has found.
+// scrubFile is a file in a server's directory that says what the last scrub of its content has found.
 const scrubFile = "scrub.json"
 
 // scrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
 type scrubNotes struct{ dir string }
 
-// Last implements past.Scrubs: a backup reads all content, too.
+// Last implements past.Scrubs. A backup counts as well, because it reads all content.
 func (n scrubNotes) Last() time.Time {
 	backup, _ := lastBackup(n.dir)
 	if scrub := lastScrub(n.dir); scrub.At.After(backup) {
@@ -34,7 +34,7 @@ func (n scrubNotes) Done(found past.Scrub) error {
 	return durable.WriteFile(filepath.Join(n.dir, scrubFile), raw, 0o600)
 }
 
-// lastScrub is the last scrub of a server's content, the zero one if there was none.
+// lastScrub returns the last scrub of a server's content, or the zero value.
 func lastScrub(dir string) past.Scrub {
 	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
 	var found past.Scrub
