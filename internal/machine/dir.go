@@ -1,5 +1,5 @@
-// Package machine has what servers and agents need of the machine that they live on: systemd units, the locks of their
-// directories, and a node's credentials. With it a machine leaves its fleet.
+// Package machine has what servers and agents need from their machine: systemd units, the locks of their
+// directories, and a node's credentials. It also lets a machine leave its fleet.
 package machine
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// IdentityDir is the directory, in an agent's, of the files that say which node this is.
+// IdentityDir is the directory inside an agent's directory with the files that say which node this is.
 func IdentityDir(dir string) string { return filepath.Join(dir, "identity") }
 
-// CompileFile is in the agent's directory, where there is a Puppet Server.
+// CompileFile is a file in the agent's directory on a host with a Puppet Server.
 const CompileFile = "compile.json"
 
-// Lock takes the exclusive lock of a data directory, which ends with the
-// process or when the file is closed. CodeConflict: another process has it.
+// Lock takes the exclusive lock of a data directory. The lock ends with the
+// process or when the file is closed. CodeConflict: another process has the lock.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
