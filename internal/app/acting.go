@@ -93,8 +93,8 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// operatorsFile is a file in an operator's directory. It has the last list of operators who sign actions that was signed there or
-// used there. Without the file a server could show an earlier list, and bring back an operator who was distrusted.
+// operatorsFile is a file in an operator's directory. It has the last list of operators who sign actions that was signed there, or
+// that a list signed there was based on. Without it a server could show an earlier list, and bring back a distrusted operator.
 const operatorsFile = "operators.json"
 
 func writeOperators(dir string, list tutti.Statement) error {

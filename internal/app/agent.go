@@ -41,7 +41,7 @@ type AgentOptions struct {
 	Dir    string
 	Root   string // the directory under which Puppet is looked for, normally "/"
 	Beat   time.Duration
-	Policy string        // the file of the node's policy, empty: none
+	Policy string        // the file of the node's policy, empty: no file
 	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it does not
 	// FactsEvery is how often facts are collected in addition to after each run; 0: never.
 	FactsEvery time.Duration

@@ -327,7 +327,7 @@ func writeTrust(dir string, all []tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, trustFile), append(raw, '\n'), 0o600)
 }
 
-// readTrust returns the statements in an operator's directory, nil if it has none.
+// readTrust returns the statements in an operator's directory, nil if it has no statements.
 func readTrust(dir string) ([]tutti.Statement, error) {
 	file := filepath.Join(dir, trustFile)
 	raw, err := os.ReadFile(file)

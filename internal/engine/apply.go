@@ -148,7 +148,8 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
-// compile notes what a run has compiled. The catalog of a proof counts until another proof compiles, or a full run passes its gate.
+// compile notes what a run has compiled. The catalog of a proof counts until another proof compiles, or until a full run
+// passes its gate or proves the node good.
 func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {

@@ -132,8 +132,8 @@ func (st *Step) count(state StepState) int {
 	return count
 }
 
-// idle reports whether nothing in the job goes on or may still begin. A node that waits
-// for another job's run goes on; a node that waits for a failed step does not.
+// idle reports whether nothing in the job goes on or may still begin. While a node waits
+// for another job's run, the job is not idle. A node that waits for a failed step does not count.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {

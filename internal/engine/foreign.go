@@ -10,7 +10,7 @@ import (
 // tellForeign keeps a foreign run among the latest ones of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	id := b.Result.Run
-	if s.Runs[id] != nil { // told before
+	if s.Runs[id] != nil { // the node has told this run before
 		return nil
 	}
 	kept, gone := s.foreign[b.Node].Add(b)

@@ -13,7 +13,7 @@ const (
 	lagRest, lagMost = 2 * time.Second, 30 * time.Second
 )
 
-// Behind says what PuppetDB has to store before the run's catalog may be applied,
+// Behind says what PuppetDB still has to store before the run's catalog may be applied;
 // empty: nothing (ADR 0013).
 func (r *Run) Behind() string {
 	if r.Served == nil || len(r.Served.Lags) == 0 {

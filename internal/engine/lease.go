@@ -11,7 +11,7 @@ import (
 
 // Leases are the states of all nodes of an exclusive job (ADR 0012).
 type Leases struct {
-	Nodes []*Lease  `json:"nodes"` // of its run steps, sorted by name
+	Nodes []*Lease  `json:"nodes"` // the nodes of its run steps, sorted by name
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began
 

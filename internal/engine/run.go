@@ -22,7 +22,7 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		return nil
 	}
 	if !st.PerNode && !j.ready(st, "") {
-		return nil // no node of it is ready, either
+		return nil // then no node of the step is ready
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)

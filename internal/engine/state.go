@@ -24,7 +24,7 @@ type State struct {
 	facts     map[tutti.NodeName]*Facts
 	foreign   map[tutti.NodeName]retain.Foreigns
 	partial   map[tutti.NodeName][]tutti.RunID // see Last.Partial
-	runs      int                              // of Jobs
+	runs      int                              // how many runs Jobs have
 	started   int                              // how many jobs have ever started
 }
 
@@ -53,7 +53,7 @@ func (l last) has(id tutti.RunID) bool { return slices.Contains(l.ids(), id) }
 // Job is one execution of a plan.
 type Job struct {
 	ID        tutti.JobID
-	Seq       uint64 // of its JobStarted
+	Seq       uint64 // sequence of its JobStarted
 	Plan      tutti.Plan
 	Mode      tutti.Mode
 	Env       string
@@ -141,7 +141,7 @@ type Run struct {
 	Compiled *tutti.Compiled `json:"compiled,omitempty"`
 	Asked    *tutti.Asked    `json:"-"`
 	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
-	// Served is what its Puppet Server handed over before that, nil if there is none.
+	// Served is what its Puppet Server handed over before that, nil if it has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
 	Records int               `json:"-"` // how often the Puppet Server handed over
 	GatedAt time.Time         `json:"gated_at,omitzero"`

@@ -137,7 +137,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// last returns the last push of a code, nil: the log has none.
+// last returns the last push of a code, nil: the log has no push of it.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {

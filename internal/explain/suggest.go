@@ -46,7 +46,7 @@ func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (api.Sugges
 	})
 }
 
-// suggestFrom returns the job, or the last noop converge (nil: there is none).
+// suggestFrom returns the job, or without an id the last noop converge (nil: there is no such job).
 func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	if id != "" {
 		return v.Job(id, v.KeepJobs)

@@ -121,7 +121,7 @@ func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, 
 // exporters returns which nodes changed what a collector finds.
 func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	type step struct {
-		before *exportsChange // nil: there was none, or it is not kept
+		before *exportsChange // nil: there was no earlier set, or it is not kept
 		after  exportsChange
 	}
 	var steps []step

@@ -104,7 +104,8 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteCompiled: the catalog of a proof counts until another proof compiles, or a full run passes its gate.
+// noteCompiled: the catalog of a proof counts until another proof compiles, or until a full run passes its gate or proves the
+// node good.
 func noteCompiled(l *Ledger, e tutti.Event) {
 	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
 		l.shown[l.nodes[id]] = id

@@ -3,9 +3,9 @@
 // (tutti.KeepOf) names a shared rule, or the kind has its own rule here.
 //
 //	last of its key       fleet file, code, value, exports, snapshot
-//	last few of its node  runs that Tutti did not start
-//	while something lives token, job, run, and what an operator was given
-//	for ever              who joined and who left: a key that was let out stays out
+//	last few of its node  foreign runs
+//	while something lives token, job, run, and certificates of operators
+//	for ever              which nodes joined and left, so that removed keys stay out
 //	never again           denials, retired jobs
 //
 // The contract holds for every cut of a log. If a fold gets the needed events before the cut
@@ -43,7 +43,7 @@ type Ledger struct {
 	passed   map[tutti.NodeName]tutti.RunID // the last full run that passed its gate or proved its node good
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
 	left     map[tutti.NodeName]tutti.RunID // the last full run whose report tells of resources
-	shown    map[tutti.NodeName]tutti.RunID // the last proof that has compiled since
+	shown    map[tutti.NodeName]tutti.RunID // the last proof that has compiled since passed
 	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
 	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing: mode and code
