@@ -222,7 +222,7 @@ func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
 type copier struct {
 	dir  string
 	to   io.Writer
-	hold func(func() error) error // called while the files of the identity are read
+	hold func(func() error) error // holds the identity still while its files are read
 	*archive.Writer
 }
 

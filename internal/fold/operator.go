@@ -109,7 +109,7 @@ func (o *Operator) Knows(serial string, now time.Time) bool {
 	return o.Had(serial) && now.Before(o.Serials[serial])
 }
 
-// Had reports whether a certificate was issued since the last revocation. The certificate may have ended.
+// Had reports whether a certificate was issued since the last revocation. It may have ended. A nil operator had no certificates.
 func (o *Operator) Had(serial string) bool {
 	if o == nil {
 		return false

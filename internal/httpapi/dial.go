@@ -17,8 +17,8 @@ const (
 	dialPause = 50 * time.Millisecond // before the second try; each pause is twice as long as the one before
 )
 
-// Transport carries a client's requests. It tries a connection that is cut before TLS is
-// finished again, a few times. A crowded server ends the connections that take the longest
+// Transport carries a client's requests. If a connection is cut before TLS is finished, it tries
+// again, a few times. A crowded server ends the connections that take the longest
 // (Door), and no request has been sent by then.
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
