@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tellForeign keeps a foreign run among the latest ones of its node.
+// tellForeign keeps a run that no server ordered among the latest ones of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	id := b.Result.Run
 	if s.Runs[id] != nil { // the node has told this run before
@@ -38,13 +38,13 @@ func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 	return gone
 }
 
-// KeepsForeign reports whether the state would keep a foreign run that it does not have yet.
+// KeepsForeign reports whether the state would keep a run that no server ordered and that it does not have yet.
 func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
 	return s.Runs[f.Result.Run] == nil && !slices.Contains(gone, f.Result.Run)
 }
 
-// Foreigns returns the kept foreign runs of a node. The run with the latest start comes
+// Foreigns returns the kept runs of a node that no server ordered. The run with the latest start comes
 // first.
 func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	var out []*Run

@@ -191,7 +191,7 @@ type Last struct {
 	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
-	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first.
+	// Foreign are the kept runs that no server ordered and that are later than Applied and Passed, the latest first.
 	// It has neither noop runs, unless they are unwatched, nor local runs that repeat Passed.
 	Foreign []*Run
 	// Partial are the runs with tags in mode apply that have passed their gate since the last full run did, the

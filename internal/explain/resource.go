@@ -100,7 +100,7 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	return out, nil
 }
 
-// tells reports whether the report of a foreign run says anything about resources. Its result has no phase to decide by.
+// tells reports whether the report of a run that no server ordered says anything about resources. Such a run has no phases.
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads what a report says of the resource.

@@ -7,13 +7,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Foreigns are the kept foreign runs of one node, in the order in which they were told. Kept are the latest few by their
-// start, and the latest of each kind by which a node is judged: by start, by end, and by telling. So a short run does not
-// push out a long one, and a wrong time of the node does not push out the run that was told last.
+// Foreigns are the kept runs of one node that no server ordered, in the order in which they were told. Kept are the latest few
+// by their start, and the latest of each kind by which a node is judged: by start, by end, and by telling. So a short run does
+// not push out a long one, and a wrong time of the node does not push out the run that was told last.
 type Foreigns []*tutti.RunForeign
 
-// kinds are the kinds of foreign runs by which a node is judged (ADR 0011). A run is not forgotten
-// for a later good run that does not undo it. Runs that the agent began are judged differently and have kinds of their
+// kinds are the kinds of these runs by which a node is judged (ADR 0011). A run is not forgotten
+// for a later good run that does not undo it. Local runs are judged differently and have kinds of their
 // own. A local run that only repeats one of our runs does not count.
 var kinds = []func(*tutti.RunForeign) bool{
 	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },

@@ -3,7 +3,7 @@
 // (tutti.KeepOf) names a shared rule, or the kind has its own rule here.
 //
 //	last of its key       fleet file, code, value, exports, snapshot
-//	last few of its node  foreign runs
+//	last few of its node  runs that no server ordered
 //	while something lives token, job, run, and certificates of operators
 //	for ever              which nodes joined and left, so that removed keys stay out
 //	never again           denials, retired jobs
