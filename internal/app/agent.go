@@ -27,18 +27,18 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// agentReserve is the room without which no run begins: for its report, its log
+// agentReserve is how much free disk a run needs to begin. The room is for its report, its log
 // and what it publishes while the server is away.
 const agentReserve = 32 << 20
 
 // AgentOptions say where an agent keeps its state.
 type AgentOptions struct {
 	Dir    string
-	Root   string // below which Puppet is looked for, normally "/"
+	Root   string // the directory under which Puppet is looked for, normally "/"
 	Beat   time.Duration
-	Policy string        // the file of the node's policy, empty: none
-	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it never is
-	// FactsEvery is how often facts are collected besides after each run; 0: never.
+	Policy string        // the file of the node's policy, empty: no file
+	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it does not
+	// FactsEvery is how often facts are collected in addition to after each run; 0: never.
 	FactsEvery time.Duration
 	Logger     *slog.Logger
 }
@@ -60,7 +60,7 @@ type Agent struct {
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	var err error
-	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet runs elsewhere
+	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet has another working directory
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
-	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs need no such socket
+	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs do not need this socket
 		opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
 	if a.lock, err = durable.Lock(opts.Dir); err != nil {
@@ -119,7 +119,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Follow: func() {
 			select {
 			case follow <- struct{}{}:
-			default: // it is known
+			default: // it is already signalled
 			}
 		},
 		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
@@ -139,8 +139,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// machineOf tells installations of machines apart, without telling their ids: by that of systemd, which a new
-// installation makes, and that of the hardware or the hypervisor. Empty: there is none.
+// machineOf tells installations of machines apart without revealing their ids. It uses the id of systemd, which a new
+// installation makes, and the id of the hardware or the hypervisor. Empty: the machine has no id.
 func machineOf(root string) tutti.Digest {
 	var ids []byte
 	for _, name := range []string{"etc/machine-id", "sys/class/dmi/id/product_uuid"} {
@@ -156,8 +156,8 @@ func machineOf(root string) tutti.Digest {
 	return tutti.DigestOf(append([]byte("tutti machine "), ids...))
 }
 
-// notAdmitted says what nobody finds out by waiting: to the log, and to whoever
-// asks systemd.
+// notAdmitted says in the log and in systemd's status that the node is not admitted, because waiting
+// does not help.
 func (a *Agent) notAdmitted(err error) {
 	node := a.membership.Node
 	why := "it was removed from the fleet, another machine took its place, or the keys that let it in were rotated while it was away"
@@ -170,12 +170,12 @@ func (a *Agent) notAdmitted(err error) {
 	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
 		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
 	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
-	if core := a.core.Load(); core != nil { // what it was told before is no longer so
+	if core := a.core.Load(); core != nil { // what the server told it before no longer holds
 		core.Denied(errors.New(why))
 	}
 }
 
-// membershipNow is the membership on disk, which may be newer than this process.
+// membershipNow returns the membership on disk, which may be newer than this process.
 func (a *Agent) membershipNow() identity.EnrolResponse {
 	if m, err := identity.LoadMembership(machine.IdentityDir(a.opts.Dir)); err == nil {
 		return m
@@ -183,8 +183,8 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 	return a.membership
 }
 
-// room says that there is no room to begin a run. It looks each time: a run may follow
-// the last one, which has filled the disk, within a moment.
+// room returns a function that fails if there is no room to begin a run. It looks each time, because
+// the run just before may have filled the disk.
 func room(dir string) func() error {
 	reserve := space.NewReserve("this node's", dir, agentReserve)
 	return func() error {
@@ -193,16 +193,16 @@ func room(dir string) func() error {
 	}
 }
 
-// digestKey is a secret of the node, with which digests of Sensitive parameters
-// are made: without it, a digest would let passwords be guessed.
+// digestKey is a secret of the node for the digests of Sensitive parameters.
+// Without it people could guess passwords from a digest.
 func digestKey(seed []byte) string {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte("tutti digest key"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// shipModule writes the module tutti of this release below the agent's state,
-// once, and returns its launcher and the directory for the modulepath.
+// shipModule writes the module tutti of this release once into the agent's state
+// directory. It returns the launcher and the directory for the modulepath.
 func shipModule(dir string) (launcher, modules string, err error) {
 	digest, err := puppetmodule.Digest()
 	if err != nil {
@@ -232,7 +232,7 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// What is there is never written again: after a loss of power it must be whole.
+	// An existing module is never written again, so it must be whole after a loss of power.
 	if err := durable.SyncAll(tmp); err != nil {
 		return "", "", err
 	}

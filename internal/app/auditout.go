@@ -22,26 +22,26 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// auditOut sends the audit trail to another system as it happens. Each act comes at least once, in order; its sequence
-// tells one that comes twice, after a kill.
+// auditOut sends the audit trail to another system as it happens. Each act comes at least once, in order. After a kill an
+// act may come twice, with the same sequence.
 type auditOut struct {
 	core  *server.Server
-	name  string // of its state
-	state string // file with the position up to which all is told
+	name  string // names the state file
+	state string // file with the position up to which all acts are sent
 	open  func() (auditSink, error)
 	log   *slog.Logger
 }
 
-// auditSink takes lines of JSON. Close returns when they are where they belong.
+// auditSink takes lines of JSON. When Close returns without an error, they are delivered.
 type auditSink interface {
 	Write(line []byte) error
 	Close() error
 }
 
-// auditAgain is after how long what a sink did not take is sent again.
+// auditAgain is the pause before lines that a sink did not take are sent again.
 const auditAgain = 10 * time.Second
 
-// tellAudit tells all acts to where the options say, until ctx ends.
+// tellAudit sends all acts to the sinks of the options, until ctx ends.
 func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *server.Server) {
 	begin := func(name string, open func() (auditSink, error)) {
 		out := auditOut{core: core, name: name, state: filepath.Join(s.opts.Dir, "audit-"+name+".json"), open: open, log: s.opts.Logger}
@@ -55,7 +55,7 @@ func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *ser
 	}
 }
 
-// run goes on until ctx ends. What keeps it from telling is said once, and it tries again.
+// run sends acts until ctx ends. On an error it tries again. It logs the same error only once.
 func (o auditOut) run(ctx context.Context) {
 	said := ""
 	for {
@@ -79,7 +79,7 @@ func (o auditOut) tell(ctx context.Context) error {
 	var last tutti.Position
 	raw, err := os.ReadFile(o.state)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it begins now
+	case errors.Is(err, fs.ErrNotExist): // the first start
 	case err != nil:
 		return err
 	default:
@@ -109,7 +109,7 @@ func (o auditOut) tell(ctx context.Context) error {
 				return err
 			}
 		} else if last.Seq != 0 {
-			return nil // nothing to tell: what is read again costs less than a write
+			return nil // nothing was sent: to read these events again costs less than a write
 		}
 		last = through
 		raw, err := json.Marshal(last)
@@ -120,11 +120,11 @@ func (o auditOut) tell(ctx context.Context) error {
 	})
 }
 
-// auditFile appends to a file. It is opened for each few lines: whoever rotates it needs no signal.
+// auditFile appends to a file. The file is opened again for each few lines, so rotating it needs no signal.
 type auditFile struct{ *os.File }
 
-// openAuditFile takes no pipe: nobody may ever read it, and the server has to end all the same. A line that a full disk or
-// a kill has cut is taken away: it was not told, and comes again.
+// openAuditFile refuses a pipe, because a pipe without a reader would keep the server from ending. It removes a line that a
+// full disk or a kill has cut off. That act is sent again.
 func openAuditFile(path string) (auditSink, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -145,10 +145,10 @@ func openAuditFile(path string) (auditSink, error) {
 	return auditFile{f}, nil
 }
 
-// maxAuditLine is more than a line of the trail has.
+// maxAuditLine is longer than any line of the trail.
 const maxAuditLine = 1 << 20
 
-// cutTorn cuts a file behind its last whole line.
+// cutTorn cuts a file after its last whole line.
 func cutTorn(f *os.File, size int64) error {
 	from := max(0, size-maxAuditLine)
 	tail := make([]byte, size-from)
@@ -156,7 +156,7 @@ func cutTorn(f *os.File, size int64) error {
 		return err
 	}
 	whole := int64(bytes.LastIndexByte(tail, '\n') + 1)
-	if from+whole == size || whole == 0 && from > 0 { // or it is no file of ours
+	if from+whole == size || whole == 0 && from > 0 { // or it is not our file
 		return nil
 	}
 	return f.Truncate(from + whole)

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// Commands are what the command line calls.
+// Commands returns the functions that the command line calls.
 func Commands() cli.Deps {
 	return cli.Deps{
 		Version:    Version,
@@ -56,7 +56,7 @@ func Commands() cli.Deps {
 	}
 }
 
-// logger writes to standard error, which systemd keeps.
+// logger writes to standard error, and systemd keeps that.
 func logger() *slog.Logger {
 	level := slog.LevelInfo
 	if os.Getenv("TUTTI_DEBUG") != "" {
@@ -102,7 +102,7 @@ func initServer(o cli.ServerInit) error {
 		return err
 	}
 	o.Dir = dir
-	if o.Unit { // what cannot be started is not made
+	if o.Unit { // fail before anything is made if the unit cannot work
 		if _, err := machine.UnitText(unit, "server --dir "+o.Dir); err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func initServer(o cli.ServerInit) error {
 }
 
 // serverGarbage is the garbage that a server may have, in percent of what it needs
-// (GOGC). Measured (docs/benchmarks.md): half of Go's default takes a fifth off its
-// memory for some percent of its CPU.
+// (GOGC). By docs/benchmarks.md, half of Go's default saves a fifth of the memory and costs
+// a few percent of CPU.
 const serverGarbage = 50
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
@@ -161,7 +161,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 			return out, err
 		}
 	}
-	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet takes its time
+	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet is slow
 	return out, nil
 }
 

@@ -1,3 +1,3 @@
-// Package app wires the parts of tutti together: it alone knows which adapter
-// stands behind which interface.
+// Package app wires the parts of tutti together. Only this package knows which adapter
+// implements which interface.
 package app

@@ -24,12 +24,12 @@ const (
 	day = 24 * time.Hour
 )
 
-// partOf is a server or an agent whose unit is where Tutti or its package puts units.
+// partOf is a server or an agent whose unit is in a directory where Tutti or its package puts units.
 func partOf(verb, dir, unit string, keeps uint64) collect.Part {
 	return collect.Part{Verb: verb, Dir: dir, Unit: unit, UnitDirs: machine.UnitDirs(), Keeps: keeps}
 }
 
-// examine gathers what is known of this machine and has it examined. It changes
+// examine gathers facts about this machine and lets doctor examine them. It changes
 // nothing.
 func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	f := doctor.Facts{Now: now(), Version: Version}
@@ -40,7 +40,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, machine.AgentUnit, agentReserve), o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
-	f.Now = now() // after what was asked of others
+	f.Now = now() // after the calls to servers, which take time
 	return doctor.Examine(f)
 }
 
@@ -69,20 +69,20 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 		s.Nodes, err = client.ListNodes(ctx)
 	}
 	if err == nil {
-		s.Rotation, _ = client.ShowCARotation(ctx) // a server of an earlier release does not rotate
+		s.Rotation, _ = client.ShowCARotation(ctx) // a server of an earlier release has no rotation
 	}
 	s.Asked = err
 	return s
 }
 
-// lostLog says what the server would say of its log at its next start.
+// lostLog returns the error that the server would report about its log at its next start.
 func lostLog(dir string) error {
 	if !durable.Exists(filepath.Join(dir, serverdir.HeadFile)) {
 		return nil
 	}
 	h, err := serverdir.OpenHead(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil // the permissions' business
+		return nil // the check of permissions reports this
 	}
 	defer h.File.Close()
 	files := filepath.Join(dir, "jetstream")
@@ -92,7 +92,7 @@ func lostLog(dir string) error {
 	return serverdir.OpenContent(dir).InFiles(files)
 }
 
-// operatorFacts are nil where no operator is.
+// operatorFacts returns nil if there is no operator.
 func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 	out := &doctor.Operator{Dir: c.OperatorDir}
 	bundle, err := identity.LoadOperator(c.OperatorDir)

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// doors are where operators come in, as long as the process lives: by
-// certificate and, on this machine, by the local socket.
+// doors are where operators connect as long as the process lives: with a
+// certificate, or on this machine through the local socket.
 type doors struct {
 	certificate, local *door
 	refused            *atomic.Pointer[func(from string, cause error)]
@@ -30,7 +30,7 @@ func newDoors() doors {
 	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
-// open lets operators in to a server that serves until ctx ends.
+// open lets operators in to a server. The server serves until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
@@ -51,21 +51,21 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	d.local.set(local)
 }
 
-// close tells everybody why nobody gets in.
+// close lets nobody in and tells operators why.
 func (d *doors) close(why func() error) {
 	d.refused.Store(nil)
 	d.certificate.set(httpapi.NewClosedHandler(why))
 	d.local.set(httpapi.NewClosedHandler(why))
 }
 
-// turnedAway records who did not even finish TLS, if there is a log.
+// turnedAway records clients that did not finish TLS, if the log is open.
 func (d *doors) turnedAway(from string, cause error) {
 	if f := d.refused.Load(); f != nil {
 		(*f)(from, cause)
 	}
 }
 
-// door is a handler that may be exchanged while it serves. Before the first one
+// door is a handler that may be exchanged while it serves. Before the first handler
 // is set, requests wait.
 type door struct {
 	handler atomic.Pointer[http.Handler]

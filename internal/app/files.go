@@ -2,13 +2,13 @@ package app
 
 import "syscall"
 
-// The files that the server may open are shared out, so that whoever comes to one port leaves
-// enough for the other one and for the log. In front of the operators' port are at most a
-// sixteenth of them, behind it a 32nd without a certificate and a sixteenth with one, in front of the bus a quarter, and on the
-// bus a half. The rest is the log's.
+// The files that the server may open are divided, so that clients of one port leave
+// enough for the other port and for the log. On the operators' port, connections before TLS get a
+// sixteenth, clients without a certificate a 32nd, and operators a sixteenth. On the bus, connections that are not
+// admitted yet get a quarter, and admitted ones a half. The rest is for the log.
 
-// partOfFiles is how many connections the nth part of the files that this process may open allows,
-// at most so many.
+// partOfFiles returns the nth part of the number of files that this process may open, but at least 1 and
+// at most most.
 func partOfFiles(n, most int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

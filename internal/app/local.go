@@ -22,10 +22,10 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// local is what the commands `local …` call.
+// local implements the commands `local …`.
 type local struct{}
 
-// agentGone is how long a local run is followed on without an agent.
+// agentGone is how long a command follows a local run without an agent.
 const agentGone = time.Minute
 
 func (local) Status(dir string) (cli.LocalStatus, error) {
@@ -58,7 +58,7 @@ func (local) Status(dir string) (cli.LocalStatus, error) {
 	return out, err
 }
 
-// localRuns are the runs that have a directory and have begun, the latest first.
+// localRuns returns the runs that have a directory and have begun, the latest first.
 func localRuns(dir string) ([]cli.LocalRun, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "runs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func localRuns(dir string) ([]cli.LocalRun, error) {
 	return out, nil
 }
 
-// localRun reads the directory of a run; fs.ErrNotExist: it has none, or never began.
+// localRun reads the directory of a run; fs.ErrNotExist: it has no directory, or never began.
 func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 	at := filepath.Join(dir, "runs", string(run))
 	out := cli.LocalRun{Run: run}
@@ -106,7 +106,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 	defer follow.Close()
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
-	seen := now() // an agent
+	seen := now() // when an agent was last seen
 	for {
 		ended := durable.Exists(filepath.Join(at, "result.json"))
 		if lives, err := follow.Next(); err == nil {

@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBack gives the machine back what only a start or a run has needed: garbage, and
-// the pages of this program that it has touched. An idle agent touches few of them
-// again, and these come from the page cache; without this they count as the agent's
-// for as long as nobody else wants the memory.
+// giveBack gives memory back to the machine that only a start or a run has needed: garbage, and
+// touched pages of this program's file. An idle agent touches few of these pages
+// again, and they then come from the page cache. Without giveBack they count as the agent's
+// memory until another process needs it.
 func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return // it is no loss of anything else
+		return // nothing else depends on it
 	}
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return
 	}
 	for _, m := range unwritten(string(smaps), exe) {
-		// An error leaves them where they are.
+		// On an error the pages stay.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin, unix.MADV_DONTNEED)
 	}
 }
@@ -32,8 +32,8 @@ func giveBack() {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// unwritten returns the mappings of a file, by proc_pid_smaps(5), that are as the file
-// is: they can neither be written, nor have they been, by a linker for example.
+// unwritten returns the mappings of a file that have the same content as the file, by proc_pid_smaps(5). They are not
+// writable, and nothing, for example a linker, has written to them before.
 func unwritten(smaps, file string) []mapping {
 	var out []mapping
 	var at mapping

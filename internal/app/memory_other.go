@@ -2,5 +2,5 @@
 
 package app
 
-// giveBack does nothing: agents run on Linux.
+// giveBack does nothing, because agents run on Linux.
 func giveBack() {}

@@ -14,8 +14,8 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// installModule writes the module of this release into a directory of modules, in place
-// of one that another release has written. CodeConflict: something else has its name.
+// installModule writes the module of this release into a directory of modules. It replaces a
+// module that another release has written. CodeConflict: something else has its name.
 func installModule(modules string) (cli.ModuleInstalled, error) {
 	dir, err := filepath.Abs(filepath.Join(modules, "tutti"))
 	if err != nil {
@@ -25,7 +25,7 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	if out.Digest, err = puppetmodule.Digest(); err != nil {
 		return out, err
 	}
-	for _, path := range []string{dir, dir + ".new", dir + ".old"} { // the others are left by one that was killed
+	for _, path := range []string{dir, dir + ".new", dir + ".old"} { // a killed install may have left the others
 		if err := mayReplace(path); err != nil {
 			return out, err
 		}
@@ -33,8 +33,8 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	return out, tutti.Wrap("", copyModule(dir), "install the module")
 }
 
-// mayReplace refuses a path at which there is something else than a module tutti, as far as
-// this command writes it: what somebody has put beside its files would be lost.
+// mayReplace refuses a path that has anything but the files of a module tutti, because
+// other people's files would be lost.
 func mayReplace(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

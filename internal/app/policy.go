@@ -11,11 +11,11 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// groupsBeside is what is added to the name of a policy for its groups of callers.
+// groupsBeside is the suffix of the file next to a policy that has its groups of callers.
 const groupsBeside = ".groups"
 
-// allow asks the policy in a file, which is read each time: whoever changes it need
-// not tell the agent. What cannot be read denies everything.
+// allow asks the policy in a file. It reads the file each time, so changes need no
+// signal to the agent. A file that cannot be read denies everything.
 func allow(file string, local puppet.Local) func(policy.Question) (bool, string) {
 	shipped, badShipped := policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 	return func(q policy.Question) (bool, string) {
@@ -31,7 +31,7 @@ func allow(file string, local puppet.Local) func(policy.Question) (bool, string)
 	}
 }
 
-// readPolicy reads a policy and the groups beside it, which may be missing.
+// readPolicy reads a policy and its file of groups, which may be missing.
 func readPolicy(file string) (*policy.Actions, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -44,7 +44,7 @@ func readPolicy(file string) (*policy.Actions, error) {
 	return policy.ParseActions(file, string(text), file+groupsBeside, string(groups))
 }
 
-// checkPolicy says what in a policy does not do what it seems to.
+// checkPolicy returns the places in a policy that do not do what they seem to do.
 func checkPolicy(file string) ([]cli.PolicyFinding, error) {
 	p, err := readPolicy(file)
 	if err != nil {

@@ -19,7 +19,7 @@ func notify(state string) {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		return // systemd then says itself that we never were ready
+		return // systemd then reports that the process was never ready
 	}
 	defer conn.Close()
 	_, _ = conn.Write([]byte(state))

@@ -17,21 +17,21 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// compileSocketPath is where the module on a Puppet Server asks. /run/tutti is not for
-// it: that goes whenever a tutti-server on the same host stops.
+// compileSocketPath is the socket that the module on a Puppet Server asks. It is not in /run/tutti, because
+// that directory is removed whenever a tutti-server on the same host stops.
 const compileSocketPath = "/run/tutti-agent/compile.sock"
 
-// serverModules are where the modules of all environments are: Puppet's own
-// packages, and Debian's.
+// serverModules are the directories under which the modules of all environments are, in Puppet's own
+// packages and in Debian's.
 var serverModules = []string{"/etc/puppetlabs/code", "/etc/puppet/code"}
 
-// compileHost is its content.
+// compileHost is the content of machine.CompileFile.
 type compileHost struct {
 	Socket string `json:"socket"`
 	User   string `json:"user"`
 }
 
-// installPuppetServer copies the module and notes for whom the agent opens its
+// installPuppetServer copies the module and notes for which user the agent opens its
 // socket.
 func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, error) {
 	var out cli.PuppetServerInstalled
@@ -97,8 +97,8 @@ func copyModule(dir string) error {
 	return os.RemoveAll(old)
 }
 
-// makeModules makes the directory of the modules, readable by everybody whatever the
-// umask; one that is there is left alone.
+// makeModules makes the directory of the modules, readable by everybody with any
+// umask. It leaves an existing directory alone.
 func makeModules(dir string) error {
 	if durable.Exists(dir) {
 		return nil
@@ -109,8 +109,8 @@ func makeModules(dir string) error {
 	return os.Chmod(dir, 0o755) // the Puppet Server reads it
 }
 
-// compileSocket is where the agent of a directory answers a Puppet Server; nil:
-// there is none on this host.
+// compileSocket returns the socket on which the agent answers a Puppet Server; nil:
+// no Puppet Server was set up on this host.
 func compileSocket(dir string) (*agent.CompileSocket, error) {
 	path := filepath.Join(dir, machine.CompileFile)
 	raw, err := os.ReadFile(path)

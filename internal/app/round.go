@@ -23,16 +23,16 @@ import (
 	"github.com/tutti-project/tutti/internal/sweep"
 )
 
-// errRotated ends a round whose bus stands on keys that are gone.
+// errRotated ends a round whose bus uses keys that are gone.
 var errRotated = errors.New("the server's keys were rotated")
 
 // lookForRoom is how often a server looks whether it can go on.
 const lookForRoom = time.Second
 
-// Run serves until ctx ends or a part fails, and returns after all of it has
+// Run serves until ctx ends or a part fails, and returns after all parts have
 // ended. It closes what NewServer opened. A full disk ends the bus and the
-// writer, not the process: operators are told why nothing goes on, and when
-// there is room again everything is started anew.
+// writer, but not the process. Operators are told why nothing goes on. When there
+// is room again, bus and writer are started again.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -45,7 +45,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// rounds starts bus, log and writer again whenever a full disk has ended them.
+// rounds starts bus, log and writer again each time that a full disk has ended them.
 func (s *Server) rounds(ctx context.Context) error {
 	for {
 		for s.reserve.Exhausted() != nil {
@@ -78,8 +78,8 @@ func (s *Server) rounds(ctx context.Context) error {
 	}
 }
 
-// diskEnded reports whether a full disk is why a round ended. On one that is nearly
-// full the bus may lose a batch without saying why; what is damaged stays an error.
+// diskEnded reports whether a full disk has ended a round. On a nearly full disk
+// the bus may lose a batch without saying why. Damage stays an error.
 func (s *Server) diskEnded(err error) bool {
 	return space.Full(err) || s.reserve.Exhausted() != nil || s.reserve.Check() != nil && tutti.CodeOf(err) == tutti.CodeUnavailable
 }
@@ -93,7 +93,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// full says why nothing is served.
+// full says why the server does not serve.
 func (s *Server) full() error {
 	if err := s.reserve.Check(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *Server) round(ctx context.Context) error {
 		return err
 	}
 	defer bus.Shutdown()
-	s.opts.Bus = bus.Addr().String() // the next round is where nodes look for it
+	s.opts.Bus = bus.Addr().String() // the next round listens on the same address, where nodes look for it
 	s.noteRunning(bus)
 	creds, err := s.authority.ServerCreds()
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
+	blobs := sweep.New(stored, time.Now) // the log uses them, too, because it must not name a blob that is being removed
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (s *Server) round(ctx context.Context) error {
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
 }
 
-// runningName is a file beside the log in which a server says how it runs, for
+// runningName is a file next to the log in which a server says how it runs, for
 // `tutti doctor`.
 const runningName = "running.json"
 
@@ -180,7 +180,7 @@ type runningFile struct {
 	SyncAlways bool   `json:"sync_always"`
 }
 
-// noteRunning is best effort: on a full disk there is no such file, and nothing
+// noteRunning writes runningName. On a full disk the file is missing, and nothing
 // depends on it.
 func (s *Server) noteRunning(bus *embed.Server) {
 	raw, err := json.Marshal(runningFile{Version: Version, SyncAlways: bus.SyncAlways()})
@@ -189,9 +189,9 @@ func (s *Server) noteRunning(bus *embed.Server) {
 	}
 }
 
-// parts are what a round stands on.
+// parts are what a round uses.
 type parts struct {
 	bus             *embed.Server
 	log, nodes, sys *nats.Conn
-	rotated         <-chan struct{} // closed when the bus stands on keys that are gone
+	rotated         <-chan struct{} // closed when the bus uses keys that are gone
 }

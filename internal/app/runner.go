@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// runner is package puppet as package agent wants it.
+// runner adapts package puppet to the interfaces of package agent.
 type runner struct {
 	root      string
 	launcher  string
@@ -38,14 +38,14 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, DigestKey: r.digestKey,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
-	if spec.Order.Exclusive { // its job has disabled every other Puppet
+	if spec.Order.Exclusive { // its job has disabled all other Puppet runs
 		order.DisabledLock = filepath.Join(dir, "agent_disabled.lock")
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {
 		return nil, err
 	}
 	p, err := r.warm.Start(dir, factsFor(spec.Order))
-	if p == nil { // then none has begun
+	if p == nil { // then no process has begun
 		if err != nil {
 			err = puppet.NoteCold(dir, err)
 		}
@@ -87,7 +87,7 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 		select {
 		case <-ctx.Done():
 			if lives, err := f.Next(); err == nil && len(lives) > 0 {
-				yield(lives) // what it said last
+				yield(lives) // the last events
 			}
 			return
 		case <-ticker.C:
@@ -112,12 +112,12 @@ func (r *runner) Collected(dir string) (agent.FactsNow, error) {
 	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At, Began: now.Began}, err
 }
 
-// code tells the code that facts come from, in part, from another.
+// code returns a key for the code that some facts come from.
 func code(o tutti.Order) string {
 	return strings.Join([]string{string(o.Program), o.Environment, string(o.Code)}, " ")
 }
 
-// factsFor is the code for which facts may have been collected before; empty: none.
+// factsFor returns the code key for which facts may be collected ahead; empty: they may not.
 func factsFor(o tutti.Order) string {
 	if o.FreshFacts {
 		return ""
@@ -127,5 +127,5 @@ func factsFor(o tutti.Order) string {
 
 func (r *runner) Strangers() ([]string, error) { return puppet.Strangers() }
 
-// nonNil is a list for JSON, which has no null where a list belongs.
+// nonNil returns a list that becomes [] in JSON, not null.
 func nonNil(list []string) []string { return append([]string{}, list...) }

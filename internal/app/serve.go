@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serve runs the parts; the first to end ends all.
+// serve runs the parts. When one part ends, all end.
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	d := denier{ctx: ctx, core: core, group: group}
@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		select {
 		case broken = <-p.bus.Failed():
 			s.reserve.Stale()
-			p.log.Close() // the append that waits is never answered
+			p.log.Close() // the waiting append gets no answer
 			return broken
 		case <-ctx.Done():
 			return nil
@@ -66,7 +66,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	return err
 }
 
-// guard watches who comes to the bus.
+// guard watches the connections to the bus.
 func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
@@ -77,9 +77,9 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	})
 }
 
-// denier puts into the log what was refused, beside whoever tells of it.
+// denier logs what was refused, in goroutines of its own, so that its callers do not wait.
 type denier struct {
-	ctx   context.Context // that of its group, which waits for it
+	ctx   context.Context // the context of its group; the group waits for it
 	core  *server.Server
 	group *errgroup.Group
 }
@@ -105,13 +105,13 @@ func operatorOf(core *server.Server, authority *identity.Authority) func(*http.R
 	}
 }
 
-// deniedTo records what was refused over HTTP: by the name in the certificate, if
-// that is one of ours, else by the address.
+// deniedTo records what was refused over HTTP. It names the operator in the certificate, if
+// our CA signed it, and otherwise the address.
 func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, string, error) {
 	return func(r *http.Request, what string, cause error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil {
-			host = server.LocalOperator // the socket has no addresses
+			host = server.LocalOperator // the socket has no address
 		}
 		who := addressOf(host)
 		if name, _, err := identity.OperatorName(r.TLS); err == nil {

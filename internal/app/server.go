@@ -29,19 +29,19 @@ type ServerOptions struct {
 	Dir      string
 	Listen   string // HTTPS
 	Bus      string
-	Socket   string // for operators on this machine, mode 0600; "-": none
+	Socket   string // for operators on this machine, mode 0600; "-": no socket
 	Silence  time.Duration
-	MaxRuns  int // at once in the fleet; 0: no limit
-	Compiles int // at once while nodes converge; 0: as server.Options
-	KeepJobs int // finished ones, 0: as server.Options
+	MaxRuns  int // simultaneous runs in the fleet; 0: no limit
+	Compiles int // simultaneous compiles while nodes converge; 0: as server.Options
+	KeepJobs int // how many finished jobs stay; 0: as server.Options
 	Reports  retain.Reports
 	// ScrubEvery is how often all stored content is read; 0: never.
 	ScrubEvery time.Duration
-	// AuditFile and AuditSyslog are where each act goes as it happens; empty and false: nowhere.
+	// AuditFile and AuditSyslog say where each act is sent as it happens; empty and false: nowhere.
 	AuditFile   string
 	AuditSyslog bool
 
-	Reserve uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
+	Reserve uint64 // bytes of the disk that new work must leave free; 0: 64 MiB, or a twentieth of a smaller disk
 	Lives   identity.Lives
 	Logger  *slog.Logger
 }
@@ -108,7 +108,7 @@ func (s *Server) openSocket() error {
 	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o755); err != nil {
 		return err
 	}
-	_ = os.Remove(s.opts.Socket) // of a server that was killed; we hold the lock
+	_ = os.Remove(s.opts.Socket) // left by a killed server; we hold the lock
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", s.opts.Socket)
 	if err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen on the local socket")
@@ -183,7 +183,7 @@ func InitServer(o InitOptions) error {
 	}
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return err // validate has split it
+		return err // validate has already split it
 	}
 	if err := operator.WriteServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
@@ -198,7 +198,7 @@ func InitServer(o InitOptions) error {
 	return durable.WriteFile(filepath.Join(o.Dir, serverdir.ConfigFile), append(raw, '\n'), 0o600)
 }
 
-// validate finds what would fail when the keys are made already.
+// validate finds errors before keys are made.
 func (o InitOptions) validate() error {
 	for _, listen := range []string{o.Listen, o.Bus} {
 		if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// labOperator is the operator's side of this package as package stage wants it.
+// labOperator adapts the operator's side of this package to the interface of package stage.
 type labOperator struct{}
 
 var _ stage.Operator = labOperator{}
@@ -31,7 +31,7 @@ func (labOperator) Push(ctx context.Context, s cli.Server, conn cli.Connection, 
 	return push(ctx, s, conn, in)
 }
 
-// StartLabFleet is [stage.StartLabFleet] with this package's way to the server.
+// StartLabFleet is [stage.StartLabFleet] with this package's connection to the server.
 func StartLabFleet(ctx context.Context, running *lab.Running, serverHost, binary, dir string) (*stage.LabFleet, error) {
 	return stage.StartLabFleet(ctx, labOperator{}, running, serverHost, binary, dir)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail for people and programs. Who is whoever
-// tried, if it was denied.
+// act is an entry of the audit trail for people and programs. If the act was denied, Who is the one
+// who tried.
 type act struct {
 	Seq    uint64          `json:"seq"`
 	At     time.Time       `json:"at"`
@@ -21,11 +21,11 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// maxAct is how many bytes of who and of what other systems are told: a datagram of syslog takes the line in any case.
+// maxAct is the maximum length of Who and of What for other systems, in bytes. So a line always fits into a datagram of syslog.
 const maxAct = 4 << 10
 
-// AuditLine is an act as a line of JSON for other systems: without the event itself, which may have values. Longer texts
-// are cut.
+// AuditLine returns an act as a line of JSON for other systems. The line does not have the event itself, because events may have
+// values. It cuts long texts.
 func AuditLine(entry api.AuditEntry) ([]byte, error) {
 	a, err := actOf(entry)
 	if err != nil {
@@ -55,7 +55,7 @@ func actOf(entry api.AuditEntry) (act, error) {
 	return a, nil
 }
 
-// what says what happened, without who.
+// what says what happened, but not who did it.
 func what(body tutti.Body) string {
 	if act := eventViewOf(body).act; act != nil {
 		return act(body)
@@ -63,7 +63,7 @@ func what(body tutti.Body) string {
 	return body.Kind() + " " + body.ID()
 }
 
-// decisions are what became of a question to nodes. All of them are in --json.
+// decisions summarizes how nodes decided about a request. --json has all decisions.
 func decisions(all []tutti.RemoteDecision) string {
 	var out []string
 	for _, d := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TrustOperator is an operator who is to sign actions, or no more.
+// TrustOperator names an operator who is to sign actions, or (Remove) is not to sign them any more.
 type TrustOperator struct {
 	Name   string
 	Key    string // public, in PEM
@@ -23,7 +23,7 @@ type OperatorsTrusted struct {
 	// Added and Left are how the list differs from the last one that the directory knew, with the digests of the keys.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
-	Note  string   `json:"note,omitempty"` // what is not as it should be
+	Note  string   `json:"note,omitempty"` // what is wrong with the last list
 }
 
 func newOperatorKeyCommand(o *options) *cobra.Command {

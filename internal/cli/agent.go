@@ -18,11 +18,11 @@ type AgentRun struct {
 	Dir  string
 	Root string // below which Puppet is looked for
 	Beat time.Duration
-	// Policy is the file that says who may ask this node's Puppet for what.
+	// Policy is the file that says who may request what from this node's Puppet.
 	Policy string
 	// Warm is how long Puppet stays loaded for the next run.
 	Warm time.Duration
-	// FactsEvery is how often facts are collected though nothing is seen to have changed; 0: never.
+	// FactsEvery is how often facts are collected even if no change was noticed; 0: never.
 	FactsEvery time.Duration
 }
 
@@ -31,21 +31,21 @@ type JoinNode struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName
-	Again bool // it was a node before, and is not let in any more
+	Again bool // it was a node before, and is not admitted any more
 	Unit  bool
 	Root  string // below which Puppet is looked for
-	// CodeKeys are the digests of all keys that sign code; empty: who joins first believes the server, and a node its pins.
+	// CodeKeys are the digests of all keys that sign code. Empty: a new node takes the server's keys, and a joined node its pins.
 	CodeKeys []string
 }
 
-// JoinedNode is what came of it.
+// JoinedNode is the result of a join.
 type JoinedNode struct {
 	Node  tutti.NodeName `json:"node"`
 	Dir   string         `json:"dir"`
-	Found []Finding      `json:"found,omitempty"` // what will not work on this node as it is
+	Found []Finding      `json:"found,omitempty"` // what will not work on this node in its present state
 }
 
-// rootFlag is for tests: a node has one Puppet.
+// rootFlag adds a hidden flag for tests. A real node has only one Puppet.
 func rootFlag(f *pflag.FlagSet, root *string) {
 	f.StringVar(root, "root", "/", "directory below which to look for Puppet")
 	_ = f.MarkHidden("root")
@@ -157,8 +157,8 @@ rotate the key, give the flag twice.`,
 
 const maxToken = 8 << 10
 
-// readToken takes a token from a file or standard input: an argument would be
-// seen by everybody on the machine.
+// readToken reads a token from a file or standard input. Everybody on the machine could
+// see an argument.
 func readToken(stdin io.Reader, file string) (string, error) {
 	if file != "" {
 		f, err := os.Open(file)

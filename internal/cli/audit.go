@@ -83,7 +83,7 @@ func newAuditListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// parseSince reads a time, a day or how long ago.
+// parseSince parses a time, a day or a duration before now.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -99,11 +99,11 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q: neither a time like 2026-07-01T12:00:00Z, nor a day, nor a duration like 36h", text)
 }
 
-// auditHead is what an operator's directory remembers of the log.
+// auditHead is the end of the log that an operator's directory remembers.
 type auditHead struct {
 	Seq  uint64       `json:"seq"`
 	Link tutti.Digest `json:"link"`
-	At   time.Time    `json:"at"` // of the verification
+	At   time.Time    `json:"at"` // time of the verification
 }
 
 const auditHeadFile = "audit.head"
@@ -111,12 +111,12 @@ const auditHeadFile = "audit.head"
 // verified is what a verification has proved.
 type verified struct {
 	Entries int          `json:"entries"`
-	Bare    int          `json:"bare"` // of them, as a digest alone
+	Bare    int          `json:"bare"` // how many entries are only a digest
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
 	Before  tutti.Digest `json:"before,omitempty"` // the link before the first one
 	Head    tutti.Digest `json:"head"`
-	Known   *auditHead   `json:"contains,omitempty"` // remembered and found
+	Known   *auditHead   `json:"contains,omitempty"` // the remembered head, if the log has it
 }
 
 func newAuditVerifyCommand(o *options) *cobra.Command {
@@ -179,8 +179,8 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s is not what tutti audit verify has written; if you know why, remove it", file)
 }
 
-// remember writes the head, unless there is no operator's directory: then it says
-// no.
+// remember writes the head. It returns false if there is no operator's
+// directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -218,7 +218,7 @@ func (v *verification) add(e api.AuditEntry) error {
 
 func (v *verification) when() string { return v.known.At.Local().Format(time.DateTime) }
 
-// end says whether all that must be in the log was.
+// end returns an error if the log lacks the known head.
 func (v *verification) end(now time.Time) error {
 	switch {
 	case v.known == nil && v.chain.Count == 0:
@@ -267,7 +267,7 @@ func (v *verification) text(remembered bool) string {
 	return b.String()
 }
 
-// thousands writes a number as people read it.
+// thousands writes a number with commas.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

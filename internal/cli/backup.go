@@ -11,21 +11,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ServerBackup says which server is copied, and where to.
+// ServerBackup says which server to back up, and where to.
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
-	// Into is a directory for a file that is named by the time; File is empty then. All but the latest Keep
-	// of those files are removed when the new one is there.
+	// Into is a directory for a file that is named by the time. File is empty then. After the new file is
+	// written, all but the latest Keep of these files are removed.
 	Into string
 	Keep int
 }
 
-// BackupMade is what a backup has.
+// BackupMade says what a backup has.
 type BackupMade struct {
 	File    string       `json:"file"`
 	MadeAt  time.Time    `json:"made_at,omitzero"`
-	Seq     uint64       `json:"seq"` // of its last event
+	Seq     uint64       `json:"seq"` // sequence of its last event
 	Link    tutti.Digest `json:"link"`
 	Entries int          `json:"entries"`
 	Blobs   int          `json:"blobs"`
@@ -36,7 +36,7 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
-	// NewEpoch lets the next start of a server begin another epoch, above one that was seen.
+	// NewEpoch lets the next start of a server begin another epoch, with a number above the given one.
 	NewEpoch(dir string, above uint64) error
 }
 

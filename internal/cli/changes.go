@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// printChanges prints what changed and failed in a job, the same on many nodes
-// once.
+// printChanges prints what changed and failed in a job. A change that is the same on many nodes
+// is printed once.
 func printChanges(w io.Writer, c api.JobChanges) {
 	printLine(w, "\nwhat changed, by %s\n", count(c.Read, "report"))
 	for _, s := range c.Changes {

@@ -12,11 +12,11 @@ import (
 
 // Chaos says which faults a fleet on lab hosts suffers.
 type Chaos struct {
-	Lab  string // empty: the only one
+	Lab  string // empty: the only lab
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
-	// Turns: when the faults are over, machines are replaced, cloned and set back, and the server is restored.
+	// Turns: after the faults, machines are replaced, cloned and set back, and the server is restored.
 	Turns bool
 }
 
@@ -49,7 +49,7 @@ If a check fails, the command prints what is wrong and ends with exit code 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Plan = tutti.PlanName(args[0])
 			if !cmd.Flags().Changed("seed") {
-				in.Seed = rand.Uint64N(1_000_000) //nolint:gosec // which faults come is no secret
+				in.Seed = rand.Uint64N(1_000_000) //nolint:gosec // the faults need not be secret
 			}
 			out := cmd.OutOrStdout()
 			found, err := o.deps.Chaos(cmd.Context(), o.conn, in, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })

@@ -22,12 +22,12 @@ func newCodeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// PushCode is an environment that is to be signed and sent.
+// PushCode is an environment to sign and send.
 type PushCode struct {
 	Dir         string
 	Environment string
-	Reaction    *tutti.CodeReaction // of the fleet file that comes with it
-	Again       bool                // sign it again, though the server has it, with a higher counter
+	Reaction    *tutti.CodeReaction // of the fleet file that is pushed with it
+	Again       bool                // sign it again with a higher counter, even if the server has it
 }
 
 func newCodePushCommand(o *options) *cobra.Command {
@@ -123,7 +123,7 @@ func newCodeReleaseCommand(o *options) *cobra.Command {
 	}
 }
 
-// heldText says of a push what nodes wait for.
+// heldText says what nodes wait for after a push.
 func heldText(b tutti.CodePushed) string {
 	switch {
 	case !b.Held:
@@ -166,7 +166,7 @@ func beginText(e api.PushEffect) string {
 	return "they run by themselves now"
 }
 
-// withdrawalText says what a node loses that no grant covers any more.
+// withdrawalText says what a node loses because no grant covers it any more.
 func withdrawalText(w tutti.Withdrawal) string {
 	what := slices.Clone(w.Values)
 	if w.Exports > 0 {
@@ -192,22 +192,22 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 	return f, source, err
 }
 
-// pushable is what a fleet file says is to be pushed.
+// pushable is what a push of a fleet file may send.
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource
-	dir    string       // of the environment; empty: its Puppet Server has the code
-	code   tutti.Digest // of what is there
+	dir    string       // directory of the environment; empty: the Puppet Server has the code
+	code   tutti.Digest // digest of the code in dir
 }
 
-// pushWhat is what of a pushable goes to the server.
+// pushWhat says which parts of a pushable are sent to the server.
 type pushWhat int
 
 const (
-	pushAll     pushWhat = iota // also what the server has, of which it may have lost files
-	pushChanged                 // nothing, if the server has both
-	pushFleet                   // the fleet file alone
-	pushAgain                   // all, and the code with a higher counter than what the server has
+	pushAll     pushWhat = iota // everything, also what the server has, because it may have lost files
+	pushChanged                 // nothing if the server has code and fleet file
+	pushFleet                   // only the fleet file
+	pushAgain                   // everything, and the code with a higher counter than the server's
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -238,8 +238,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file, if few nodes begin to run or somebody says yes. The fleet file comes
-// last: a plan never meets code that is not there.
+// push sends code and fleet file if only few nodes begin to run, or if a person says yes. It sends the fleet file
+// last, so that a plan never needs code that the server lacks.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

@@ -58,7 +58,7 @@ With PATH the command prints that file, or lists the files of that directory.
 	return cmd
 }
 
-// readCode prints a file of the code as it is, or the files below a directory.
+// readCode prints a file of the code unchanged, or the files below a directory.
 func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) er
 	return err
 }
 
-// fileText is a file as a list has it.
+// fileText is a file as a list shows it.
 func fileText(name string, f tutti.CodeFile) string {
 	text := tutti.Plain(name, maxLine)
 	switch {
@@ -124,7 +124,7 @@ func codeVersionText(v api.CodeVersion, now time.Time) string {
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }
 
-// signedText says by which keys something was signed.
+// signedText says which keys have signed something.
 func signedText(s api.SignedBy) string {
 	if s.Counter == 0 {
 		return "without a counter"
@@ -132,7 +132,7 @@ func signedText(s api.SignedBy) string {
 	return fmt.Sprintf("counter %d, by %s", s.Counter, keyNames(s.Keys))
 }
 
-// goesText says with what nodes run by themselves.
+// goesText says with which code nodes run by themselves.
 func goesText(c api.CodeShown) string {
 	if !c.Held {
 		return "nodes run with it"

@@ -20,7 +20,7 @@ func (o *options) addYes(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// confirm asks on a terminal, also if something else comes from standard input; elsewhere --yes is needed.
+// confirm asks on a terminal, even if standard input is not the terminal. Without a terminal --yes is needed.
 func (o *options) confirm(cmd *cobra.Command, what string) error {
 	if o.yes {
 		return nil
@@ -38,7 +38,7 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 	return nil
 }
 
-// terminal is where a person answers what is asked on standard error; nil: there is nobody.
+// terminal returns the terminal on which a person answers questions from standard error; nil: no terminal.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	if isTerminal(cmd.InOrStdin()) {
 		return cmd.InOrStdin(), func() {}
@@ -53,7 +53,7 @@ func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	return f, func() { f.Close() }
 }
 
-// isTerminal: a person sits at stream, which a command reads from or writes to.
+// isTerminal reports whether stream, which a command reads from or writes to, is a terminal.
 func isTerminal(stream any) bool {
 	if w, ok := stream.(*visibleWriter); ok {
 		stream = w.file

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Demos are the examples that there is a demonstration of.
+// Demos are the examples that have a demonstration.
 var Demos = []string{"compute", "swift", "web"}
 
 // Demo says what a demonstration does.
@@ -19,15 +19,15 @@ type Demo struct {
 	Name string
 	Keep bool
 	JSON bool
-	Dir  string // of the examples
+	Dir  string // directory of the examples
 
-	Converge bool // without the plan
+	Converge bool // converge instead of executing the plan
 
-	Release string // of Debian, instead of the lab file's
+	Release string // a release of Debian, in place of the lab file's
 }
 
-// demoLine is the last line of a demonstration that converges: its first job, and
-// what the second had to do.
+// demoLine is the last line of a demonstration that converges. It has the first job, and
+// the runs and compiles of the second job.
 type demoLine struct {
 	summaryLine
 	SecondRuns     int `json:"second_runs"`

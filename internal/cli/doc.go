@@ -19,7 +19,7 @@
 //   - All text goes through a visibleWriter: texts of nodes, operators and
 //     servers cannot move the cursor or change colours. Only rawOf writes bytes
 //     as they are, such as a file of the code or a backup.
-//   - A text that somebody else has written stays in its line and its cell: see
+//   - A text that others have written stays in its line and its cell. See
 //     printLine and table.
 //   - A command that changes much asks first, on standard error. It reads the
 //     answer from the terminal. Without a terminal it changes nothing unless
@@ -30,7 +30,7 @@
 //
 // # Rules of the help
 //
-// docs/style.md has them, and TestHelp checks them: a Short begins with a verb,
+// docs/style.md has them, and TestHelp checks them. A Short begins with a verb,
 // a sentence of a Long makes one statement, and each command that does something
 // shows an example.
 package cli

@@ -9,20 +9,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Examine says where a server, an agent and an operator live on this machine.
+// Examine says where server, agent and operator have their directories on this machine.
 type Examine struct {
 	ServerDir, AgentDir string
 	Root                string // below which Puppet is looked for
 	Connection          Connection
 }
 
-// Finding is something that is wrong here, or soon will be.
+// Finding is something that is wrong here, or will be wrong soon.
 type Finding struct {
 	Check string `json:"check"`
 	What  string `json:"what"`
 	Means string `json:"means"`
 	Mend  string `json:"mend"`
-	Hint  bool   `json:"hint,omitempty"` // nothing is wrong, and it could be better
+	Hint  bool   `json:"hint,omitempty"` // nothing is wrong, but something could be better
 }
 
 func newDoctorCommand(o *options) *cobra.Command {
@@ -90,7 +90,7 @@ func writeFindings(w io.Writer, found []Finding) error {
 	return nil
 }
 
-// wrong reports whether there is more than hints.
+// wrong reports whether a finding is more than a hint.
 func wrong(found []Finding) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return !f.Hint })
 }

@@ -16,7 +16,7 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: say which nodes would run, and when")
 }
 
-// effect asks what a change would cause, unless nobody is to be asked about it.
+// effect asks the server what a change would cause. With --yes it does not ask.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil
@@ -24,7 +24,7 @@ func (o *options) effect(cmd *cobra.Command, server Server, key string, value js
 	return server.Effect(cmd.Context(), key, value)
 }
 
-// wide reports whether a change causes so many runs that it wants a yes.
+// wide reports whether a change causes so many runs that a person has to confirm it.
 func wide(e api.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
 
 func (o *options) showEffect(cmd *cobra.Command, server Server, key string, value json.RawMessage) error {
@@ -39,7 +39,7 @@ func (o *options) showEffect(cmd *cobra.Command, server Server, key string, valu
 	return err
 }
 
-// effectLine is an effect in a line, for a question.
+// effectLine is an effect in one line, for a question.
 func effectLine(e api.Effect) string {
 	text := fmt.Sprintf("this directly causes %s", runsText(e.Runs))
 	if !e.Reactive {

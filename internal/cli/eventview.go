@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// eventView is how people are told of the events of a kind.
+// eventView is how people see the events of a kind.
 type eventView struct {
-	// act says in the audit trail what happened, without who. nil: its kind and what it
-	// happened to.
+	// act says in the audit trail what happened, but not who did it. nil: the trail shows the kind and
+	// the id.
 	act func(tutti.Body) string
-	// line says it in the plain lines of a watch. nil: it is of no interest there.
+	// line returns the plain lines for a watch. nil: no lines.
 	line func(*progress, tutti.Event) []string
-	// above says what stays above the live tree, and whether it is bad news. nil: the
-	// tree has it.
+	// above returns the lines that stay above the live tree, and whether they are bad news. nil: the
+	// tree shows enough.
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 
-// eventViews is the table of how people are told of each kind of event. A kind that has
-// nothing to say has an empty row.
+// eventViews is the table of how people see each kind of event. A kind that shows
+// nothing has an empty row.
 var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
@@ -114,7 +114,7 @@ var eventViews = map[string]eventView{
 	})},
 }
 
-// keyNames are the beginnings of the names of keys.
+// keyNames returns the beginnings of the ids of keys.
 func keyNames(keys []tutti.Digest) string {
 	names := make([]string, len(keys))
 	for i, key := range keys {
@@ -123,8 +123,8 @@ func keyNames(keys []tutti.Digest) string {
 	return strings.Join(names, " and ")
 }
 
-// eventViewOf returns how people are told of an event. One of a kind that this release
-// does not know is told by its name.
+// eventViewOf returns how people see an event. An event of a kind that this release
+// does not know is shown by the name of its kind.
 func eventViewOf(body tutti.Body) eventView {
 	if view, known := eventViews[body.Kind()]; known {
 		if _, later := body.(*tutti.UnknownEvent); !later {
@@ -134,7 +134,7 @@ func eventViewOf(body tutti.Body) eventView {
 	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
 }
 
-// inTrail makes a function of any body of one that knows the kind.
+// inTrail makes a function for any body from a function for one kind.
 func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
@@ -144,7 +144,7 @@ func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progr
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }
 
-// badNews lets what a watch says in lines stay above the tree.
+// badNews keeps the lines of a watch above the tree, as bad news.
 func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
 	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// CommandExit is the exit code of a command that tutti ran for the caller and
-// that has said itself what it had to say. Main ends with this code, silently.
+// CommandExit is the exit code of a command that has already printed everything, or of a command
+// that tutti ran for the caller. Main ends with this code and prints nothing.
 type CommandExit int
 
-// Error says which code.
+// Error names the code.
 func (e CommandExit) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", int(e))
 }
@@ -50,7 +50,7 @@ const exitCodes = `   0  success
   70  an error in tutti itself
  130  interrupted; the job goes on`
 
-// ExitCode is the exit code that belongs to an error.
+// ExitCode returns the exit code for an error.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK

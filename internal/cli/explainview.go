@@ -31,7 +31,7 @@ func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printRest(w, n.Keys, n.Absent, tutti.Record{Exports: n.Exports, Published: n.Published})
 }
 
-// standing says how a node stands in one line.
+// standing is the state of a node in one line.
 func standing(st api.NodeStanding, now time.Time) string {
 	text := string(st.State)
 	if !st.Since.IsZero() {
@@ -89,7 +89,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	root.print(w)
 }
 
-// basisText is what a standing rests on besides answers, in one line.
+// basisText is what a standing rests on in addition to answers, in one line.
 func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	if b.Code != "" {
@@ -134,7 +134,7 @@ func askedAt(p tutti.Place) string {
 	return fmt.Sprintf(" (asked at %s)", text)
 }
 
-// runText is a run and why it was, in one line.
+// runText is a run and why it was needed, in one line.
 func runText(r api.RunView, now time.Time) string {
 	text := fmt.Sprintf("run %s", r.Run)
 	if r.Node != "" {
@@ -203,7 +203,7 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 	}
 }
 
-// addRun says in which run something happened, and why that was.
+// addRun adds in which run something happened, and why that run was needed.
 func addRun(to *outline, r api.RunView, now time.Time) {
 	line := to.add("in %s", runText(r, now))
 	if r.OtherCode {
@@ -230,7 +230,7 @@ func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 	}
 }
 
-// some names the first few.
+// some returns the first few names.
 func some[T ~string](names []T) string {
 	const most = 8
 	if len(names) <= most {
@@ -336,7 +336,7 @@ func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.T
 	root.print(w)
 }
 
-// addReads says what was read where a resource is declared, and what that means.
+// addReads adds what was read where a resource is declared, and what that means.
 func addReads(root *outline, e api.ResourceExplanation) {
 	if !e.Reported {
 		root.add("what was read for it is not known: the classes that contain it are known from the report alone")

@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// saidFailures are the failures that were shown, and of which node each was first.
+// saidFailures are the failures that were shown, with the node that had each of them first.
 type saidFailures map[string]tutti.NodeName
 
-// details are those of a run. What another run has failed with already is named by that run's node and not said again.
+// details returns the details of a run. If another run has already failed in the same way, it only names that run's node.
 func (s saidFailures) details(r *engine.Run) []string {
 	lines := details(*r.Result)
 	if r.Result.Outcome != tutti.Failed || len(lines) == 0 {
@@ -30,14 +30,14 @@ func (s saidFailures) details(r *engine.Run) []string {
 	return []string{"the same as " + string(first)}
 }
 
-// failedAs is equal for runs that failed with the same outcome, messages and places. Puppet ends the message of a compile
-// error with the name of its node.
+// failedAs is equal for runs that failed with the same outcome, messages and places. It removes the node's name, with which
+// Puppet ends the message of a compile error.
 func failedAs(r *engine.Run) string {
 	text := strings.Join(append(details(*r.Result), outcome(r.Result.Outcome, r.Result.Reason), r.Result.Message), "\n")
 	return strings.ReplaceAll(text, " on node "+string(r.Node), "")
 }
 
-// printUnreported prints what failed before there was a report, like a compile error, the same on many nodes once.
+// printUnreported prints failures without a report, like compile errors. A failure that is the same on many nodes is printed once.
 func printUnreported(w io.Writer, j *engine.Job) {
 	first, nodes := map[string]*engine.Run{}, map[string][]tutti.NodeName{}
 	var order []string

@@ -61,7 +61,7 @@ root on every node that collects what they export.`,
 	}
 }
 
-// printSuggested prints grants as a fleet file has them, with what is to be known of them as comments.
+// printSuggested prints grants in the form of a fleet file, with notes as comments.
 func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	var of []string
 	if got.Job != "" {
@@ -103,7 +103,7 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 // maxNodes is how many nodes a line names.
 const maxNodes = 8
 
-// someNodes names the first few of so many nodes.
+// someNodes names the first few nodes, and how many more there are.
 func someNodes(nodes []tutti.NodeName, all int) string {
 	var names []string
 	for _, n := range nodes[:min(len(nodes), maxNodes)] {

@@ -53,7 +53,7 @@ There are three kinds of edges:
 	return cmd
 }
 
-// printGraph prints an edge a line, then who has none and who is not good.
+// printGraph prints one edge a line, then the nodes without an edge and the nodes that are not good.
 func printGraph(w io.Writer, g api.Graph) error {
 	linked := map[tutti.NodeName]bool{}
 	var rows [][]string
@@ -106,9 +106,9 @@ func questions(e api.GraphEdge) []string {
 	return out
 }
 
-// printDot prints the graph for Graphviz: who is not good is red, soft edges are
-// dashed, explicit ones blue. Between many nodes there is one vertex, so that n nodes that all read
-// from each other cost 2n lines.
+// printDot prints the graph for Graphviz. Nodes that are not good are red, soft edges are
+// dashed, and explicit edges are blue. An edge between many nodes gets a vertex of its own, so that n nodes that all
+// read from each other need only 2n lines.
 func printDot(w io.Writer, g api.Graph) error {
 	var b strings.Builder
 	b.WriteString("digraph tutti {\n  rankdir=LR;\n  node [shape=box];\n")
@@ -143,7 +143,7 @@ func printDot(w io.Writer, g api.Graph) error {
 	return err
 }
 
-// dotText quotes a text as Graphviz reads it.
+// dotText quotes a text for Graphviz.
 func dotText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
 }

@@ -105,7 +105,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// jobParts is what of a job is shown only if it is asked for.
+// jobParts says which optional parts of a job are shown.
 type jobParts struct{ reads, changes bool }
 
 func jobArg(args []string) tutti.JobID {
@@ -204,7 +204,7 @@ func printRecord(w io.Writer, r *engine.Run, rec tutti.Record) {
 	printRest(w, len(rec.Keys), absent, rec)
 }
 
-// printRead prints a question, the digest of its answer, and what is to be noted.
+// printRead prints a question, the digest of its answer, and a note.
 func printRead(w io.Writer, read tutti.Read, note string) {
 	answer := "absent"
 	if read.Found {
@@ -213,7 +213,7 @@ func printRead(w io.Writer, read tutti.Read, note string) {
 	printLine(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
 }
 
-// printRest prints what else a record has: hiera keys, exports and values.
+// printRest prints the rest of a record: hiera keys, exports and values.
 func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 	printLine(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
 	for _, e := range rec.Exports {
@@ -232,7 +232,7 @@ func question(q tutti.Query) string {
 	return oneLine(text, maxLine)
 }
 
-// maxLine is how much is shown of what somebody else has written, in bytes.
+// maxLine is how much is shown of a text that others have written, in bytes.
 const maxLine = 4 << 10
 
 func place(p tutti.Place) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// jsonView prints one object a line. Events are as the log has them, with type
-// `event`; what happens inside runs has type `live`; the last line has type
+// jsonView prints one object a line. Events are as in the log, and have type
+// `event`. What happens inside runs has type `live`. The last line has type
 // `summary`.
 type jsonView struct {
 	progress *progress
@@ -20,7 +20,7 @@ type jsonView struct {
 type summaryLine struct {
 	Type         string        `json:"type"`
 	Job          tutti.JobID   `json:"job"`
-	Cause        string        `json:"cause,omitempty"` // of a job that the server began by itself
+	Cause        string        `json:"cause,omitempty"` // why the server began the job by itself
 	Outcome      tutti.Verdict `json:"outcome"`
 	Runs         int           `json:"runs"`
 	Compiles     int           `json:"compiles"`
@@ -31,7 +31,7 @@ type summaryLine struct {
 	Error        string        `json:"error,omitempty"`
 }
 
-// summarize puts a job into numbers, for programs.
+// summarize returns a job in numbers, for programs.
 func summarize(j *engine.Job, now time.Time) summaryLine {
 	s := j.Summary(now)
 	return summaryLine{
@@ -73,5 +73,5 @@ func (v *jsonView) finish(err error) {
 
 func (v *jsonView) close() {}
 
-// seconds has milliseconds and no more.
+// seconds returns seconds with a precision of milliseconds.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -14,24 +14,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Lab is what the lab commands call. All of it works on the machine where the
-// command runs; no server is involved.
+// Lab is what the lab commands call. All functions work on the machine where the
+// command runs, without a server.
 type Lab struct {
 	// Up makes the lab of the file and returns when all its hosts run.
 	Up func(ctx context.Context, file string) (LabView, error)
-	// Down removes the named lab; the only one if name is empty.
+	// Down removes the named lab, or the only lab if name is empty.
 	Down func(ctx context.Context, name string) error
-	// List returns the labs that are there.
+	// List returns the labs of this machine.
 	List func(ctx context.Context) ([]LabView, error)
-	// Exec becomes the command on a host of the named lab, the only one if the
-	// name is empty. It returns only if it fails.
+	// Exec replaces this process with the command on a host of the named lab (empty: the only
+	// lab). It returns only if it fails.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds what bases the lab file's hosts need and are not there, and returns
-	// the directories of all.
+	// Bases builds the missing bases that the lab file's hosts need. It returns
+	// the directories of all these bases.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a throwaway copy of a base.
 	Run func(ctx context.Context, run LabRun) error
-	// Faults are what hosts can suffer.
+	// Faults are the faults that hosts can suffer.
 	Faults LabFaults
 }
 
@@ -48,11 +48,11 @@ type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Running bool   `json:"running"`
-	Network string `json:"network,omitempty"` // cut, slow, slow and cut; empty: as it should be
+	Network string `json:"network,omitempty"` // cut, slow, slow and cut; empty: no fault
 }
 
-// LabRun is a command in a throwaway copy of a base, which a lab file or
-// release and packages define.
+// LabRun is a command in a throwaway copy of a base. A lab file, or a
+// release and packages, define the base.
 type LabRun struct {
 	File     string
 	Release  string
@@ -62,7 +62,7 @@ type LabRun struct {
 	Args     []string
 }
 
-// LabBind is a path of the outer machine that is visible elsewhere.
+// LabBind is a path of the outer machine that is visible at another path inside.
 type LabBind struct {
 	Source, Destination string
 	ReadOnly            bool

@@ -11,14 +11,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LabFaults are what a host of the named lab can suffer, the only lab if the
-// name is empty. A host that is in that state already is no error.
+// LabFaults are the faults that a host of the named lab (empty: the only lab) can
+// suffer. It is not an error if the host is already in that state.
 type LabFaults struct {
 	Cut, Heal, Kill, Start func(ctx context.Context, lab, host string) error
-	// Slow delays packets and loses a part of them, from 0 to less than 1;
-	// neither ends it.
+	// Slow delays packets and loses a part of them, from 0 to less than 1.
+	// A zero delay and loss end it.
 	Slow func(ctx context.Context, lab, host string, delay time.Duration, loss float64) error
-	// Relay is the process behind a slow link.
+	// Relay is the process that makes a link slow.
 	Relay func(ctx context.Context, args []string) error
 }
 

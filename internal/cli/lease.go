@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// printLeases prints how an exclusive job stands with its nodes: how many stand
-// how, and each that is not as it should be.
+// printLeases prints the leases of an exclusive job: how many nodes are in each
+// state, and each node with a problem.
 func printLeases(w io.Writer, j *engine.Job) {
 	if j.Leases == nil {
 		return
@@ -40,11 +40,11 @@ func leaseWord(s tutti.LeaseState) string {
 	return string(s)
 }
 
-// describeLease says what goes wrong, and when all nodes are held and released. A
-// line for each would hide it.
+// describeLease says what goes wrong, and when all nodes are held or released. A
+// line for each node would hide that.
 func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	switch {
-	case j.Leases == nil: // its beginning is not known
+	case j.Leases == nil: // the start of the job is not known
 	case b.State.Failed():
 		return []string{fmt.Sprintf("%s is %s: %s", b.Node, b.State, tutti.Plain(b.Message, maxLine))}
 	case b.State == tutti.LeaseKept:

@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LeaveNode is how a machine ceases to be a node.
+// LeaveNode says how a machine leaves its fleet.
 type LeaveNode struct {
 	Dir     string
 	Offline bool
 }
 
-// LeftNode is what came of it.
+// LeftNode is the result of leaving.
 type LeftNode struct {
 	Node    tutti.NodeName `json:"node"`
-	Told    bool           `json:"told"` // the server knows
+	Told    bool           `json:"told"` // the server has removed the node
 	Remains []string       `json:"remains,omitempty"`
 }
 
-// Leaver makes this machine what it was before it joined.
+// Leaver undoes the join of this machine.
 type Leaver func(ctx context.Context, o LeaveNode) (LeftNode, error)
 
 func newLeaveCommand(o *options) *cobra.Command {

@@ -12,35 +12,35 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Local is what root asks on a node, without the server.
+// Local is what root can do on a node without the server.
 type Local interface {
-	// Status reads what the node knows; it needs no agent.
+	// Status reads what the node knows. It does not need a running agent.
 	Status(dir string) (LocalStatus, error)
-	// Run has the agent begin a run, yields what happens in it, and returns how it ended.
+	// Run lets the agent begin a run, yields what happens in it, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
 	// Log yields the log of a run (empty: the latest) and returns the run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
-// LocalStatus is what a node knows of itself.
+// LocalStatus is what a node knows about itself.
 type LocalStatus struct {
 	Node    tutti.NodeName `json:"node"`
-	Server  string         `json:"server"`             // its address
-	Agent   bool           `json:"agent"`              // one serves here
+	Server  string         `json:"server"`             // the server's address
+	Agent   bool           `json:"agent"`              // an agent runs here
 	Reached time.Time      `json:"reached,omitzero"`   // when the server last answered, within five minutes
-	Safety  time.Time      `json:"safety_at,omitzero"` // from when on a safety run is made, if the server stays away
+	Safety  time.Time      `json:"safety_at,omitzero"` // when a safety run is made if the server stays away
 	After   time.Duration  `json:"safety_when_away,omitempty"`
-	// NoSafety is why none is made; it is never empty where Safety is zero.
+	// NoSafety is why no safety run is made. It is never empty if Safety is zero.
 	NoSafety    string       `json:"no_safety,omitempty"`
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"`
-	As          tutti.RunID  `json:"as,omitempty"` // the run that a local one repeats
+	As          tutti.RunID  `json:"as,omitempty"` // the run that a local run repeats
 	HeldBy      tutti.JobID  `json:"held_by,omitempty"`
-	Waiting     int          `json:"waiting,omitempty"` // ended runs of which the server does not know yet
+	Waiting     int          `json:"waiting,omitempty"` // ended runs that the server does not know yet
 	Runs        []LocalRun   `json:"runs,omitempty"`    // the latest first
 }
 
-// LocalRun is a run of which the node has a directory.
+// LocalRun is a run that has a directory on the node.
 type LocalRun struct {
 	Run    tutti.RunID   `json:"run"`
 	Job    tutti.JobID   `json:"job,omitempty"`
@@ -48,8 +48,8 @@ type LocalRun struct {
 	Mode   tutti.Mode    `json:"mode"`
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
-	Told   bool          `json:"told,omitempty"`   // the server knows how it ended, or will as soon as it is there
-	// Refused is why the server has not taken how it ended: it knows the run as failed. Empty: it has, or was not asked yet.
+	Told   bool          `json:"told,omitempty"`   // the server knows its end, or will know it when it is back
+	// Refused is why the server refused the result and counts the run as failed. Empty: the server took it, or has not been asked.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -204,7 +204,7 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 	}
 }
 
-// codeWords names code as run show does; a Puppet Server's has no digest.
+// codeWords names code as run show does. Code of a Puppet Server has no digest.
 func codeWords(code tutti.Digest, environment string) string {
 	if code == "" {
 		return "of the Puppet Server, environment " + orDash(environment)

@@ -9,8 +9,8 @@ import (
 // ModuleInstalled is a copy of the Puppet module.
 type ModuleInstalled struct {
 	Module  string // its directory
-	Version string // of Tutti
-	Digest  string // of its files
+	Version string // version of Tutti
+	Digest  string // digest of its files
 }
 
 // InstallModule writes the Puppet module of this release into a directory of modules.

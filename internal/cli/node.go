@@ -111,7 +111,7 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands is how a node stands, in a word or two; a server of an earlier release does not say it.
+// stands is the state of a node in a word or two. A server of an earlier release does not send it.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
@@ -119,7 +119,7 @@ func stands(n api.NodeView) string {
 	return orDash(string(n.Stands))
 }
 
-// countStands says how many nodes stand how, like "3 good, 1 stale"; empty: nobody knows.
+// countStands says how many nodes are in each state, like "3 good, 1 stale"; empty: unknown.
 func countStands(nodes []api.NodeView) string {
 	counts := map[api.NodeState]int{}
 	for _, n := range nodes {
@@ -133,14 +133,14 @@ func countStands(nodes []api.NodeView) string {
 	return strings.Join(out, ", ")
 }
 
-// byState sorts the states of nodes: the good one first, then as a person has to care; others last.
+// byState sorts the states of nodes: good first, then by how much a person has to care. Unknown states are last.
 func byState(a, b api.NodeState) int {
 	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
-	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) } // of a later release: the largest
+	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) } // for a state of a later release: the largest number
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
-// lastOutcome is how the last run of a node ended.
+// lastOutcome is the outcome of a node's last run.
 func lastOutcome(n api.NodeView) string {
 	if n.Proved && n.Outcome == "" {
 		return "proof"
@@ -167,7 +167,7 @@ func connection(n api.NodeView) string {
 	return "away"
 }
 
-// jobOf is the job of a node's last run, or whose that was.
+// jobOf is the job of a node's last run. For a run that no server ordered, it is the word for that run.
 func jobOf(n api.NodeView) string {
 	if n.Foreign {
 		return foreignWord(n.Local)

@@ -12,12 +12,12 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// OperatorCreate is how an operator is let in.
+// OperatorCreate says how to create an operator.
 type OperatorCreate struct {
 	Name    string
 	Out     string // directory for the credentials
-	CodeKey bool   // the code-signing key goes along
-	Request []byte // of a key that is elsewhere; empty: it is made here
+	CodeKey bool   // the operator gets the code-signing key, too
+	Request []byte // certificate request for a key on another machine; empty: the key is made here
 }
 
 func newOperatorCommand(o *options) *cobra.Command {
@@ -64,7 +64,7 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day is when something ends; not known: a dash.
+// day is the local date and time when something ends; unknown: a dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// outline is a line and those that belong below it.
+// outline is a line and the lines below it.
 type outline struct {
 	text  string
 	below []*outline
 }
 
-// newOutline returns a line with nothing below it. What the arguments say stays in it.
+// newOutline returns a line with nothing below it. Texts in the arguments cannot begin another line.
 func newOutline(format string, args ...any) *outline {
 	return &outline{text: fmt.Sprintf(format, inLine(args)...)}
 }
 
-// add puts a line below, and returns it.
+// add adds a line below o, and returns it.
 func (o *outline) add(format string, args ...any) *outline {
 	line := newOutline(format, args...)
 	o.below = append(o.below, line)
 	return line
 }
 
-// print writes the tree; lines of a text after its first are indented like it.
+// print writes the tree. If a text has several lines, all are indented like the first.
 func (o *outline) print(w io.Writer) { o.write(w, "", "") }
 
 func (o *outline) write(w io.Writer, first, rest string) {

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/tutti-project/tutti/internal/engine"
 
-// palette paints if it is true.
+// palette uses colours if it is true.
 type palette bool
 
 func (p palette) color(code, s string) string {

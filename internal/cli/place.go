@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Where things are when nobody says otherwise.
+// Default paths and addresses.
 const (
 	DefaultServerDir = "/var/lib/tutti/server"
 	DefaultAgentDir  = "/var/lib/tutti/agent"
@@ -20,8 +20,8 @@ const (
 	defaultFleetFile = "tutti.yaml"
 )
 
-// defaultOperatorDir is $TUTTI_OPERATOR, else tutti below the user's
-// configuration.
+// defaultOperatorDir is $TUTTI_OPERATOR. If that is empty, it is tutti in the user's
+// configuration directory.
 func defaultOperatorDir() string {
 	if dir := os.Getenv("TUTTI_OPERATOR"); dir != "" {
 		return dir
@@ -33,7 +33,7 @@ func defaultOperatorDir() string {
 	return filepath.Join(dir, "tutti")
 }
 
-// newEncoder writes JSON as people would write it: < and & as they are.
+// newEncoder writes JSON without escapes for < and &.
 func newEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

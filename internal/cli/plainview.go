@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// plainView prints a line for everything that a person would want to find in a
+// plainView prints a line for everything that a person may look for in a
 // log file later.
 type plainView struct {
 	progress *progress
@@ -44,7 +44,7 @@ func (v *plainView) finish(err error) {
 
 func (v *plainView) close() {}
 
-// details are the failures of a run and what a noop run would change, a line
+// details returns the failures of a run and what a noop run would change, one line
 // each.
 func details(res tutti.Result) []string {
 	var out []string
@@ -72,7 +72,7 @@ func ending(r *engine.Run) string {
 	return resultText(*r.Result)
 }
 
-// cutOff reports whether a run was ended before it came to its end. Its failures do not say why it ended.
+// cutOff reports whether a run was ended early. Its failures do not say why it ended.
 func cutOff(res tutti.Result) bool {
 	return res.Outcome == tutti.Interrupted || res.Reason == tutti.BecauseTimeout
 }
@@ -116,7 +116,7 @@ func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	}
 }
 
-// verdict is what a job came to, or what it is doing.
+// verdict is the verdict of a job, or what the job is doing.
 func verdict(v tutti.Verdict, cancelled bool) string {
 	switch {
 	case v != "":
@@ -134,5 +134,5 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// codeName is code as people read it: its digest, without which it is not ours.
+// codeName is code as people read it. Code without a digest is the Puppet Server's.
 func codeName(digest string) string { return cmp.Or(digest, "of the Puppet Server") }

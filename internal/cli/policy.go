@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PolicyFinding is something in a node's policy that does not do what it seems to.
+// PolicyFinding is a place in a node's policy that does not do what it seems to do.
 type PolicyFinding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`

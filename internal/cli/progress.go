@@ -9,17 +9,17 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// progress is a job as far as it has been told: the same fold that executes
-// it, and what happens inside its runs.
+// progress is the state of a job by the events received so far. It has the same fold with which the server executes
+// the job, and what happens inside the runs.
 type progress struct {
-	mu    sync.Mutex // for those who look from another goroutine than apply's
+	mu    sync.Mutex // for readers in other goroutines than apply's
 	state *engine.State
-	told  []tutti.Event // the job's, in order
-	again int           // how many of them have been told again, since it began anew
+	told  []tutti.Event // the job's events, in order
+	again int           // how many of these events came again since the last begin
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures
-	note  string // what was said last of the job itself
+	note  string // the last message about the job itself
 }
 
 // liveRun is what a run does now.
@@ -46,12 +46,12 @@ func (p *progress) job() *engine.Job {
 	return &engine.Job{}
 }
 
-// begin awaits that the job is told from its start again.
+// begin expects the job's events from the start again.
 func (p *progress) begin() { p.again = 0 }
 
-// apply folds one thing; it reports whether that was new. A server that was
-// restored from a backup tells another history from some event on: what it no
-// longer knows of has not happened.
+// apply folds one item and reports whether it was new. A server that was
+// restored from a backup sends different events from some event on. Events that the server no
+// longer has are dropped.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *progress) apply(w api.Watched) bool {
 		p.applyLive(*w.Live)
 		return true
 	}
-	if w.Event == nil { // what only a later release knows
+	if w.Event == nil { // something that only a later release knows
 		return false
 	}
 	e := *w.Event
@@ -84,7 +84,7 @@ func (p *progress) apply(w api.Watched) bool {
 }
 
 func (p *progress) applyLive(l tutti.Live) {
-	if l.Run == "" { // of the job
+	if l.Run == "" { // a message about the job itself
 		p.note = l.Message
 		return
 	}
@@ -111,7 +111,7 @@ func (p *progress) applyLive(l tutti.Live) {
 	}
 }
 
-// run returns the run of an event of a run, or nil.
+// run returns the run that an event is about, or nil.
 func (p *progress) run(e tutti.Event) *engine.Run {
 	if tutti.ScopeOf(e.Body.Kind()) != tutti.ScopeRun {
 		return nil
@@ -119,7 +119,7 @@ func (p *progress) run(e tutti.Event) *engine.Run {
 	return p.state.Runs[tutti.RunID(e.Body.ID())]
 }
 
-// step returns a step of the job; one that its plan does not have is of no kind.
+// step returns a step of the job. A step that the plan does not have has no kind.
 func (p *progress) step(name tutti.StepName) tutti.Step {
 	if st := p.job().Step(name); st != nil {
 		return st.Step

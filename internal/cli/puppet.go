@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// remote is a command that asks nodes.
+// remote is a command that sends a request to nodes.
 type remote struct {
 	*options
 	in api.AskNodes
@@ -46,7 +46,7 @@ Exit code:
 	return cmd
 }
 
-// command makes one that asks for an action and shows the answers.
+// command makes a command that requests an action and shows the answers.
 func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []api.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,8 +76,8 @@ func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
 }
 
-// ask returns the answers of all nodes, sorted by node. Who changes something has to
-// say where.
+// ask returns the answers of all nodes, sorted by node. An action that changes something
+// needs --on.
 func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
@@ -101,7 +101,7 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.Node
 	return out, err
 }
 
-// exit names who did not do it, and says so with the exit code.
+// exit names the nodes that did not do the action. The exit code says it, too.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {
@@ -212,7 +212,7 @@ says so and keeps the message that is there. --force replaces the message.
 	return cmd
 }
 
-// signHelp is what enable and disable say of signatures.
+// signHelp is what the help of enable and disable says about signatures.
 const signHelp = `If operators sign changes on nodes (tutti operator trust), the command names the nodes
 that it signs for. It refuses a node whose name the expression cannot mean. If the
 expression uses more than "node", such as groups or facts, only the server knows which
@@ -278,14 +278,14 @@ the command itself ends it.`,
 	return cmd
 }
 
-// start is what a round of runs is told.
+// start says how to start a round of runs.
 type start struct {
 	in     api.StartJob
 	detach bool
 }
 
-// startFlags returns what the flags say of a round in which so many nodes run at
-// once; 0: all.
+// startFlags adds the flags and returns a function that makes a start of them. limit is how many nodes run at
+// the same time; 0: all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -304,7 +304,7 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs asks who may run, names who may not, and runs the others as one job.
+// runs asks which nodes may run, names those that may not, and runs the others as one job.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {
@@ -319,7 +319,7 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	named := r.exit(cmd, answers) // before the job, and again by the exit code behind it
+	named := r.exit(cmd, answers) // named before the job; the exit code after the job says it again
 	if len(s.in.Runs.Nodes) == 0 {
 		return named
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PuppetServerInstall says where things are on the host of a Puppet Server.
+// PuppetServerInstall says where directories are on the host of a Puppet Server.
 type PuppetServerInstall struct {
 	Dir     string // the agent's state directory
-	Modules string // on the Puppet Server's modulepath; empty: found
-	User    string // by which the Puppet Server runs
+	Modules string // a directory on the Puppet Server's modulepath; empty: Tutti finds it
+	User    string // the user that runs the Puppet Server
 }
 
 // PuppetServerInstalled is what was installed.

@@ -13,9 +13,9 @@ import (
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
-// signed returns the question with what the operator signs of it, where operators sign what nodes change. An operator
-// signs names, not a selector: which nodes these are is asked for first, and those of which nobody can say it are
-// answers already.
+// signed returns the request with the operator's signature, if operators sign what nodes change. An operator
+// signs names of nodes, not a selector. So signed first asks which nodes are selected. If that cannot be said for
+// a node, the node is in the returned answers.
 func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
@@ -25,7 +25,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	if tutti.CodeOf(err) != tutti.CodeNotFound && err != nil {
 		return in, nil, err
 	}
-	if said.Operators == nil { // or a server of release 0.2.0 or before
+	if said.Operators == nil { // or the server is of release 0.2.0 or before
 		return in, nil, nil
 	}
 	chosen, err := askAll(cmd, server, api.AskNodes{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
@@ -49,9 +49,9 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	return in, undecided, err
 }
 
-// meant returns, of what the server says of the nodes that an expression selects, those that are meant, sorted, and those of
-// which nobody can say it. A node whose name alone shows that it is not meant is refused. Unsure is how many are meant by
-// the word of the server alone, because the expression asks for more than the name.
+// meant checks the nodes that the server says an expression selects. It returns the selected nodes, sorted, and the nodes for
+// which that cannot be said. It is an error if a node's name already shows that the node is not selected. unsure is how many
+// nodes are selected only by what the server says, because the expression uses more than the name.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {
@@ -75,8 +75,8 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 	return nodes, undecided, unsure, nil
 }
 
-// confirmNodes names the nodes that an operator is about to sign for. Where the names alone do not show that they are meant,
-// it asks.
+// confirmNodes names the nodes that an operator is about to sign for. If the names alone do not show that the nodes are
+// selected, it asks.
 func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure int) error {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {

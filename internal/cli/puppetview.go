@@ -27,7 +27,7 @@ func showStatus(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST KNOWN RUN\tDISABLED BECAUSE", rows)
 }
 
-// lastKnown is how the last run of a node ended that the server knows of.
+// lastKnown is the outcome of the last run of a node that the server knows.
 func lastKnown(a api.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {

@@ -11,17 +11,17 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// What a terminal is shown of a report; --json has all that is kept.
+// How much of a report a terminal shows. --json has the whole report.
 const (
 	maxValue    = 200 // bytes of an old or a new value
 	maxSerious  = 50  // warnings and errors
 	shownTimes  = 6
 	shownSlow   = 5
-	slowSeconds = 0.1 // what is quicker is no slow resource
+	slowSeconds = 0.1 // a faster resource does not count as slow
 )
 
-// printRun prints a run with what is kept of it. What somebody else has written
-// comes from the server fit for terminals.
+// printRun prints a run with everything that is kept. The server has made texts of others
+// safe for terminals.
 func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printRunHead(w, r.RunReport, now)
 	journals := shownJournals{}
@@ -37,10 +37,10 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printLog(w, r, logs, journals)
 }
 
-// shownJournals are the journals of services that were printed: Puppet says each several times.
+// shownJournals are the journals of services that were printed. Puppet reports each journal several times.
 type shownJournals map[string]bool
 
-// cut returns Puppet's own words, and the journal if it was not printed before.
+// cut returns Puppet's own message, and the journal if it was not printed before.
 func (s shownJournals) cut(message string) (said string, journal []string) {
 	said, unit, lines := tutti.SplitJournal(message)
 	key := unit + "\n" + strings.Join(lines, "\n")
@@ -115,7 +115,7 @@ func ofJob(r api.RunReport) string {
 	return text
 }
 
-// runOutcome is how a run ended, or where it is.
+// runOutcome is the outcome of a run, or its present phase.
 func runOutcome(r api.RunReport) string {
 	text := outcome(r.Outcome, r.Reason)
 	switch {
@@ -150,8 +150,8 @@ func runBegan(r api.RunReport) time.Time {
 	return r.ClaimedAt
 }
 
-// howLoaded says whether the run found Puppet loaded, and its facts collected; empty:
-// nobody has noted it.
+// howLoaded says whether Puppet was already loaded for the run, and facts already collected; empty:
+// unknown.
 func howLoaded(r tutti.Result) string {
 	switch {
 	case r.Cold != "":
@@ -164,7 +164,7 @@ func howLoaded(r tutti.Result) string {
 	return ""
 }
 
-// countsText has the outcomes that there are.
+// countsText has the outcomes with a count above zero.
 func countsText(c api.ReportCounts) string {
 	var parts []string
 	for _, p := range []struct {
@@ -215,7 +215,7 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	}
 }
 
-// printUnrefreshed prints what a run that was cut off did not come to: Puppet's report says nothing of it.
+// printUnrefreshed prints the refreshes that a cut-off run did not reach, because Puppet's report does not have them.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil || !cutOff(*result) {
 		return
@@ -261,8 +261,8 @@ func within(containers []string) string {
 	return "  in " + oneLine(strings.Join(containers, " > "), maxLine)
 }
 
-// eventText is what happened to a property, from which value to which, and whether
-// somebody wanted it.
+// eventText says what happened to a property, its old and new value, and whether
+// the change was intended.
 func eventText(e api.ResourceEvent) string {
 	text := changeText(e.Property, e.Old, e.New, e.Message)
 	switch e.Status {
@@ -274,14 +274,14 @@ func eventText(e api.ResourceEvent) string {
 	case "audit":
 		return changeText(e.Property, "", "", e.Message)
 	}
-	if e.Property == "" { // a refresh, which other changes have caused
+	if e.Property == "" { // a refresh, caused by other changes
 		return text
 	}
 	return text + "  " + intent(e.Corrective, e.Redacted)
 }
 
-// intent says whether a change undoes what somebody else did, or the code or data
-// wanted it. Puppet keeps no Sensitive value, and so cannot compare one.
+// intent says whether a change corrects a change from outside Puppet, or follows from new code or data.
+// Puppet does not store Sensitive values, so it cannot compare them.
 func intent(corrective, redacted bool) string {
 	switch {
 	case corrective:
@@ -292,7 +292,7 @@ func intent(corrective, redacted bool) string {
 	return "intentional"
 }
 
-// changeText is a change of a property; one without values is told in Puppet's words.
+// changeText is a change of a property. For a change without values it has Puppet's message.
 func changeText(property, from, to, message string) string {
 	text := oneLine(message, maxLine)
 	if from != "" || to != "" {
@@ -304,12 +304,12 @@ func changeText(property, from, to, message string) string {
 	return text
 }
 
-// oneLine makes one line of a text, of so many bytes.
+// oneLine makes one line of a text, with at most most bytes.
 func oneLine(text string, most int) string {
 	return tutti.Plain(tutti.InLine(text), most)
 }
 
-// quick is a time of a resource.
+// quick formats the time of a resource.
 func quick(seconds float64) string { return fmt.Sprintf("%.2fs", seconds) }
 
 func printTimes(w io.Writer, r api.Report) {
@@ -360,8 +360,8 @@ func printLogLine(w io.Writer, l api.LogLine) {
 	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
 }
 
-// codeOf says which code was run. A Puppet Server's is known by its environment,
-// which the report tells where none was asked for.
+// codeOf says which code was run. Code of a Puppet Server is known by its environment. If the order names
+// no environment, the report does.
 func codeOf(r api.RunReport) string {
 	if r.Code != "" {
 		return fmt.Sprintf("%.12s of environment %s", r.Code.Hex(), r.Environment)

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Server is what operators ask of a server.
+// Server is what operators can call on a server.
 type Server interface {
 	api.Jobs
 	api.Nodes
@@ -29,11 +29,11 @@ type Server interface {
 	api.Rotations
 }
 
-// Deps are what the commands call.
+// Deps are the functions that the commands call.
 type Deps struct {
 	Version string
 	Lab     Lab
-	// Connect returns the server that the flags mean.
+	// Connect returns the server that the flags name.
 	Connect func(c Connection) (Server, error)
 	// Push sends the environment in dir to the server, signed with the
 	// operator's key.
@@ -51,17 +51,17 @@ type Deps struct {
 	Join    func(ctx context.Context, o JoinNode) (JoinedNode, error)
 	Backups Backups
 	Doctor  Doctor
-	// Leave undoes it.
+	// Leave undoes Join.
 	Leave Leaver
-	// CreateOperator lets an operator in and writes the credentials.
+	// CreateOperator creates an operator and writes the credentials.
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (api.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
-	// OperatorsKey returns the public key by which the operator of a directory signs actions.
+	// OperatorsKey returns the public key with which the operator of a directory signs actions.
 	OperatorsKey func(dir string) (tutti.OperatorKey, error)
 	// TrustOperator signs the next list of operators who sign actions.
 	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
-	// SignAction signs a change for some nodes; nothing where operators sign no actions.
+	// SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
 	SignAction func(ctx context.Context, s Server, c Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
@@ -71,19 +71,19 @@ type Deps struct {
 	InstallPuppetServer InstallPuppetServer
 	// InstallModule writes the Puppet module where CI or an IDE looks for it.
 	InstallModule InstallModule
-	// Local is what root asks on a node.
+	// Local is what root can do on a node.
 	Local Local
-	// RotateBox gives the node whose agent's state is in dir another key for its secrets.
+	// RotateBox gives the node of an agent's directory another key for its secrets.
 	RotateBox func(ctx context.Context, dir string) error
 	// Sealer seals secrets.
 	Sealer Sealer
-	// CheckPolicy says what in a node's policy does not do what it seems to.
+	// CheckPolicy returns the places in a node's policy that do not do what they seem to do.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots, deploys and shows a fleet.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
 
-// Connection says which server is meant and who asks.
+// Connection says which server to use, and which operator uses it.
 type Connection struct {
 	Server      string
 	OperatorDir string
@@ -146,7 +146,7 @@ func addCommands(root *cobra.Command, o *options) {
 	root.SetCompletionCommandGroupID("Set up")
 }
 
-// badInput gives the errors of all commands' arguments their code.
+// badInput gives errors about arguments of all commands the code CodeInvalid.
 func badInput(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -170,8 +170,8 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done says that a change was made: as text (nothing, if that says all), or as
-// JSON with what was changed.
+// done prints that a change was made: the text (may be empty), or with --json
+// what was changed.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)

@@ -10,23 +10,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// RotateCodeKey says which step of a rotation of the code-signing key is wanted.
+// RotateCodeKey says which step of a rotation of the code-signing key to take.
 type RotateCodeKey struct {
 	Status bool // change nothing
-	Finish bool // from now on the new key signs alone
+	Finish bool // from now on only the new key signs
 	Leave  []tutti.NodeName
-	// Confirm asks whether the new key may sign some things that are in use. Nil: it may.
+	// Confirm asks whether the new key may sign some things in use. Nil: it may.
 	Confirm func(what []string) error
 }
 
-// CodeKeyRotation is how far a rotation of the code-signing key is.
+// CodeKeyRotation is the progress of a rotation of the code-signing key.
 type CodeKeyRotation struct {
-	Keys     []tutti.Digest `json:"keys,omitempty"` // that sign now; none: the first one of the fleet
-	GoesOn   bool           `json:"goes_on"`        // two of them do
-	Finished bool           `json:"finished"`       // by this command
+	Keys     []tutti.Digest `json:"keys,omitempty"` // the keys that sign now; empty: the fleet's first key
+	GoesOn   bool           `json:"goes_on"`        // two keys sign
+	Finished bool           `json:"finished"`       // this command has finished it
 	There    int            `json:"there"`          // nodes that trust these keys
 	Missing  []NotThere     `json:"missing"`        // the others
-	// NotVerified says why nobody knows here whether these are the keys that sign: the server names them. Empty: they are.
+	// NotVerified says why this directory cannot verify the keys that the server names. Empty: they are verified.
 	NotVerified string `json:"not_verified,omitempty"`
 }
 

@@ -107,7 +107,7 @@ func (o *options) showRotation(cmd *cobra.Command, r api.CARotation) error {
 	return writeRotation(cmd.OutOrStdout(), r)
 }
 
-// writeRotation says how far a rotation is, what is next, and who is behind.
+// writeRotation says how far a rotation is, what comes next, and which nodes and operators are behind.
 func writeRotation(w io.Writer, r api.CARotation) error {
 	var rows [][]string
 	for _, b := range r.Behind {

@@ -46,7 +46,7 @@ or lose the connection.`,
 	return cmd
 }
 
-// launch is what the commands have in common that start a job.
+// launch has the common flags of the commands that start a job.
 type launch struct {
 	file           string
 	noPush, detach bool
@@ -66,7 +66,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	}
 	if !l.noPush {
 		_, _, err := o.push(cmd, server, l.file, pushChanged)
-		if tutti.CodeOf(err) == tutti.CodeRefused { // who may run may not push
+		if tutti.CodeOf(err) == tutti.CodeRefused { // an operator who may run may lack the right to push
 			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}
 		if err != nil {
@@ -88,13 +88,13 @@ const (
 	watchDeadline = 2 * time.Minute
 )
 
-// watch shows a job until its verdict, which becomes the exit code. A server
-// that restarts is waited for.
+// watch shows a job until its verdict, which becomes the exit code. If the server
+// restarts, watch waits for it.
 func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
 
-// watchInto is watch for who needs to know how the job ended.
+// watchInto is watch for callers that need to know how the job ended.
 func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID, p *progress) error {
 	view := o.newView(cmd, p)
 	defer view.close()
@@ -111,12 +111,12 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 	return verdictExit(p.job().Verdict)
 }
 
-// follow folds what the server tells into p, and begins anew where the server
-// was away: events that p has seen are dropped by it.
+// follow folds what the server sends into p. After the server was away, follow begins again from
+// the start. p drops events that it has seen.
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.id) // the latest job may be another one by now
+		job = cmp.Or(job, p.id) // by now another job may be the latest
 		p.begin()
 		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}
@@ -164,5 +164,5 @@ func verdictExit(v tutti.Verdict) error {
 	case "":
 		return errNoVerdict
 	}
-	return CommandExit(ExitFailed) // of a later release: nobody here knows that it is good
+	return CommandExit(ExitFailed) // a verdict of a later release: unknown whether it is good
 }

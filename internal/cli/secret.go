@@ -20,30 +20,30 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Sealer seals secrets where the operator is: the server gets nothing in clear.
+// Sealer seals secrets on the operator's machine. The server never gets a secret in clear.
 type Sealer interface {
-	// Init makes the recovery key in the operator's directory and returns its public half; CodeConflict: there is one.
+	// Init makes the recovery key in the operator's directory and returns its public half. CodeConflict: the key exists.
 	Init(c Connection) (public string, err error)
-	// Recovery returns the public half of the key that is there; CodeNotFound: there is none.
+	// Recovery returns the public half of the recovery key. CodeNotFound: there is no key.
 	Recovery(c Connection) (public string, err error)
-	// Seal gives a key a new secret for some targets. Ask is called before anything is sealed to a node for the first
-	// time; its error ends the command.
+	// Seal gives a key a new secret for some targets. It calls ask before it seals to a node for the first
+	// time. An error of ask ends the command.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
-	// Reseal seals a secret to those who lack it, or (with targets) makes these the ones that it is for. It asks as Seal does.
+	// Reseal seals a secret to the nodes that lack it. With targets it first makes these the secret's targets. It asks like Seal.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
-	// Trust takes the keys that the server names now for those of these nodes.
+	// Trust accepts the keys that the server names now for these nodes.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
 
-// SealedFor is to whom a secret was sealed by a command, and who has not joined.
+// SealedFor says to which nodes a command has sealed a secret, and which nodes have not joined.
 type SealedFor struct {
 	Key     string            `json:"key"`
 	For     []string          `json:"for"`
 	Nodes   []tutti.NodeName  `json:"nodes"`
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have any more
-	First   []tutti.NodeName  `json:"first,omitempty"`   // this operator had sealed nothing to them before
-	// Recovery is the fleet file's recovery key, if this operator had sealed nothing to it before and has not made it.
+	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes that this operator had never sealed to before
+	// Recovery is the fleet file's recovery key, if this operator has not made it and had never sealed to it before.
 	Recovery string `json:"recovery,omitempty"`
 }
 
@@ -125,7 +125,7 @@ It also lists nodes of which a former machine may know the value. Run
 	}
 }
 
-// toRotate are the nodes because of which a secret is to be rotated.
+// toRotate returns the nodes because of which a secret should be rotated.
 func toRotate(s api.SecretView) []tutti.NodeName {
 	out := slices.Clone(s.Former)
 	for _, node := range s.Replaced {
@@ -171,7 +171,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 					continue
 				}
 				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets, o.askFirst(cmd))
-				if err != nil { // others are not to suffer
+				if err != nil { // go on with the other secrets
 					failed = errors.Join(failed, err)
 					continue
 				}
@@ -193,7 +193,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 	return cmd
 }
 
-// askFirst asks before something is sealed to whom this operator has sealed nothing before.
+// askFirst asks before a secret is sealed to nodes or a recovery key that this operator has never sealed to.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
 		var to []string
@@ -295,7 +295,7 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 	return err
 }
 
-// secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors do not have it.
+// secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors never have the secret.
 func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(cmd.ErrOrStderr(), "the secret, a string (not shown): ")
@@ -324,7 +324,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// kindOf says what a value is, and nothing of it.
+// kindOf says the type of a value, but nothing of its content.
 func kindOf(value json.RawMessage) string {
 	switch value[0] {
 	case '"':

@@ -24,12 +24,12 @@ type ServerRun struct {
 	Silence                  time.Duration
 	MaxRuns                  int
 	MaxCompiles              int
-	Reserve                  int // MiB of the disk that new work does not take
+	Reserve                  int // MiB of the disk that new work must leave free
 	KeepJobs                 int
 	KeepReports              int
 	KeepReportsFor           time.Duration
 	ScrubEvery               time.Duration // 0: never
-	AuditFile                string        // each act is appended to it as a line of JSON; empty: to none
+	AuditFile                string        // each act is appended to this file as a line of JSON; empty: no file
 	AuditSyslog              bool          // each act goes to syslog
 }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// stepView is how people are told of the steps of a kind. Each kind is one type in one
-// file; its method of stepViews is its row in the table.
+// stepView is how people see the steps of a kind. Each kind is one type in one
+// file. The type stepViews has one method for it, which is its row in the table.
 type stepView interface {
 	// waits is what the step itself waits for, empty if it waits for its nodes.
 	waits(s tutti.Step) string
-	// ended says that the step ended well and has no more to say.
+	// ended is the text for a step that ended well without a message.
 	ended() string
-	// gate says what an event at the gate of one of the step's runs means, empty if it
+	// gate says what an event at the gate of one of the step's runs means; empty: the event
 	// is of no interest.
 	gate(b tutti.Body) string
 }
@@ -21,7 +21,7 @@ type stepView interface {
 // stepViews is the table of the kinds of steps.
 type stepViews struct{}
 
-// viewOf returns how people are told of a step.
+// viewOf returns how people see a step.
 func viewOf(s tutti.Step) stepView {
 	if view, known := tutti.ForStep(stepViews{}, s.Kind()); known {
 		return view
@@ -29,7 +29,7 @@ func viewOf(s tutti.Step) stepView {
 	return nodesView{}
 }
 
-// kindNote names the kind of a step of a later release; it is empty for the others.
+// kindNote names the kind of a step that only a later release knows. For known kinds it is empty.
 func kindNote(s tutti.Step) string {
 	if _, known := tutti.ForStep(stepViews{}, s.Kind()); known {
 		return ""
@@ -40,7 +40,7 @@ func kindNote(s tutti.Step) string {
 	return fmt.Sprintf("kind %q, not known to this release", tutti.Plain(string(s.Kind()), maxLine))
 }
 
-// stepBegan says that a step began that may have no runs.
+// stepBegan says that a step began. The step may have no runs.
 func stepBegan(s tutti.Step) string {
 	if waits := viewOf(s).waits(s); waits != "" {
 		return fmt.Sprintf("%s: waiting for %s", s.Name, waits)
@@ -51,7 +51,7 @@ func stepBegan(s tutti.Step) string {
 	return fmt.Sprintf("%s: begins", s.Name)
 }
 
-// stepEnded says how a step ended that may have no runs.
+// stepEnded says how a step ended. The step may have no runs.
 func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	switch {
 	case b.OK && b.Message != "":
@@ -62,7 +62,7 @@ func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	return fmt.Sprintf("%s failed: %s", b.Step, b.Message)
 }
 
-// nodesView is for steps of which the runs of their nodes say everything.
+// nodesView is for steps whose nodes' runs say everything.
 type nodesView struct{}
 
 func (nodesView) waits(tutti.Step) string { return "" }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// inCell keeps a text in its cell: whoever chose it forges no row.
+// inCell keeps a text in its cell, so that a text of others cannot forge a row.
 var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
 // table prints rows in columns, with a head in capitals.
@@ -25,7 +25,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 	return tw.Flush()
 }
 
-// ago is how long something is past, in one unit.
+// ago says how long ago something was, in one unit.
 func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -48,7 +48,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// orDash keeps columns readable where there is nothing to say.
+// orDash returns a dash for an empty text, so that columns stay readable.
 func orDash(s string) string {
 	if s == "" {
 		return "-"

@@ -17,7 +17,7 @@ import (
 )
 
 // treeView draws the job as a tree at the bottom of the terminal, a few times
-// a second, and prints failures above it, where they stay.
+// a second. It prints failures above the tree, where they stay.
 type treeView struct {
 	mu       sync.Mutex
 	progress *progress
@@ -54,7 +54,7 @@ func (v *treeView) animate() {
 	}
 }
 
-// show prints what must not scroll away with the tree, which the clock draws.
+// show prints the lines that stay above the tree. A clock draws the tree itself.
 func (v *treeView) show(w api.Watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,7 +96,7 @@ func (v *treeView) finish(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.draw(time.Now())
-	v.drawn = 0 // it stays
+	v.drawn = 0 // the last drawing stays
 	if err == nil {
 		printSummary(&visibleWriter{file: v.out}, v.progress.job(), time.Now())
 	}
@@ -135,10 +135,10 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit cuts a tree to a terminal of few lines: its head and what happens now
-// stay.
+// fit cuts a tree to the height of the terminal. It keeps the head and the active
+// steps.
 func fit(lines []string, active, most int) []string {
-	room := most - 2 // beside the head and the count
+	room := most - 2 // without the head and the count of hidden lines
 	if len(lines) <= most || room < 1 {
 		return lines[:min(len(lines), max(most, 1))]
 	}
@@ -147,8 +147,8 @@ func fit(lines []string, active, most int) []string {
 	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
 }
 
-// lines is the tree, and the line of the first step that is under way. A brief
-// one leaves out the nodes of steps that are done.
+// lines returns the tree, and the line number of the first active step. A brief
+// tree leaves out the nodes of steps that are done.
 func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {
@@ -286,7 +286,7 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 	return text
 }
 
-// clip cuts a line to the terminal's width; escape sequences take no room.
+// clip cuts a line to the terminal's width. Escape sequences do not count.
 func clip(s string, width int) string {
 	var b strings.Builder
 	room, escape := width, false

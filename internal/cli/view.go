@@ -11,17 +11,17 @@ import (
 
 // view shows a job while it goes on. The rules of the terminal are in doc.go.
 type view interface {
-	// show is called after progress has taken w in.
+	// show is called after progress has applied w.
 	show(w api.Watched)
-	// say tells the person something about the watching itself.
+	// say prints a message about the watch itself, not about the job.
 	say(message string)
-	// finish shows the end; err is why the watching ended, nil at the verdict.
+	// finish shows the end. err is why the watch ended, nil at the verdict.
 	finish(err error)
 	close()
 }
 
-// newView chooses: JSON lines if asked for, a live tree on a terminal, plain
-// lines in a pipe.
+// newView returns the view for the output: JSON lines with --json, a live tree on a terminal, plain
+// lines otherwise.
 func (o *options) newView(cmd *cobra.Command, p *progress) view {
 	out := cmd.OutOrStdout()
 	if o.json {

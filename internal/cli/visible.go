@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// visibleWriter makes all that is written visible, see tutti.Visible: nodes, operators and a server that was taken over say
-// what they like, and a terminal obeys.
+// visibleWriter makes all text visible, see tutti.Visible. Texts of nodes, operators and a hostile server may have control
+// characters, and a terminal obeys those.
 type visibleWriter struct {
 	file *os.File
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ func (w *visibleWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rawOf is where a command writes bytes that are no text, or escapes of its own.
+// rawOf returns the writer for bytes that are not text, and for the command's own escapes.
 func rawOf(out io.Writer) io.Writer {
 	if w, ok := out.(*visibleWriter); ok {
 		return w.file
@@ -48,10 +48,10 @@ func rawOf(out io.Writer) io.Writer {
 	return out
 }
 
-// paints is what a palette writes.
+// paints matches the escapes that a palette writes.
 var paints = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 
-// visiblePainted is a line of a tree, which a palette has painted, with all else of it made visible.
+// visiblePainted makes a line of a tree visible, but keeps the palette's escapes.
 func visiblePainted(line string) string {
 	var b strings.Builder
 	part := func(text string) { b.WriteString(tutti.Visible(strings.ReplaceAll(text, "\n", " "))) }
@@ -65,10 +65,10 @@ func visiblePainted(line string) string {
 	return b.String()
 }
 
-// printLine is fmt.Fprintf for what people read: no text of its arguments makes two lines of one.
+// printLine is fmt.Fprintf for output that people read. Texts in the arguments cannot begin another line.
 func printLine(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format, inLine(args)...) }
 
-// inLine returns arguments whose texts are in a line, see tutti.InLine.
+// inLine returns the arguments with each text made one line, see tutti.InLine.
 func inLine(args []any) []any {
 	out := make([]any, len(args))
 	for i, arg := range args {

@@ -16,7 +16,7 @@ const (
 	certnameCheck = "certname"
 )
 
-// checks are all of them. Each has a test that makes it find something.
+// checks are all checks. Each check has a test in which it finds something.
 var checks = []check{
 	{"unit", eachProcess(unit)},
 	{"binary", eachProcess(binary)},
@@ -207,7 +207,7 @@ func syncAlways(f Facts) []Finding {
 	return one("the server does not fsync each write", "a power loss destroys acknowledged events", "start it with this release's unit: systemctl restart tutti-server")
 }
 
-// backupAge is a day, and what a daily timer needs besides.
+// backupAge is a day, and some time for a daily timer to finish.
 const backupAge = 26 * time.Hour
 
 func backup(f Facts) []Finding {
@@ -228,10 +228,10 @@ func backup(f Facts) []Finding {
 	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
 }
 
-// rotationStands is how long a rotation may take until it stands still.
+// rotationStands is how long a rotation may take before doctor says that it stands still.
 const rotationStands = 7 * 24 * time.Hour
 
-// rotation finds a rotation of the CA that stands still, and who was left behind by one.
+// rotation finds a rotation of the CA that stands still, and nodes and operators that a rotation has left behind.
 func rotation(f Facts) (out []Finding) {
 	if f.Server == nil {
 		return nil
@@ -254,7 +254,7 @@ func rotation(f Facts) (out []Finding) {
 	return out
 }
 
-// content is what a scrub has found, unless a backup has read everything since.
+// content reports what a scrub has found, unless a backup has read everything since.
 func content(f Facts) []Finding {
 	if f.Server == nil || len(f.Server.Damaged) == 0 || f.Server.Backup.After(f.Server.Scrubbed) {
 		return nil
@@ -315,7 +315,7 @@ func noPuppet(n Node) []Finding {
 	return one(n.Puppet.Error(), "every run here fails", "apt-get install puppet-agent (or openvox-agent)")
 }
 
-// OfNames is what follows if node and Puppet have two names for this machine: nothing, or one finding.
+// OfNames returns a finding if Tutti's and Puppet's name for this machine differ, and nil otherwise.
 func OfNames(node tutti.NodeName, c Certname) []Finding {
 	if c.Name == "" || node == "" || c.Name == string(node) {
 		return nil

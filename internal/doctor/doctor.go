@@ -1,5 +1,5 @@
 // Package doctor says what is wrong with a machine of a fleet: what it found,
-// what that means, and the command that mends it. It looks at facts that others
+// what that means, and the command that mends it. It looks at facts that other packages
 // have gathered, and changes nothing.
 package doctor
 
@@ -11,17 +11,17 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Finding is something that is wrong, or soon will be.
+// Finding is something that is wrong, or will be wrong soon.
 type Finding struct {
 	Check string `json:"check"`
-	What  string `json:"what"`  // was found
-	Means string `json:"means"` // for the fleet
+	What  string `json:"what"`  // what was found
+	Means string `json:"means"` // what it means for the fleet
 	Mend  string `json:"mend"`  // a command, or what to do
-	// Hint: nothing is wrong, and it could be better.
+	// Hint: nothing is wrong, but something could be better.
 	Hint bool `json:"hint,omitempty"`
 }
 
-// Facts are what is known of this machine. A part that is nil does not live here.
+// Facts are what is known about this machine. If a part is nil, this machine does not have it.
 type Facts struct {
 	Now      time.Time
 	Version  string // of this binary
@@ -33,66 +33,66 @@ type Facts struct {
 // Process is a server or an agent and its unit.
 type Process struct {
 	Dir         string
-	Unit        string // of systemd; empty: systemd does not run here
-	Enabled     bool   // at every boot
+	Unit        string // the systemd unit; empty: systemd does not run here
+	Enabled     bool   // starts at every boot
 	Running     bool   // something holds the directory's lock
-	Replaced    bool   // the binary that it runs is no longer that on disk
-	Pids        []int  // of all processes of its kind for this directory
-	Free, Keeps uint64 // bytes of the disk; what it keeps for what has begun
+	Replaced    bool   // it runs another binary than the one on disk
+	Pids        []int  // all processes of its kind for this directory
+	Free, Keeps uint64 // free bytes of the disk; bytes that it keeps for work that has begun
 	Exposed     []string
-	Said        string // the last words of the unit
+	Said        string // the last lines of the unit's log
 }
 
-// Credential is something that ends.
+// Credential is a credential that ends.
 type Credential struct {
 	Name   string
 	File   string
 	Ends   time.Time
-	Notice time.Duration // how long before its end it is a finding
+	Notice time.Duration // it is a finding from this long before its end
 	Mend   string
 }
 
-// Link is the way to a server.
+// Link is the connection to a server.
 type Link struct {
 	Address string
 	Err     error // why it was not reached
-	WrongCA bool  // somebody else answers there
+	WrongCA bool  // another server answers there
 	Time    time.Time
 }
 
-// Server is what lives in a server's directory.
+// Server is what is known about a server's directory.
 type Server struct {
 	Process
 	Credentials []Credential
 	SyncAlways  bool
-	Log         error // why the log does not have what was acknowledged
+	Log         error // why the log lacks acknowledged events
 	Nodes       []api.NodeView
-	Asked       error     // why it was not asked for them
-	Made        time.Time // its directory
-	Backup      time.Time // the last one; zero: none was made here
+	Asked       error     // why the nodes are not known
+	Made        time.Time // when its directory was made
+	Backup      time.Time // the last backup; zero: no backup was made here
 	Scrubbed    time.Time // when the stored content was read last, to find damage; zero: never
-	Damaged     []string  // what was found then
+	Damaged     []string  // what the scrub found
 	Rotation    api.CARotation
 }
 
-// Node is what lives in an agent's directory.
+// Node is what is known about an agent's directory.
 type Node struct {
 	Process
 	Name        tutti.NodeName
 	Credentials []Credential
 	Link        Link
-	Puppet      error // why there is none
+	Puppet      error // why there is no Puppet
 	Certname    Certname
 	Module      string // what is wrong with the shipped module
 	Locks       []Lock
 	Unended     []tutti.RunID // begun, not ended, and without a process
 	Unsent      []tutti.RunID // ended, and the server does not have the result
-	Refused     []tutti.RunID // ended, the server did not take the result, and no later run ended otherwise
-	Slow        []Fact        // in each of its last runs, the most first
-	FacterConf  string        // where Facter is told what to remember
+	Refused     []tutti.RunID // ended, the server refused the result, and took no later result
+	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first
+	FacterConf  string        // the file that tells Facter which facts to cache
 }
 
-// Fact is one that takes long, or a group of them, by its name in facter.conf.
+// Fact is a slow fact or group of facts, by its name in facter.conf.
 type Fact struct {
 	Name string
 	Cost time.Duration
@@ -110,13 +110,13 @@ type Lock struct {
 	PID  int
 }
 
-// Operator is what lives in an operator's directory.
+// Operator is what is known about an operator's directory.
 type Operator struct {
 	Dir         string
 	Name        string
 	Credentials []Credential
 	Link        Link
-	Asked       error // what the server said to this operator
+	Asked       error // the server's error for this operator
 }
 
 // check looks at one thing.
@@ -125,7 +125,7 @@ type check struct {
 	look func(f Facts) []Finding
 }
 
-// Names are the checks, in their order.
+// Names returns the names of the checks, in their order.
 func Names() []string {
 	var out []string
 	for _, c := range checks {

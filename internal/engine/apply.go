@@ -7,10 +7,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Apply folds one event into the state. Events that do not concern jobs, and
-// events about jobs or runs that the state does not know, change nothing: the
-// log may have been cut before them. It returns the runs that the state no longer
-// knows.
+// Apply folds one event into the state and returns the runs that the state then
+// no longer knows. An event that does not concern jobs changes nothing. Neither does an
+// event about an unknown job or run, because the log may have been cut before it.
 func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 	gone = s.fold(e)
 	s.followPhases(e.At)
@@ -36,7 +35,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 			j.Verdict, j.Message, j.EndedAt = b.Verdict, b.Message, e.At
 			s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
 			if j.Leases != nil {
-				j.Leases.after = nil // or each would keep all before it
+				j.Leases.after = nil // otherwise each job would keep all earlier ones in memory
 			}
 			s.exclusive = slices.DeleteFunc(s.exclusive, func(o *Job) bool { return o == j })
 		}
@@ -89,7 +88,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	return nil
 }
 
-// end ends a step. One that was passed over, or had nothing to do, began then, too.
+// end ends a step. A step that was passed over, or had nothing to do, begins at the same time.
 func (st *Step) end(at time.Time, ok bool, message string) {
 	st.Message, st.EndedAt, st.State = message, at, Failed
 	if ok {
@@ -149,7 +148,8 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
-// compile notes what a run has compiled. What a proof shows counts until another one does, or the node is applied.
+// compile notes what a run has compiled. The catalog of a proof counts until another proof compiles, or until a full run
+// passes its gate or proves the node good.
 func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -163,7 +163,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
 }
 
-// finishRun notes the result of a run: the first one counts.
+// finishRun notes the result of a run. The first result counts.
 func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r := s.Runs[b.Result.Run]
 	if r == nil || r.Result != nil {
@@ -176,8 +176,8 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	return s.report(r)
 }
 
-// gate notes the gate's decision. Logs of releases before run.compiled have the
-// values in it.
+// gate notes the gate's decision. In logs of releases that had no run.compiled,
+// run.gated has the values.
 func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -207,7 +207,7 @@ func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 		return
 	}
 	n := st.byNode[o.Node]
-	if n == nil && st.ActsOn() == tutti.NodesFound { // it takes part from here on
+	if n == nil && st.ActsOn() == tutti.NodesFound { // the node takes part from here on
 		n = &StepNode{Node: o.Node}
 		st.byNode[o.Node], st.Nodes = n, append(st.Nodes, n)
 	}
@@ -220,8 +220,8 @@ func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 	}
 }
 
-// endRun frees the node and moves its place in the step on. A result that
-// comes after RunLost is kept but judges nothing again.
+// endRun frees the node and sets the node's state in the step. A result that
+// comes after RunLost is kept, but the node is not judged again.
 func (s *State) endRun(e tutti.Event, r *Run) {
 	if r.Ended() {
 		return

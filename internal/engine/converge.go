@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// converging runs Puppet where and until it is needed. Package converge says what
-// begins, and when it is over.
+// converging runs Puppet on nodes that need it, until no node does. Package converge decides
+// which runs begin, and when the step ends.
 type converging struct{}
 
 // Converge implements tutti.StepTable.
@@ -25,7 +25,7 @@ func (converging) busy(j *Job, st *Step) bool {
 		slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State == Active })
 }
 
-// runEnded leaves the step as it is: it does not end with its nodes.
+// runEnded leaves the step as it is. A converge step does not end with its nodes.
 func (converging) runEnded(_ *Step, n *StepNode, r *Run) {
 	switch {
 	case r.Proved || r.Outcome().Good():

@@ -9,27 +9,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// View is what a decision needs besides the log: the time, since when this
-// server serves, when each node was last heard of, and the limits.
+// View is what a decision needs in addition to the log.
 type View struct {
 	Now      time.Time
-	Since    time.Time                          // this server serves since then
-	Seen     func(tutti.NodeName) time.Time     // last sign of life while serving; the zero time: none
-	Silence  time.Duration                      // a node silent for so long is lost
-	InFlight int                                // runs at once in the fleet, 0: no limit
-	Hold     bool                               // no run may begin; those that have go on
-	HeldTo   time.Time                          // until then none could, zero: always
-	Program  func(tutti.NodeName) tutti.Program // by which it runs where no step says otherwise, nil: ProgramApply
+	Since    time.Time                          // when this server began to serve
+	Seen     func(tutti.NodeName) time.Time     // last sign of life since this server serves; zero: it has heard nothing
+	Silence  time.Duration                      // a node that is silent for this long is lost
+	InFlight int                                // maximum of simultaneous runs in the fleet, 0: no limit
+	Hold     bool                               // no run may begin; runs that have begun go on
+	HeldTo   time.Time                          // no run could begin before this time; zero: runs always could
+	Program  func(tutti.NodeName) tutti.Program // the node's program if the step sets none, nil: ProgramApply
 
-	// LastAnswer says why the last answer to a wait was not good enough. Empty, or no
-	// function: that is unknown.
+	// LastAnswer says why the last answer to a wait was not good enough. If it is nil or
+	// returns an empty text, the reason is unknown.
 	LastAnswer func(tutti.JobID, tutti.StepName) string
 }
 
-// Decide returns what should be appended now, in order; nil when there is
-// nothing to do. A RunWanted comes without its run's id, which the caller
-// makes. Deciding twice on the same state gives the same answer, and applying
-// the answer leaves nothing of it to decide.
+// Decide returns the events that should be appended now, in order; nil when there is
+// nothing to do. A RunWanted has no run id yet; the caller makes the id. The same state
+// gives the same answer. After the answer is applied, Decide does not return it again.
 func (s *State) Decide(v View) []tutti.Body {
 	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)
@@ -52,9 +50,9 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// losses judges the runs whose node is silent, or which it does not claim or
-// does not end though it is there. A server that has just started gives
-// everybody one whole deadline first.
+// losses gives up a run if its node is silent, or if the node is there and does not
+// claim or end the run in time. A server that has just started first gives
+// every node the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -67,12 +65,12 @@ func (s *State) losses(v View) []tutti.Body {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})
 			continue
 		}
-		// Before a claim the node may still be busy with a run that was given up,
-		// which ends by its own timeout: the same grace for both.
+		// Before a claim the node may still be busy with a run that was given up. That
+		// run ends by its own timeout, so the node gets the same time before and after the claim.
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
 			begun, what = v.from(r.WantedAt), "the node is there and did not claim it for %s, its timeout is %s"
-			if v.HeldTo.After(begun) { // its claims were refused
+			if v.HeldTo.After(begun) { // until then the server refused claims
 				begun = v.HeldTo
 			}
 		}
@@ -85,9 +83,9 @@ func (s *State) losses(v View) []tutti.Body {
 	return out
 }
 
-// from is when something began as far as this server saw it. What the log has
-// from a time to come was written by a clock that was ahead, and says nothing: a
-// deadline that counted from it would come that much too late.
+// from is when something began, but not before this server began to serve. If the
+// logged time is in the future, the clock that wrote it was ahead. Then the time is
+// not used, because a deadline that counts from it would come too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -106,8 +104,8 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 	return out
 }
 
-// ready reports whether everything that the step (for a node: that node in the
-// step) waits for is done.
+// ready reports whether all steps that the step comes after are done. With a node it
+// reports this for that node in the step.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]
@@ -134,8 +132,8 @@ func (st *Step) count(state StepState) int {
 	return count
 }
 
-// idle reports whether nothing of the job is under way. A node that waits for
-// another job's run is under way; one that waits for a failed step is not.
+// idle reports whether nothing in the job goes on or may still begin. While a node waits
+// for another job's run, the job is not idle. A node that waits for a failed step does not count.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {
@@ -196,8 +194,8 @@ func describe(failed, never []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// budget counts the runs in flight, and the nodes that this decision gives
-// away.
+// budget counts the runs in flight, and the nodes for which this decision begins
+// a run.
 type budget struct {
 	state *State
 	taken map[tutti.NodeName]bool

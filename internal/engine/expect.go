@@ -21,8 +21,8 @@ func (s *State) Expects(node tutti.NodeName, member func(target string, node tut
 	return false
 }
 
-// Later returns the nodes that a job names and whose turn has not come, in their
-// order.
+// Later returns the nodes of a job that have no active run, sorted by
+// name.
 func (s *State) Later(job tutti.JobID) []tutti.NodeName {
 	j := s.Jobs[job]
 	if j == nil {

@@ -6,33 +6,33 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Facts are what a node has told last of its facts.
+// Facts are what a node has last told about its facts.
 type Facts struct {
 	*tutti.NodeFacts
 	Seq uint64 // of the event
 	At  time.Time
 }
 
-// Facts returns what a node has told last of its facts, nil: nothing.
+// Facts returns what a node has last told about its facts, nil: nothing.
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
-// Since reports whether that was told after the run had passed its gate, and of other
-// facts than it compiled with. Unknown facts do not count as other ones.
+// Since reports whether the node told f after the run had passed its gate, and whether the
+// facts differ from those that the run compiled with. If the run's facts are unknown, it reports false.
 func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }
 
-// ToTell reports whether it is of interest which facts a node has after a run that has ended, and the
-// node has not told yet: the run has changed something, or was wanted by facts alone.
+// ToTell reports whether the server needs the node's facts after a run that has ended, and the node
+// has not told them yet. It needs them if the run has changed something, or was wanted only because of facts.
 func (f *Facts) ToTell(r *Run) bool {
 	return r.Full() && r.Result != nil && (r.Result.Counts.Changed > 0 || r.ByFacts) && (f == nil || f.Seq < r.EndedSeq)
 }
 
-// factsRow is within which time runs that are wanted by facts alone are a row.
+// factsRow is the longest time between runs in a row that are wanted only because of facts.
 const factsRow = time.Hour
 
-// count notes how many runs in a row were wanted by facts alone, the last of which is r, and how many of
-// these came to nothing.
+// count notes how many runs in a row, up to r, were wanted only because of facts, and how many of
+// the last ones changed nothing.
 func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	if !r.ByFacts {
 		return
@@ -46,35 +46,35 @@ func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	}
 }
 
-// Bounds of runs in a row that are wanted by facts alone.
+// Bounds of runs in a row that are wanted only because of facts.
 const (
-	maxVain = 2 // that come to nothing
+	maxVain = 2 // that change nothing
 	maxRow  = 6
 )
 
-// KeepChanging reports whether facts have changed too often for more runs by them alone.
+// KeepChanging reports whether facts have changed too often, so that they alone cause no more runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether they keep changing, and that made no difference.
+// Harmless reports whether facts keep changing and the runs because of them changed nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns what is to be appended when a node says which facts it has, nil: nothing new.
-// Only what was collected after the node's last run that collected any counts.
+// Tell returns the event to append when a node says which facts it has, nil: nothing new.
+// Facts count only if the node collected them after its last run that collected facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // it has facts of its own
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // that run has facts of its own
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}
 	same := f == nil && r.Compiled != nil && r.Compiled.Facts == in.Facts || f != nil && f.Facts == in.Facts
-	if f != nil && f.Run == in.Run { // the run is counted
+	if f != nil && f.Run == in.Run { // the run is counted already
 		body.Vain, body.Row = f.Vain, f.Row
 	} else {
-		if f != nil && s.Runs[f.Run] != nil && s.Runs[f.Run].Seq > r.Seq { // more is known
+		if f != nil && s.Runs[f.Run] != nil && s.Runs[f.Run].Seq > r.Seq { // facts after a later run are known
 			return nil
 		}
 		f.count(body, r, now)

@@ -7,10 +7,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tellForeign keeps a run that Tutti did not start among the latest of its node.
+// tellForeign keeps a run that no server ordered among the latest ones of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	id := b.Result.Run
-	if s.Runs[id] != nil { // told before
+	if s.Runs[id] != nil { // the node has told this run before
 		return nil
 	}
 	kept, gone := s.foreign[b.Node].Add(b)
@@ -38,14 +38,14 @@ func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 	return gone
 }
 
-// KeepsForeign reports whether a run that Tutti did not start would be kept, and is not.
+// KeepsForeign reports whether the state would keep a run that no server ordered and that it does not have yet.
 func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
 	return s.Runs[f.Result.Run] == nil && !slices.Contains(gone, f.Result.Run)
 }
 
-// Foreigns returns the kept runs of a node that Tutti did not start, the latest by
-// their start first.
+// Foreigns returns the kept runs of a node that no server ordered. The run with the latest start comes
+// first.
 func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	var out []*Run
 	for _, b := range s.foreign[node].ByStart() {
@@ -54,16 +54,16 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	return out
 }
 
-// foreignAfter returns the foreign runs that are later than the last ones of ours, but
-// noop runs before which nothing can have happened unseen.
+// foreignAfter returns the foreign runs that are later than ours. It leaves out noop runs,
+// unless something may have happened unseen before one.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
 		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
 	})
 }
 
-// repeats reports whether a local run has done again what the last run of ours had done that passed its gate, or
-// that a proof rests on: then it says nothing new of its node.
+// repeats reports whether a local run has only repeated the last run that passed its gate, or the run that a proof
+// rests on. Such a local run says nothing new about its node.
 func (s *State) repeats(f *Run, last Last) bool {
 	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || last.Passed == nil {
 		return false
@@ -72,14 +72,14 @@ func (s *State) repeats(f *Run, last Last) bool {
 	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
 }
 
-// touched reports whether the run may have done anything on its node, has tried, or
-// speaks for one that did.
+// touched reports whether the run may have done or tried anything on its node, or is
+// a proof that rests on such a run.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
 
-// Began is when the run began by its node's clock; for a proof, the run by which the
-// node is what it is. Zero: that is unknown yet.
+// Began is when the run began by its node's clock. For a proof it is when the run began
+// that applied what the node has. Zero: not known yet.
 func (r *Run) Began() time.Time {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -90,7 +90,7 @@ func (r *Run) Began() time.Time {
 	return time.Time{}
 }
 
-// Clock is when the run began by the clock of its agent; for a proof, the run by which the node is what it is.
+// Clock is when the run began by its agent's clock. For a proof it is when the run began that applied what the node has.
 func (r *Run) Clock() tutti.Clock {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -101,32 +101,32 @@ func (r *Run) Clock() tutti.Clock {
 	return tutti.Clock{}
 }
 
-// After reports whether a foreign run may be later than one of ours, or may have gone on beside it. It is not if it was
-// told before that passed its gate, or if its agent saw its end before ours began. Only where neither agent counts, the
-// node's time decides; where ours has not said when it began, what was told later is later.
+// After reports whether a foreign run may be later than one of ours, or may have run at the same time. It is not if the
+// node told it before ours passed its gate, or if the agent saw its end before ours began. If no result has the agent's
+// clock, the node's time decides. If it is unknown when ours began, the foreign run is later if it was told after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
 		return true
-	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at what was told
+	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at all that was told before it
 		return false
 	case ours.Began().IsZero():
 		return r.EndedSeq > ours.ClaimedSeq
 	case r.Result.Clock != tutti.Clock{} || ours.Clock() != tutti.Clock{}:
 		return !r.Result.Clock.Before(ours.Clock())
-	case ours.Result != nil && ours.Result.Overlapped && r.Result.EndedAt.After(ours.Began()): // it ran beside ours
+	case ours.Result != nil && ours.Result.Overlapped && r.Result.EndedAt.After(ours.Began()): // both ran at the same time
 		return true
 	}
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began after an event of the log: it has found what there was then.
+// Since reports whether a foreign run certainly began after an event of the log. Then it found the state of that time or later.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
-// Undoes reports whether a foreign run certainly began after another run of any kind had ended. Then a whole run has
-// put right what the other one left. If a run was given up after its gate, it is unknown when it ends.
+// Undoes reports whether a foreign run certainly began after another run of any kind had ended. Then a full foreign run
+// has corrected what the other run left. If a run was given up after its gate, it is unknown when it ends.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

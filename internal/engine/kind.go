@@ -7,15 +7,15 @@ import (
 )
 
 // stepKind is how a job carries out the steps of a kind. Each kind is one type in one
-// file; its method of kinds is its row in the table.
+// file. The type kinds has one method for it, which is its row in the table.
 type stepKind interface {
 	// next returns what may begin or end in a step that has not ended.
 	next(j *Job, st *Step, v View, b *budget) []tutti.Body
-	// busy reports whether something of a step that has not ended is under way, or may
-	// begin: then its job goes on.
+	// busy reports whether something in a step that has not ended goes on or may
+	// begin. Then the job goes on, too.
 	busy(j *Job, st *Step) bool
-	// runEnded moves a node of the step on, and the step with it, when its run r has
-	// ended.
+	// runEnded sets the state of a node, and of the step if need be, after the node's run r
+	// has ended.
 	runEnded(st *Step, n *StepNode, r *Run)
 }
 
@@ -31,16 +31,16 @@ func kindOf(st *Step) stepKind {
 }
 
 // unknown is the kind of a step that this release does not know. Only a viewer folds
-// one, and a viewer decides nothing: the step begins nothing, and its job goes on until
-// the server says otherwise.
+// such a step, and a viewer decides nothing. The step begins nothing, and its job goes on
+// until the server says otherwise.
 type unknown struct{}
 
 func (unknown) next(*Job, *Step, View, *budget) []tutti.Body { return nil }
 
 func (unknown) busy(*Job, *Step) bool { return true }
 
-// runEnded takes an outcome of a later release for a good one: the server says how the
-// step ends.
+// runEnded takes an outcome that only a later release knows for a good one. The server says
+// how the step ends.
 func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	n.State = Done
 	if o := r.Outcome(); slices.Contains(tutti.Outcomes, o) && !o.Good() {
@@ -48,7 +48,7 @@ func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	}
 }
 
-// alone is what the kinds have in common whose steps act on no node.
+// alone is the common part of the kinds whose steps act on no node.
 type alone struct{}
 
 func (alone) busy(j *Job, st *Step) bool {

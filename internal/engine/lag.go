@@ -5,16 +5,16 @@ import (
 )
 
 const (
-	// maxLags is how often a node compiles in a row while PuppetDB has not stored what it
-	// collects: with what it rests, about five minutes. Other waits, such as
+	// maxLags is how often a node compiles in a row while PuppetDB has not stored what the
+	// node collects. With the pauses this takes about five minutes. Other waits, such as
 	// for the run of another node, do not count.
 	maxLags = 14
-	// lagRest is after how long it does so first, and at most: each time twice as long.
+	// lagRest is the first pause. Each pause is twice as long as the one before, at most lagMost.
 	lagRest, lagMost = 2 * time.Second, 30 * time.Second
 )
 
-// Behind says for what PuppetDB has to have stored before the run's catalog is one to
-// be applied, empty: nothing (ADR 0013).
+// Behind says what PuppetDB still has to store before the run's catalog may be applied;
+// empty: nothing (ADR 0013).
 func (r *Run) Behind() string {
 	if r.Served == nil || len(r.Served.Lags) == 0 {
 		return ""
@@ -26,9 +26,9 @@ func (r *Run) Behind() string {
 // as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
-// Lagging is for a node whose last run lagged: when it is to compile again, and
-// whether it has done so often enough. From is when something was that the log has. The
-// zero time: its last run did not.
+// Lagging returns when a node whose last run lagged compiles again, and whether it has
+// already compiled maxLags times. If the last run did not lag, the time is zero.
+// The function from translates a time of the log.
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)
@@ -41,8 +41,8 @@ func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Tim
 	return from(runs[len(runs)-1].EndedAt).Add(rest), len(runs)-first >= maxLags
 }
 
-// anew reports whether a node compiles once more because its run was stopped: so many
-// times, and so many in a row if PuppetDB is why.
+// anew reports whether a node compiles once more because its run was stopped. It compiles at most
+// maxAttempts times in the step. If PuppetDB lags, it compiles at most maxLags times in a row.
 func (n *StepNode) anew(r *Run) bool {
 	if r.Lost != "" || !r.Result.Stopped {
 		return false
@@ -60,7 +60,7 @@ func (n *StepNode) anew(r *Run) bool {
 	return stops < maxAttempts
 }
 
-// resting reports whether a node waits for PuppetDB before it compiles again.
+// resting reports whether a node pauses for PuppetDB before it compiles again.
 func (n *StepNode) resting(v View) bool {
 	again, _ := Lagging(n.Runs, v.from)
 	return v.Now.Before(again)

@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Leases are how an exclusive job stands with its nodes (ADR 0012).
+// Leases are the states of all nodes of an exclusive job (ADR 0012).
 type Leases struct {
-	Nodes []*Lease  `json:"nodes"` // of its run steps, sorted by name
+	Nodes []*Lease  `json:"nodes"` // the nodes of its run steps, sorted by name
 	Phase Phase     `json:"phase"`
-	Since time.Time `json:"since"` // of the phase
+	Since time.Time `json:"since"` // when the phase began
 
 	of     map[tutti.NodeName]*Lease
 	counts map[tutti.LeaseState]int
-	failed []string // why nothing more begins
-	after  []*Job   // that began before it and have nodes of it
-	wanted bool     // all nodes were enabled: from here on they may be held
-	quiet  bool     // and no run of another job is left on them
-	begun  bool     // all were held and idle: its steps may begin
-	keep   bool     // its nodes stay disabled; settled before the first is released
+	failed []string // why no more runs begin
+	after  []*Job   // older exclusive jobs that share nodes with this one
+	wanted bool     // all nodes were enabled, so the job may hold them
+	quiet  bool     // and no run of another job goes on on them
+	begun  bool     // all nodes were held and idle, so the steps may begin
+	keep   bool     // its nodes stay disabled; decided when PhaseRelease begins
 }
 
 // Lease is a node of an exclusive job.
@@ -37,14 +37,14 @@ type Phase string
 
 // The phases, in their order.
 const (
-	PhaseQueue   Phase = "queue"   // an older exclusive job has nodes of it
-	PhaseCheck   Phase = "check"   // are all nodes enabled?
-	PhaseQuiet   Phase = "quiet"   // runs of other jobs end
-	PhaseHold    Phase = "hold"    // every node is disabled by the job
-	PhaseIdle    Phase = "idle"    // Puppets that somebody else began end
+	PhaseQueue   Phase = "queue"   // an older exclusive job still has some of its nodes
+	PhaseCheck   Phase = "check"   // the nodes are asked whether they are enabled
+	PhaseQuiet   Phase = "quiet"   // waits until the runs of other jobs have ended
+	PhaseHold    Phase = "hold"    // the job disables every node
+	PhaseIdle    Phase = "idle"    // waits until Puppet processes that others began have ended
 	PhaseRun     Phase = "run"     // the steps of the plan
-	PhaseEnd     Phase = "end"     // nothing more begins, its runs end
-	PhaseRelease Phase = "release" // every node becomes what it was
+	PhaseEnd     Phase = "end"     // nothing more begins; waits until its runs have ended
+	PhaseRelease Phase = "release" // every node gets back the state that it had before
 	PhaseOver    Phase = "over"
 )
 
@@ -69,7 +69,7 @@ func newLeases(j *Job, older []*Job) *Leases {
 	return l
 }
 
-// applyLease folds how a node stands.
+// applyLease folds the state of one node's lease.
 func (s *State) applyLease(b *tutti.LeaseChanged) {
 	j := s.Jobs[b.Job]
 	if j == nil || j.Leases == nil || j.Leases.of[b.Node] == nil {
@@ -136,14 +136,14 @@ func (l *Leases) queuedBehind() *Job {
 	return nil
 }
 
-// mayHold reports whether a node has something to be released: one that was told
-// to hold and has not said that it does may hold, too.
+// mayHold reports whether a node may hold the lease and so has to be released. A node
+// that was told to hold and has not confirmed it may hold it, too.
 func (l *Leases) mayHold(n *Lease) bool {
 	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
 		n.State == tutti.LeaseEnabled && l.quiet
 }
 
-// stranger is a run of another job that goes on on a node of the job, or nil.
+// stranger returns another job's unfinished run on a node of this job, or nil.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -153,11 +153,11 @@ func (s *State) stranger(j *Job) *Run {
 	return nil
 }
 
-// Halted reports whether nothing more of the job begins: it was cancelled, or does
+// Halted reports whether nothing more in the job begins, because it was cancelled or does
 // not have all of its nodes.
 func (j *Job) Halted() bool { return j.Cancelled || j.Leases != nil && len(j.Leases.failed) > 0 }
 
-// WhyHalted says why, for who is stopped by it.
+// WhyHalted says why the job is halted, for those whose runs or waits it stops.
 func (j *Job) WhyHalted() string {
 	if j.Cancelled {
 		return "the job was cancelled"
@@ -165,8 +165,8 @@ func (j *Job) WhyHalted() string {
 	return "the job does not have all of its nodes to itself: " + j.Leases.failed[0]
 }
 
-// ExclusiveOn returns the job to which a node belongs for now, or nil: no run of
-// another one begins there.
+// ExclusiveOn returns the exclusive job that has the node now, or nil. No run of
+// another job begins on the node.
 func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	for _, j := range s.exclusive {
 		n := j.Leases.of[node]
@@ -177,7 +177,7 @@ func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	return nil
 }
 
-// Reported is what changes by a node's report, nil: nothing.
+// Reported returns the change that follows from a node's report, nil: no change.
 func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseChanged {
 	j := s.ExclusiveOn(node)
 	if j == nil {
@@ -193,7 +193,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
 			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
-			return nil // it is told to release
+			return nil // the node is told to release
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
 		case j.Leases.keep:
@@ -201,7 +201,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		}
 		return say(tutti.LeaseReleased, byOther(r))
 	case n.State == "" && r.Job != "" && r.Job != j.ID:
-		return nil // it is told to forget that job first
+		return nil // the node is first told to release that job
 	case n.State == "" && (r.Enabled || r.Job == j.ID):
 		return say(tutti.LeaseEnabled, "")
 	case n.State == "", n.State == tutti.LeaseEnabled && !r.Enabled && !r.Holds(j.ID):
@@ -213,9 +213,9 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case !r.Holds(j.ID):
 		return say(tutti.LeaseBroken, brokenBy(j, r))
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
-		return say(tutti.LeaseHeld, "") // it is waited for again
+		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// It had looked whether it is disabled before the job held the node, and waited since.
+		// This Puppet had checked before the job held the node whether Puppet is disabled, and has waited since.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
@@ -235,7 +235,7 @@ func brokenBy(j *Job, r tutti.LeaseReport) string {
 	return "not held any more: it heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
 }
 
-// LeaseOrder is what a node is to do that stands as it reports.
+// LeaseOrder returns what a node with this report is to do.
 func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.LeaseOrder {
 	j := s.ExclusiveOn(node)
 	if r.Job != "" && (j == nil || r.Job != j.ID || j.Leases.Phase == PhaseRelease) {
@@ -256,7 +256,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 		if r.Job == j.ID {
 			out.Want = tutti.LeaseHold
 		}
-	case PhaseQueue, PhaseCheck, PhaseQuiet, PhaseRelease, PhaseOver: // it holds no node
+	case PhaseQueue, PhaseCheck, PhaseQuiet, PhaseRelease, PhaseOver: // the job holds no node
 	}
 	if out.Want == tutti.LeaseHold {
 		out.Length, out.Message = j.Plan.Exclusive.Lease, j.notice()
@@ -265,7 +265,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 }
 
 // notice is the text for people who find the node disabled. It stays the same while
-// the job lives, because a file that is rewritten could be another one's by then.
+// the job lives. A node that rewrites the file could overwrite a file that someone else has written.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
@@ -279,14 +279,14 @@ func (j *Job) notice() string {
 	return text
 }
 
-// keeps reports whether a node stays disabled; of one that was silent it was said
-// that its lease ends by itself.
+// keeps reports whether a node stays disabled. A silent node does not. The job has told
+// the operator that its lease ends by itself.
 func (l *Leases) keeps(node tutti.NodeName) bool {
 	n := l.of[node]
 	return l.keep && n != nil && n.State != tutti.LeaseSilent
 }
 
-// keeps reports whether the nodes stay disabled: there is something to look into.
+// keeps reports whether the nodes stay disabled so that people can look into the failure.
 func (j *Job) keeps() bool {
 	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
 }
@@ -338,7 +338,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
-// Due are the nodes of which an exclusive job waits to hear.
+// Due returns the nodes whose report an exclusive job waits for.
 func (l *Leases) Due() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range l.Nodes {
@@ -352,7 +352,7 @@ func (l *Leases) Due() []tutti.NodeName {
 			due = n.State == tutti.LeaseHeld
 		case PhaseRelease:
 			due = l.mayHold(n)
-		case PhaseQueue, PhaseQuiet, PhaseRun, PhaseEnd, PhaseOver: // nodes have nothing to say
+		case PhaseQueue, PhaseQuiet, PhaseRun, PhaseEnd, PhaseOver: // the job waits for no report
 		}
 		if due {
 			out = append(out, n.Node)
@@ -361,8 +361,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor says for what a job waits because of an exclusive job, itself or
-// another one; empty: for nothing.
+// WaitsFor says what a job waits for because it or another job is exclusive;
+// empty: nothing.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""
@@ -384,7 +384,7 @@ func (s *State) WaitsFor(j *Job) string {
 		if r := s.stranger(j); r != nil {
 			return fmt.Sprintf("waits for the run of job %s on %s", r.Job, r.Node)
 		}
-	default: // it waits for nodes, if for anything
+	default: // if the job waits, it waits for nodes
 	}
 	if due := j.Leases.Due(); len(due) > 0 {
 		return fmt.Sprintf("phase %s: waits for %s", j.Leases.Phase, some(due, ", "))
@@ -392,7 +392,7 @@ func (s *State) WaitsFor(j *Job) string {
 	return ""
 }
 
-// maxSome is how many names or failures a message has.
+// maxSome is how many names or failures a message lists.
 const maxSome = 20
 
 func some[T ~string](names []T, between string) string {

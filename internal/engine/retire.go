@@ -13,22 +13,22 @@ import (
 // Keep is how much of the past stays.
 type Keep struct {
 	Jobs int
-	Runs int // of these jobs
+	Runs int // of the kept jobs
 }
 
 // maxRetired bounds what one decision retires, so that it fits into one append.
 const maxRetired = 1000
 
-// Retire returns the jobs that are to be retired now, in order, at most 1,000: the
-// oldest finished jobs of the operator who has begun the most, until the rest is within
-// the bounds. So no operator takes the past of others away. A job that goes on stays, and so
+// Retire returns the jobs that are to be retired now, in order, at most 1,000. It takes the
+// oldest finished job of the operator who has the most jobs or runs, until the rest is within
+// the bounds. So no operator pushes out the past of others. An unfinished job stays, and so
 // does the latest one.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
 		return nil
 	}
-	var all []*share // who has the oldest job first
+	var all []*share // the operator with the oldest job comes first
 	for i, id := range s.Order {
 		j := s.Jobs[id]
 		at := slices.IndexFunc(all, func(o *share) bool { return o.by == j.By })
@@ -59,15 +59,15 @@ func (s *State) Retire(keep Keep) []tutti.JobID {
 	return out
 }
 
-// share is what somebody has of the past.
+// share is one operator's part of the past.
 type share struct {
 	by         string
 	jobs, runs int
 	ended      []*Job // that may be retired, the oldest first
 }
 
-// less reports whether another one has more jobs, or else more runs; of those who have the same, whether that one's oldest
-// job is older.
+// less reports whether o has more jobs (or more runs, if jobs is false). If both have the same number, it reports whether o's
+// oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -76,7 +76,7 @@ func (s *share) less(o *share, jobs bool) bool {
 	return others > has || others == has && o.ended[0].Seq < s.ended[0].Seq
 }
 
-// retire lets a job go, and its runs but those that are the last of their node.
+// retire forgets a job and its runs. It keeps runs by which a node is judged.
 func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	j := s.Jobs[id]
 	if j == nil {
@@ -97,7 +97,7 @@ func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	return gone
 }
 
-// letGo forgets a run that belongs to no job any more, unless its node still runs
+// letGo forgets a run whose job is gone, unless its node still runs
 // it or is judged by it.
 func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	r := s.Runs[id]
@@ -108,8 +108,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last one of its node, and forgets those before it that
-// only that has kept.
+// claim notes a run as the last one of its node. It forgets earlier runs that were kept
+// only because they were the last.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -127,7 +127,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	})
 }
 
-// pass notes a run as the one on which what is known of its node rests.
+// pass notes a full run as the last one that passed its gate or proved its node good.
 func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
@@ -135,7 +135,7 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes a run that has sent a report as the last one of its kinds that did, unless a later one has.
+// report notes a run that has sent a report as its node's latest reported run, unless a later run has sent one.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
@@ -151,8 +151,8 @@ func (s *State) report(r *Run) []tutti.RunID {
 	})
 }
 
-// applyPart notes a run with tags that passes its gate, as far as such runs are kept, and that a full run has undone
-// what they did.
+// applyPart notes a run with tags that passes its gate, up to retain.MaxPartial of them. When a full run passes its gate,
+// it forgets them.
 func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 	before := s.partial[r.Node]
 	switch {
@@ -180,13 +180,13 @@ func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
 	return gone
 }
 
-// NextJob is the id of the next job of a plan. Jobs are numbered through, also
-// after those that were retired.
+// NextJob is the id of the next job of a plan. The numbers of all jobs are consecutive, and
+// numbers of retired jobs are not used again.
 func (s *State) NextJob(plan tutti.PlanName) tutti.JobID {
 	return tutti.JobID(fmt.Sprintf("%s-%d", plan, s.started+1))
 }
 
-// Retired reports whether a job of that id may have been there once.
+// Retired reports whether a job with that id may have existed and was retired.
 func (s *State) Retired(id tutti.JobID) bool {
 	n := number(id)
 	return s.Jobs[id] == nil && n > 0 && n <= s.started

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// running runs Puppet on the nodes of its target, each as often as its gate asks for.
-// It has ended when all its nodes have.
+// running runs Puppet on the nodes of its target. A node compiles again when its gate stops it.
+// The step ends when all its nodes have ended.
 type running struct{}
 
 // Run implements tutti.StepTable.
@@ -22,7 +22,7 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		return nil
 	}
 	if !st.PerNode && !j.ready(st, "") {
-		return nil // no node of it is ready, either
+		return nil // then no node of the step is ready
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)
@@ -79,8 +79,8 @@ func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
 	return Failed
 }
 
-// Want is the order for a node in a step, whose options count before the program
-// by which the node runs elsewhere. Its run has no id yet.
+// Want returns the order for a node in a step. The step's options override the node's
+// usual program. The order's run has no id yet.
 func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Program) tutti.Order {
 	o := tutti.Order{
 		Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
@@ -102,8 +102,8 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 	return o
 }
 
-// byPerson reports whether a person wants the runs of a step: what that person has just changed on
-// the nodes, the first runs are to see.
+// byPerson reports whether a person wants the runs of a step. The first runs have to see what that
+// person has just changed on the nodes.
 func (j *Job) byPerson(st *Step) bool {
 	return st.Kind() != tutti.StepConverge || !st.Converge.Reaction
 }
@@ -116,8 +116,8 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// skips ends the runs of a halted job that no node has claimed: they would
-// begin when their node comes back; and stops those that are held at their gates.
+// skips ends the runs of a halted job that no node has claimed. Otherwise they would begin when
+// their node comes back. It also stops the runs that are held at their gates.
 func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {

@@ -6,17 +6,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// SetBack is a node that does not know of a run that the log has, or the other way round.
+// SetBack is a node that does not know a run that the log has, or that knows a run that the log does not have.
 type SetBack struct {
 	*tutti.NodeSetBack
 	Seq uint64 // of the event
 	At  time.Time
 }
 
-// Compare says what it means that a node has begun no order above a fence: the last run
-// of it that the node must know and does not (nil: it knows all), and whether the node has begun
-// one that the log does not have. A run is lost only if the node
-// kept fences when it claimed it.
+// Compare compares the last fence that a node has begun with the log. It returns the node's last run
+// that the node must know and does not know (nil: the node knows all), and whether the node has begun
+// a run that the log does not have. A run is lost only if the node kept fences when it claimed
+// the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
@@ -33,11 +33,11 @@ func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	return lost, begun.Compare(newest) > 0
 }
 
-// Parts reports whether a node was set back between a run of ours and a foreign run: its count went back, too, and does not
-// order them.
+// Parts reports whether a node was set back between a run of ours and a foreign run. Then the count of its agent's clock went
+// back, too, and cannot order the two runs.
 func (b *SetBack) Parts(ours, foreign *Run) bool {
 	return b != nil && ours.ToldSeq != 0 && ours.ToldSeq < b.Seq && foreign.EndedSeq > b.Seq
 }
 
-// Begun reports whether it is certain that the node has begun the run: it came to its gate.
+// Begun reports whether the node has certainly begun the run, because the run came to its gate.
 func (r *Run) Begun() bool { return !r.CompiledAt.IsZero() || r.Gate != "" }

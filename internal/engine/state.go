@@ -8,32 +8,32 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// State is the fold of the log as far as jobs and runs are concerned. Its
-// fields are read by views; only Apply changes them.
+// State is what the log says about jobs and runs. Views read its
+// fields; only Apply changes them.
 type State struct {
-	Jobs   map[tutti.JobID]*Job           // those that were not retired
+	Jobs   map[tutti.JobID]*Job           // the jobs that were not retired
 	Order  []tutti.JobID                  // in the order of their start
-	Runs   map[tutti.RunID]*Run           // of Jobs, and the last ones of each node (see last)
+	Runs   map[tutti.RunID]*Run           // the runs of Jobs, and the last runs of each node (see last)
 	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
-	Epoch  tutti.Epoch                    // the present one of the log
+	Epoch  tutti.Epoch                    // the present epoch of the log
 
-	open      []*Job // not finished
-	exclusive []*Job // of these
+	open      []*Job // the unfinished jobs
+	exclusive []*Job // the exclusive ones among open
 	last      map[tutti.NodeName]last
 	setBack   map[tutti.NodeName]*SetBack
 	facts     map[tutti.NodeName]*Facts
 	foreign   map[tutti.NodeName]retain.Foreigns
 	partial   map[tutti.NodeName][]tutti.RunID // see Last.Partial
-	runs      int                              // of Jobs
-	started   int                              // jobs, ever
+	runs      int                              // how many runs Jobs have
+	started   int                              // how many jobs have ever started
 }
 
-// last are the runs of a node by which it is judged, and which stay though their
-// jobs are retired.
+// last are the runs by which a node is judged. They stay when their jobs are
+// retired.
 type last struct {
 	claimed  tutti.RunID // of any mode
 	applied  tutti.RunID // claimed in mode apply
-	passed   tutti.RunID // the last of those that passed its gate, or proved the node good
+	passed   tutti.RunID // the last full run that passed its gate or proved the node good
 	reported tutti.RunID // see Last.Reported
 	left     tutti.RunID // see Last.Left
 	shown    tutti.RunID // see Last.Shown
@@ -53,13 +53,13 @@ func (l last) has(id tutti.RunID) bool { return slices.Contains(l.ids(), id) }
 // Job is one execution of a plan.
 type Job struct {
 	ID        tutti.JobID
-	Seq       uint64 // of its JobStarted
+	Seq       uint64 // sequence of its JobStarted
 	Plan      tutti.Plan
 	Mode      tutti.Mode
 	Env       string
 	Code      tutti.Digest
 	By        string
-	Cause     string // of a job that the server began by itself
+	Cause     string // why the server began the job by itself; empty for an operator's job
 	StartedAt time.Time
 	EndedAt   time.Time
 	Cancelled bool
@@ -85,7 +85,7 @@ type Step struct {
 	byNode map[tutti.NodeName]*StepNode
 }
 
-// StepState is where a step is in its life; a run step's follows its nodes.
+// StepState is the state of a step. The state of a run step follows from its nodes.
 type StepState string
 
 // The states of a step, and of a node inside it.
@@ -114,8 +114,8 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
-	// The sequences of its RunWanted, RunClaimed and RunGated, and of what ended it: times
-	// are for people and for waits, the log's order is this.
+	// The sequences of its RunWanted, of its RunClaimed, of its RunGated, and of the event that ended
+	// it. They give the order in the log. Times are for people and for waits.
 	Seq        uint64 `json:"-"`
 	ClaimedSeq uint64 `json:"-"`
 	GatedSeq   uint64 `json:"-"`
@@ -123,40 +123,40 @@ type Run struct {
 
 	Fence  tutti.Fence `json:"-"` // of the order
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
-	Told   bool        `json:"-"` // its Result is the node's own word
+	Told   bool        `json:"-"` // the node itself sent the Result
 
-	// When its Result came, which may be after it had ended for the server.
+	// When its Result came. The run may have ended for the server before.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
 
-	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
-	Changed []tutti.Query `json:"-"`                  // its reasons, of a reaction
+	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts differ
+	Changed []tutti.Query `json:"-"`                  // why a reaction wanted it
 
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
-	// CompiledAt is when its catalog was handed over; a run that is compiled and has
-	// no gate yet is held.
+	// CompiledAt is when its catalog was handed over. A run that is compiled and has
+	// no gate decision yet is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
-	// Compiled and Asked are what the node handed over, nil before and without.
+	// Compiled and Asked are what the node handed over, nil if it has not.
 	Compiled *tutti.Compiled `json:"compiled,omitempty"`
 	Asked    *tutti.Asked    `json:"-"`
 	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
-	// Served is what its Puppet Server handed over before, nil without.
+	// Served is what its Puppet Server handed over before that, nil if it has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
-	Records int               `json:"-"` // how often it did
+	Records int               `json:"-"` // how often the Puppet Server handed over
 	GatedAt time.Time         `json:"gated_at,omitzero"`
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
-	Rests   time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
-	RestsAt tutti.Clock       `json:"-"`                // that, by the clock of its agent
-	Values  []string          `json:"values,omitempty"` // the keys that its catalog wants published
-	Wants   []tutti.Grant     `json:"wants,omitempty"`  // what it was refused, see tutti.RunRefused
+	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied what the node has
+	RestsAt tutti.Clock       `json:"-"`                // Rests, by the clock of its agent
+	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes
+	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that it lacked, see tutti.RunRefused
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
 	Result  *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
-	// Foreign is set for a run that Tutti did not start. It belongs to no job, has no
-	// gate, and EndedAt is when it was told.
+	// Foreign is set for a run that no server ordered. Such a run belongs to no job and has no
+	// gate. Its EndedAt is when the node told it.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
 }
 
@@ -175,26 +175,26 @@ func (r *Run) Outcome() tutti.Outcome {
 // Ended reports whether the run no longer holds its node.
 func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
-// Last are the runs by which a node is judged, and the last one that tells what is on it; each may be nil.
+// Last are the runs by which a node is judged; each may be nil.
 type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
-	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). Of two runs the one is
-	// later that was wanted later: a result may come late.
+	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). The later run is
+	// the one that was wanted later, because results may come in another order.
 	Reported *Run
-	// Left is the latest of these that was a full run.
+	// Left is the latest full run whose report tells of resources.
 	Left *Run
 	// Shown is the latest proof that has compiled since a full run passed its gate or proved its node good.
 	Shown *Run
-	// Previews are the latest that changed nothing and foretell what a full run would find, see retain.Previews.
+	// Previews are the latest runs that changed nothing and foretell what a full run would find, see retain.Previews.
 	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
-	// Foreign are the kept runs that Tutti did not order, that were no noop, and that
-	// are later than these, but local ones that did the same again; the latest first.
+	// Foreign are the kept runs that no server ordered and that are later than Applied and Passed, the latest first.
+	// It has neither noop runs, unless they are unwatched, nor local runs that repeat Passed.
 	Foreign []*Run
-	// Partial are the runs with tags, no noop runs, that passed their gate since a full run of the node did, the
+	// Partial are the runs with tags in mode apply that have passed their gate since the last full run did, the
 	// first retain.MaxPartial of them.
 	Partial []*Run
 }
@@ -218,12 +218,12 @@ func (s *State) Last(node tutti.NodeName) Last {
 	return out
 }
 
-// Tells reports whether it is known what the run's catalog exports: of one of a
-// Puppet Server only if that has said so.
+// Tells reports whether it is known what the run's catalog exports. If a Puppet Server
+// compiles the catalog, it is known only if that server has handed it over.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether what the run's catalog exports counts from its gate on.
-// What goes to PuppetDB counts since it was compiled.
+// Publishes reports whether the run's exports count from its gate on.
+// Exports that go to PuppetDB count from the compile on.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.
@@ -280,8 +280,8 @@ func (s *State) Converging(f func(*Job, *Step)) {
 	}
 }
 
-// Waits calls f for every wait step that goes on. It costs as much as there are
-// jobs that go on.
+// Waits calls f for every active wait step. Its cost grows with the number of
+// unfinished jobs.
 func (s *State) Waits(f func(*Job, *Step)) {
 	for _, j := range s.open {
 		for _, st := range j.Steps {

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Summary is a job in numbers. CriticalPath is the longest chain of
-// agent-measured run times along edges that held; inside a converge step, which
-// keeps no edges, that of one node's runs, with the time that they were held.
+// Summary is a job in numbers. CriticalPath is the longest chain of run times along
+// the plan's edges, as agents measured them. A converge step has no edges inside. There it is the
+// longest sum of one node's runs, which includes the time at their gates.
 type Summary struct {
 	Job          tutti.JobID
 	Outcome      tutti.Verdict
@@ -55,8 +55,8 @@ func (s *Summary) count(r *Run) {
 	}
 }
 
-// paths computes the longest chain that ends in a step, or in a node of it,
-// each once.
+// paths computes the longest chain that ends in a step, or in a node of a step.
+// It computes each chain once.
 type paths struct {
 	job   *Job
 	steps map[*Step]time.Duration

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// maxCodeRead bounds the file of the code that an operator is shown.
+// maxCodeRead is the largest code file that an operator is shown.
 const maxCodeRead = 8 << 20
 
-// pushes are the code of an environment: what stands in the fold, and the pushes that the log has kept, the
+// pushes are the code of an environment: the push in the fold, and the pushes that the log still has, the
 // latest last.
 type pushes struct {
 	now tutti.CodePushed
@@ -96,7 +96,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, e
 	return out, tutti.Wrap("", err, "%s", out.Path)
 }
 
-// below returns the files below a directory, and nothing if it is none.
+// below returns the files below dir. If dir is not a directory, it returns no files.
 func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	out := map[string]tutti.CodeFile{}
 	for name, f := range m.Files {
@@ -137,7 +137,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// last returns the last push of a code, nil: the log has none.
+// last returns the last push of a code, nil: the log has no push of it.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {
@@ -147,7 +147,7 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 	return nil
 }
 
-// before is, while code is held, the code that nodes go on with, else the one that was pushed before; empty: none is known.
+// before is the code that was pushed before. While the latest push is held, it is the code that nodes still use. Empty: unknown.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -173,7 +173,7 @@ func (p pushes) version(code tutti.Digest) api.CodeVersion {
 	return out
 }
 
-// manifest reads the list of the files of a code.
+// manifest reads the list of files of a code.
 func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tutti.CodeManifest, error) {
 	var manifest tutti.CodeManifest
 	e := p.last(code)
@@ -192,7 +192,7 @@ func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tu
 	return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
 }
 
-// changes are the files that differ between a code and the one that was pushed last, by path.
+// changes returns the files that differ between a code and the latest push, sorted by path.
 func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([]api.CodeChange, error) {
 	old, err := rd.manifest(ctx, p, before)
 	if err != nil {
@@ -221,7 +221,7 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	return out, nil
 }
 
-// having returns how many nodes had a code in their last run in mode apply, and which other nodes of its environment did not.
+// having returns how many nodes had a code in their last run in mode apply, and which other nodes of its environment had not.
 func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
 	for n := range v.Registry.Nodes {
 		has, last := v.has(n), v.Engine.Last(n).Applied

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxNamed is how many nodes of each time an effect names.
+// maxNamed is how many nodes an effect names for each time.
 const maxNamed = 5
 
 // Effect implements tutti.Values.
@@ -30,7 +30,7 @@ func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage)
 	})
 }
 
-// effect sorts the nodes by when they would run: each at the first time that one of
+// effect sorts the nodes by when they would run. A node runs at the earliest time that one of
 // its questions asks for.
 func (v View) effect(affected []data.Affected) api.Effect {
 	var out api.Effect

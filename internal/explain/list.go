@@ -24,7 +24,7 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 	return out, err
 }
 
-// ListNodes implements tutti.Nodes, sorted by name. Who may view only gets no texts of errors.
+// ListNodes implements tutti.Nodes, sorted by name. An operator who may only view gets no texts of errors.
 func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 	var out []api.NodeView
 	err := rd.look(ctx, func(v View) error {
@@ -45,7 +45,7 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 	return out, err
 }
 
-// ListJobs implements tutti.Jobs, the latest first. Who may view only gets no messages.
+// ListJobs implements tutti.Jobs, the latest first. An operator who may only view gets no messages.
 func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 	var out []api.JobView
 	err := rd.look(ctx, func(v View) error {
@@ -73,7 +73,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 	return out, err
 }
 
-// PageValues implements tutti.Values. Who may not read gets those that he may set.
+// PageValues implements tutti.Values. An operator who may not read gets the values that they may set.
 func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.ValuesPage, err error) {
 	err = rd.look(ctx, func(v View) error {
 		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.Sees())
@@ -82,7 +82,7 @@ func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.Va
 	return page, err
 }
 
-// ListValues implements tutti.Values, sorted by key. Who may not read gets those that he may set.
+// ListValues implements tutti.Values, sorted by key. An operator who may not read gets the values that they may set.
 func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]api.ValueView, error) {
 	var out []api.ValueView
 	err := rd.look(ctx, func(v View) error {
@@ -93,7 +93,7 @@ func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]api.ValueVie
 	return out, err
 }
 
-// Sees reports of keys whether whoever asks may see their values.
+// Sees returns a function that reports whether the caller may see the value of a key.
 func (v View) Sees() func(key string) bool {
 	if v.May(tutti.VerbRead, "") == nil {
 		return func(string) bool { return true }
@@ -133,7 +133,7 @@ func (rd *Reader) ListOperators(ctx context.Context) ([]api.OperatorView, error)
 	return out, err
 }
 
-// ListTokens implements tutti.Tokens, the first to end first.
+// ListTokens implements tutti.Tokens. The token that expires first comes first.
 func (rd *Reader) ListTokens(ctx context.Context) ([]api.TokenView, error) {
 	var out []api.TokenView
 	err := rd.look(ctx, func(v View) error {

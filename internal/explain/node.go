@@ -9,16 +9,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// examined is how a node stands with what its record and the log add.
+// examined is the state of a node, with what its record and the log add.
 type examined struct {
 	stood
 	record  *tutti.Record // nil: not kept
-	reads   []tutti.Read  // of the record, or of the fold without places
+	reads   []tutti.Read  // from the record, or from the fold, which has no places
 	changed map[string]api.ChangedRead
-	order   []string // of changed
+	order   []string // the order of changed
 }
 
-// examine asks the writer for how a node stands, then reads the rest beside it.
+// examine takes the state of a node from the fold, then reads the rest from the log and the blobs.
 func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, error) {
 	x := &examined{changed: map[string]api.ChangedRead{}}
 	err := rd.look(ctx, func(v View) (err error) {
@@ -43,7 +43,7 @@ func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, 
 	return x, rd.trace(ctx, x)
 }
 
-// trace finds in the log who changed what a node read.
+// trace finds in the log who changed the data that a node read.
 func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	node := x.view.Node
 	var keys []string
@@ -85,10 +85,10 @@ func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	return rd.runs(ctx, views...)
 }
 
-// maxProviders is how many earlier answers are told of a question without one.
+// maxProviders is how many earlier answers are shown for a question that has no answer now.
 const maxProviders = 5
 
-// providers returns who gave an answer to a question before, the latest first.
+// providers returns the nodes and operators who answered a question before, the latest first.
 func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	var out []api.Cause
 	for _, key := range pathsOf(node, q) {
@@ -122,11 +122,11 @@ func (x *examined) since(t *trail) {
 		if !first.IsZero() {
 			st.Since = first
 		}
-	default: // since its last run
+	default: // Since is its last run
 	}
 }
 
-// placeOf is where a run asked a question, as far as its record tells.
+// placeOf is where in the code a run asked a question, as far as its record says.
 func placeOf(record *tutti.Record, q tutti.Query) tutti.Place {
 	if record == nil {
 		return tutti.Place{}

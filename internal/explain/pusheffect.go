@@ -33,7 +33,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffec
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
-		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code // or it was pushed before
+		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code // false: no code is pushed, or the current one
 		for n := range v.Registry.Nodes {
 			last := v.Engine.Last(n).Applied
 			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {

@@ -12,11 +12,11 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept is what there is of the record of a run. Nobody changes what it points to.
+// kept is what is stored of a run's record. What it points to is read-only.
 type kept struct {
-	node   tutti.Digest  // what its node has told; empty: nothing
+	node   tutti.Digest  // what its node has sent; empty: nothing
 	served *tutti.Served // what its Puppet Server has handed over, nil: nothing
-	asked  *tutti.Asked  // what was read by then, with served
+	asked  *tutti.Asked  // what had been read by then; only with served
 }
 
 func keptOf(r *engine.Run) kept {
@@ -77,11 +77,11 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 	return &record, err
 }
 
-// asPlaces are where in the code a Puppet Server's compile asked: questions by
-// identify, and hiera keys.
+// asPlaces are the places in the code where a Puppet Server's compile asked, by the question's
+// identify text and by hiera key.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads them; there are none where they are not kept, or never were.
+// places reads the places. It returns no places if they are not stored.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {
@@ -105,7 +105,7 @@ func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, e
 }
 
 // addAsked adds what a run's Puppet Server read to what its node read itself
-// (Deferred values), of which the node alone knows where.
+// (Deferred values). Only the node knows the places of its own reads.
 func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
 	reads, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range record.Reads {
@@ -133,10 +133,10 @@ func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
 	}
 }
 
-// references are those of what a Puppet Server's catalog exports.
+// references returns the references of the resources that a Puppet Server's catalog exports.
 func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
 	exports, err := ServedExports(ctx, rd.blobs, served)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // not kept, as the record might be
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // like the record, the exports may have been deleted
 		return nil, nil
 	}
 	var out []string
@@ -146,14 +146,14 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// What is shown of a record. No honest run has more: its gate would refuse it.
+// Bounds of what is shown of a record. No honest run has more, because its gate would refuse it.
 const (
 	maxReads     = 20_000
 	maxKeys      = 100_000
 	maxPublished = 5_000
 )
 
-// decodeRecord reads a record as it is stored. It is its node's word: of one that is too long the first part counts.
+// decodeRecord reads a stored record. Nodes write records, so a list may be too long. Then only its first part counts.
 func decodeRecord(raw []byte) (tutti.Record, error) {
 	type fields tutti.Record
 	var in struct {
@@ -177,7 +177,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, tutti.Wrap(tutti.CodeInvalid, errors.Join(err, unread), "a stored record")
 }
 
-// firstOf is data.FirstOf; what is an empty list stays one.
+// firstOf is data.FirstOf, but an empty list stays an empty list.
 func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, _, err := data.FirstOf[T](what, raw, most)
 	if out == nil && len(raw) > 0 && string(raw) != "null" {
@@ -186,7 +186,7 @@ func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// published decodes the first of what a run has published.
+// published decodes the first maxPublished values that a run has published.
 func published(raw json.RawMessage) (map[string]tutti.Digest, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

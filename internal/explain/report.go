@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// toRead bounds the reports that one call reads. What a job has more is said.
+// toRead bounds the reports that one call reads. The answer says which reports it has not read.
 type toRead struct{ reports, bytes int }
 
 // RunReport implements tutti.Reports.
@@ -48,13 +48,13 @@ func (v View) runReport(r *engine.Run) api.RunReport {
 		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
 	if r.Result != nil {
-		result := *r.Result // its lists are never changed
+		result := *r.Result // nobody changes its lists
 		out.Result = &result
 	}
 	return out
 }
 
-// retired reports whether the server may have let the report and the log of a run go.
+// retired reports whether the server may have deleted the report and the log of a run.
 func (v View) retired(r *engine.Run) bool {
 	switch said := v.Reports; {
 	case said == nil:
@@ -66,7 +66,7 @@ func (v View) retired(r *engine.Run) bool {
 	}
 }
 
-// notThere says why what a run has sent is not stored: it was let go (CodeNotFound), or it was lost (CodeDamaged).
+// notThere says why a run's report or log is not stored. The server has deleted it (CodeNotFound), or it is lost (CodeDamaged).
 func notThere(what string, retired bool) error {
 	if retired {
 		return tutti.Errorf(tutti.CodeNotFound, "%s is not kept any more (--keep-reports, --keep-reports-for of the server)", what)
@@ -74,8 +74,8 @@ func notThere(what string, retired bool) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s was stored and is gone: the server's disk has lost it; see: tutti doctor, on the server", what)
 }
 
-// findRun finds a run by its id, by the name of its node, whose latest run it is, or
-// by a part of its id. A name comes before a part: of an id one can give more.
+// findRun finds a run by its id, by the name of its node (the node's latest run), or
+// by a part of its id. A name takes precedence over a part, because one can give a longer part.
 func (v View) findRun(text string) (*engine.Run, error) {
 	const shortest = 4
 	if r := v.Engine.Runs[tutti.RunID(text)]; r != nil {
@@ -110,8 +110,8 @@ func (v View) findRun(text string) (*engine.Run, error) {
 		len(found), text, strings.Join(names, ", "))
 }
 
-// latestRun is the run of a node that node list shows. Before the first one it is
-// the run that the node has been told of.
+// latestRun returns the run of a node that node list shows. If the node has not finished a run yet, it
+// returns the active run.
 func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	shown := v.node(n)
 	if r := v.Engine.Runs[cmp.Or(shown.LastRun, shown.Active)]; r != nil {
@@ -120,8 +120,8 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or says why there is none. It also returns how
-// many bytes that was.
+// report reads the report of a run, or says why it is missing. It also returns how
+// many bytes it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -172,7 +172,7 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(api.Lo
 	}
 	read, digest := report.Log, tutti.Digest("")
 	if of.Result != nil {
-		if digest = of.Result.Log; digest == "" { // too large for a blob, say
+		if digest = of.Result.Log; digest == "" { // for example because it was too large for a blob
 			read, digest = report.Logged, of.Result.Report
 		}
 	}
@@ -222,8 +222,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs: of failed ones first, of those without a
-// change none.
+// fillChanges reads the reports of runs, those of failed runs first. It does not read reports of
+// runs without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {
@@ -260,7 +260,7 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 
 // unread notes a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
-	const most = 20 // reasons, and nodes of each
+	const most = 20 // at most this many reasons, and nodes for each reason
 	find := func(why string) int {
 		return slices.IndexFunc(out.Unread, func(u api.Unread) bool { return u.Why == why })
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// reference is `Type[title]`; people write it in lower case, too.
+// reference is `Type[title]`. People also write the type in lower case.
 var reference = regexp.MustCompile(`(?s)^([A-Za-z][a-z0-9_A-Z]*(?:::[A-Za-z][a-z0-9_A-Z]*)*)\[(.+)\]$`)
 
 // splitReference returns type and title as Puppet writes them.
@@ -34,10 +34,10 @@ func splitReference(text string) (typ, title string, err error) {
 // told is what the fold says about a resource of a node.
 type told struct {
 	run      api.RunView
-	retired  bool // its report may have been let go
+	retired  bool // its report may have been deleted
 	report   tutti.Digest
-	record   kept           // of the run; of one of others', that of the last of ours
-	exported []tutti.Export // of other nodes, by that reference
+	record   kept           // of the run; for a foreign run, of our last run
+	exported []tutti.Export // of other nodes, with that reference
 }
 
 // ExplainResource implements tutti.Explains.
@@ -72,8 +72,8 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 	return out, err
 }
 
-// told finds the last run of a node whose report tells of resources, and who exports the
-// resource. A proof has applied nothing: what the run before it did still counts.
+// told finds the last run of a node whose report tells of resources, and the nodes that export the
+// resource. A proof has applied nothing, so the run before it still counts.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
@@ -100,7 +100,7 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	return out, nil
 }
 
-// tells reports whether the report of a run that Tutti did not order says anything of resources: it has no phases.
+// tells reports whether the report of a run that no server ordered says anything about resources. Such a run has no phases.
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads what a report says of the resource.

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// moment is when an answer was given: as of a sequence of the log or, where that
-// is not kept, at a time at the earliest.
+// moment is when an answer was given. It is a sequence of the log. If the sequence is not
+// known, it is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time
@@ -28,15 +28,15 @@ func (m moment) before(seq uint64, at time.Time) bool {
 	return at.After(m.at)
 }
 
-// stood is how a node stood at one moment of the fold.
+// stood is the state of a node in one version of the fold.
 type stood struct {
 	view     api.NodeView
 	standing api.NodeStanding
 	active   *api.RunView
 	changed  []tutti.Query
-	asked    *tutti.Asked // nil: nothing is known of what it read
-	basis    tutti.RunID  // who asked it
-	asOf     time.Time    // what it asked is as of then or later
+	asked    *tutti.Asked // nil: it is unknown what the node read
+	basis    tutti.RunID  // the run that asked
+	asOf     time.Time    // the answers are from this time or later
 	record   kept         // of the basis
 	code     tutti.Digest // the current one
 	rests    *api.NodeBasis
@@ -45,7 +45,7 @@ type stood struct {
 	before   []api.WaitedFor
 }
 
-// stand returns how a node stands; nothing in it belongs to the fold.
+// stand returns the state of a node. Nothing in it belongs to the fold.
 func (v View) stand(name tutti.NodeName) (stood, error) {
 	n := v.Registry.Nodes[name]
 	if n == nil {
@@ -112,7 +112,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	return out, nil
 }
 
-// basisOf is what a standing by a run rests on besides answers.
+// basisOf is what a standing by a run rests on in addition to answers.
 func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code}
 	if r.Compiled != nil {
@@ -124,8 +124,8 @@ func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	return out
 }
 
-// before returns the questions of a node that others answer who need something
-// themselves.
+// before returns the questions of a node that other nodes answer, if those nodes
+// need a run themselves.
 func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
@@ -146,8 +146,8 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf is the word for a standing. A conflicted node that needs nothing is suspect: nobody knows of which machine that
-// is true.
+// stateOf is the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows for which of
+// its machines that is true.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
@@ -184,17 +184,17 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	}
 }
 
-// pair is a run and the one of its node before, by what they asked.
+// pair is a run and its node's run before, with what both asked.
 type pair struct {
 	view        *api.RunView
 	wanted      time.Time
-	now, before *tutti.Asked // shared with the fold, which never changes one
+	now, before *tutti.Asked // shared with the fold, which does not change them
 	beforeAt    time.Time
 	beforeCode  tutti.Digest
 }
 
-// runs completes the views of runs of which only the ids are known, and says why
-// they were.
+// runs completes views of runs that have only an id. It also says why the runs
+// were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {
@@ -229,7 +229,7 @@ func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	return err
 }
 
-// tell notes what was another for a run than for the one before.
+// tell notes what differs for a run from the run before.
 func (p *pair) tell() {
 	if p.before == nil || p.now == nil {
 		return
@@ -253,7 +253,7 @@ func identify(q tutti.Query) string {
 		q = normal
 	}
 	raw, err := json.Marshal(q)
-	if err != nil { // an invalid filter, which nobody can have asked
+	if err != nil { // an invalid filter; no run can have asked with it
 		return string(q.Kind) + q.Key + q.Type
 	}
 	return string(raw)

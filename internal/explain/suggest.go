@@ -46,7 +46,7 @@ func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (api.Sugges
 	})
 }
 
-// suggestFrom returns the job, or the last noop converge (nil: there is none).
+// suggestFrom returns the job, or without an id the last noop converge (nil: there is no such job).
 func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	if id != "" {
 		return v.Job(id, v.KeepJobs)
@@ -59,8 +59,8 @@ func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	return nil, nil
 }
 
-// refusedIn adds what the last run of each node in a job was refused, and returns the nodes whose run ended
-// before anybody could know.
+// refusedIn adds the grants that the last run of each node in a job lacked. It returns the nodes whose run ended
+// before that was known.
 func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []tutti.NodeName) {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
@@ -78,7 +78,7 @@ func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []
 	return failed
 }
 
-// lacking returns those of the grants that a node does not have.
+// lacking returns the wanted grants that a node does not have.
 func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wants []tutti.Grant) []tutti.Grant {
 	has, keys := policy.ExportsOf(fleet, groups, node), policy.KeysOf(fleet, groups, node)
 	var out []tutti.Grant
@@ -115,13 +115,13 @@ type item struct {
 	dangerous bool
 }
 
-// holder is who gets a grant, and whether it is dangerous.
+// holder is the group that gets a grant, and whether the grant is dangerous.
 type holder struct {
 	group     tutti.GroupName
 	dangerous bool
 }
 
-// suggest makes grants to groups of what nodes want: to those first that hold nobody else.
+// suggest makes grants to groups of what nodes want. It prefers groups without other nodes.
 func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {
@@ -177,8 +177,8 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 	return list
 }
 
-// cover chooses groups that hold nodes, those first that hold no others, and says for each which of the nodes
-// it is chosen for. Nodes in no group are those of the empty one.
+// cover chooses groups that contain the nodes. It prefers groups with few other nodes. It returns for each group the
+// nodes that it is chosen for. Nodes without a group are under the empty group.
 func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	left := map[tutti.NodeName]bool{}

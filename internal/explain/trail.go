@@ -12,18 +12,18 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// trail is what the log tells of how data came to be what it is, as far as it is
-// kept. It is read beside the writer, which is not asked.
+// trail is what the log still says about how data changed. It is read without
+// the writer.
 type trail struct {
 	values  map[string][]api.ValueVersion      // by key, in order
 	exports map[tutti.NodeName][]exportsChange // what others read, in order
 	pushed  map[tutti.Digest]tutti.Event       // when code was pushed last
-	through uint64                             // up to which only a snapshot is kept
+	through uint64                             // up to this sequence only a snapshot is kept
 	blobs   tutti.Blobs
 	sets    map[tutti.Digest][]tutti.Export
 }
 
-// exportsChange is a set of exports from one event on; before a removal it ends.
+// exportsChange is a set of exports that begins with one event. The removal of the node ends it.
 type exportsChange struct {
 	tutti.ExportsSet
 	event tutti.Event
@@ -59,7 +59,7 @@ func (t *trail) add(e tutti.Event) {
 		}
 	case *tutti.CodePushed:
 		t.pushed[b.Code] = e
-	case *tutti.NodeRemoved: // which withdraws all that it published
+	case *tutti.NodeRemoved: // the removal withdraws all that the node published
 		if b.Keeps {
 			return
 		}
@@ -74,7 +74,7 @@ func (t *trail) add(e tutti.Event) {
 	}
 }
 
-// version is what an event made of a value.
+// version is the value after an event.
 func version(e tutti.Event) api.ValueVersion {
 	v := api.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
 	switch b := e.Body.(type) {
@@ -88,7 +88,7 @@ func version(e tutti.Event) api.ValueVersion {
 	return v
 }
 
-// causeOf is a version of a value as what changed an answer.
+// causeOf is a version of a value as the cause of a changed answer.
 func causeOf(key string, v api.ValueVersion) api.Cause {
 	c := api.Cause{Seq: v.Seq, At: v.At, By: v.By, Key: key, Unset: v.Unset}
 	if v.Run != "" {
@@ -97,7 +97,7 @@ func causeOf(key string, v api.ValueVersion) api.Cause {
 	return c
 }
 
-// maxCauses is how many changes of one answer are looked at, the latest ones.
+// maxCauses is how many changes of one answer are looked at. The latest ones count.
 const maxCauses = 100
 
 // causes returns what changed the answer to a node's question since it was given,
@@ -121,7 +121,7 @@ func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, 
 // exporters returns which nodes changed what a collector finds.
 func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	type step struct {
-		before *exportsChange // nil: there was none, or it is not kept
+		before *exportsChange // nil: there was no earlier set, or it is not kept
 		after  exportsChange
 	}
 	var steps []step
@@ -155,7 +155,7 @@ func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Que
 	return out, nil
 }
 
-// compare says which members of an answer a change of exports has changed.
+// compare adds to c which members of an answer a change of exports has changed.
 func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
 	was := map[string]string{}
 	var err error
@@ -169,7 +169,7 @@ func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before
 	}
 	is, err := t.matching(ctx, q, after.ExportsSet)
 	if err != nil {
-		if tutti.CodeOf(err) == tutti.CodeNotFound { // of long ago, and replaced since
+		if tutti.CodeOf(err) == tutti.CodeNotFound { // an old set that was replaced since
 			return nil
 		}
 		return err
@@ -217,7 +217,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 		if e.Type != q.Type || !filter.Match(e) {
 			continue
 		}
-		e.File, e.Line = "", 0 // moving a line changes no answer
+		e.File, e.Line = "", 0 // a moved line changes no answer
 		text, err := json.Marshal(e)
 		if err != nil {
 			return nil, err
@@ -229,7 +229,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 
 func bySeq(a, b api.Cause) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// pathsOf are the keys of the values that can answer a node's question.
+// pathsOf returns the keys of the values that can answer a node's question.
 func pathsOf(node tutti.NodeName, q tutti.Query) []string {
 	switch q.Kind {
 	case tutti.QueryValue:

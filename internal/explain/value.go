@@ -41,7 +41,7 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 	return out, rd.runs(ctx, out.Run)
 }
 
-// hieraFeed returns which hiera key a value is, and who looks it up; nil: none.
+// hieraFeed returns the hiera key that a value sets, and the nodes that look it up; nil: the value sets no hiera key.
 func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)
 	if !ok {
@@ -62,8 +62,8 @@ func (v View) hieraFeed(path string) *api.HieraFeed {
 	return out
 }
 
-// versions returns what is kept of a key's past, the latest first: what the log
-// and the latest snapshot have, and of operators also what the audit trail has.
+// versions returns the past values of a key, the latest first. They are from the log
+// and the latest snapshot. For changes by operators the audit trail is used, too.
 func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// View is one version of the fold, as of State.Seq, and at one moment what no event
-// says. Several readers may have the same one; nothing changes in it until all of
-// them are done. Nobody keeps what belongs to it for longer, but what events hold.
+// View is one version of the fold, as of State.Seq, and what is known at that moment and is in no
+// event. Several readers may share it. Nothing in it changes until all of them are done. After that
+// a reader may keep only what the events hold.
 type View struct {
 	*fold.State
 	Settings
 	Now     time.Time
 	Present Present
-	Space   func() error // why nothing more begins, nil: it does
-	// May refuses whoever asks and has no access, as far as that is narrowed to a key.
+	Space   func() error // why no more runs begin; nil: runs may begin
+	// May returns an error if the caller lacks the verb. The key narrows the question to one key.
 	May func(verb tutti.Verb, key string) error
 }
 
-// Settings are the server's, as far as answers depend on them.
+// Settings are the server's settings that answers depend on.
 type Settings struct {
-	Silence  time.Duration // a node silent for so long is not connected
+	Silence  time.Duration // a node that is silent for this long is not connected
 	KeepJobs int
 }
 
@@ -40,35 +40,35 @@ func (v View) seen(n tutti.NodeName) time.Time {
 	return at
 }
 
-// Present is who is there now, which is in no log and belongs to no version.
+// Present says which nodes are there now. That is not in the log and belongs to no version.
 type Present interface {
-	// Last returns when a node was last heard of and what it said then; the zero time:
-	// it was not.
+	// Last returns when a node was last heard of and what it said then. The zero time:
+	// never.
 	Last(node tutti.NodeName) (time.Time, wire.Beat)
-	// Lacks returns what the server may ask and a node's agent does not know, as far as
-	// that agent has claimed since the server started.
+	// Lacks returns the kinds of orders that the server may give and that a node's agent does not know. It knows only
+	// agents that have claimed since the server started.
 	Lacks(node tutti.NodeName) []tutti.Capability
-	// Machines are those that have said hello with a node's key since the server started.
+	// Machines returns the machines that have said hello with a node's key since the server started.
 	Machines(node tutti.NodeName) []tutti.Machine
 }
 
-// Past is what there was: all events that are kept, and the audit trail.
+// Past is all events that are kept, and the audit trail.
 type Past interface {
 	// History yields the events after a sequence, as far as they are kept, in order.
 	// It ends with the first error.
 	History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error]
-	// Through is up to which event only what a snapshot needs is kept.
+	// Through is the sequence up to which only the events that a snapshot needs are kept.
 	Through() uint64
-	// ReadAudit passes the audit trail on.
+	// ReadAudit passes the entries of the audit trail to yield.
 	ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error
 }
 
-// Look calls f with a version in which the caller sees all that was acknowledged
-// before. It returns the error of f, or why there is no version. f must not block.
+// Look calls f with a version that has everything that was acknowledged before
+// the call. It returns the error of f, or why there is no version. f must not block.
 type Look func(ctx context.Context, f func(View) error) error
 
-// Reader answers who only looks. It implements tutti.Explains, tutti.Reports and the
-// lists of the other interfaces; all of it may be called at once.
+// Reader answers requests that change nothing. It implements tutti.Explains, tutti.Reports and the
+// lists of the other interfaces. All methods may be called concurrently.
 type Reader struct {
 	look  Look
 	past  Past
@@ -81,13 +81,13 @@ func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	return &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
 }
 
-// has is what a node has to run with.
+// has returns what a node runs with.
 func (v View) has(name tutti.NodeName) converge.Has {
 	_, beat := v.Present.Last(name)
 	return v.Has(name, beat.Puppet)
 }
 
-// node is a node as it is shown, but for who has paused it and how it stands.
+// node is a node as it is shown, without its pauses and its state.
 func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := api.NodeView{
@@ -114,7 +114,7 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign is the latest foreign run of a node, nil unless it is later than one of
+// lastForeign is the latest foreign run of a node, or nil if it is not later than
 // ours.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)
@@ -130,7 +130,7 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
 	}
 	switch {
-	case r.Lost != "" && r.Result != nil: // which is the node's record all the same
+	case r.Lost != "" && r.Result != nil: // the result is still what the node reported
 		v.Outcome = r.Result.Outcome
 		v.Message = strings.TrimPrefix(r.Result.Message+"; it was given up ("+r.Lost+"), and this came later", "; ")
 	case r.Lost != "":
@@ -151,7 +151,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; it may have been told much later
+		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; the node may have told it much later
 	}
 	if !r.Ended() {
 		out.Phase = phaseOf(r)
@@ -162,7 +162,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	return out
 }
 
-// phaseOf is where a run is that goes on.
+// phaseOf is the phase of a run that goes on.
 func phaseOf(r *engine.Run) string {
 	switch {
 	case r.ClaimedAt.IsZero():

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Ungranted is what a node has published and may not publish by some fleet file.
+// Ungranted is what a node has published although a fleet file does not grant it.
 type Ungranted struct {
 	tutti.Withdrawal
-	Keeps []tutti.Export // what it exports and may
+	Keeps []tutti.Export // the exports that the node may have
 }
 
-// UngrantedBy returns, by name, the nodes that have published what a fleet file does not grant them.
+// UngrantedBy returns, sorted by name, the nodes that have published what a fleet file does not grant them.
 func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
 	var out []Ungranted
 	members := fleet.NewMembership(f)

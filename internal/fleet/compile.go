@@ -12,7 +12,7 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is there twice, and names the steps without one
+// nameSteps refuses a name that is used twice. It names steps without a name
 // after what they do: run-storage, then run-storage-2. It reports whether the
 // names are unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
@@ -30,7 +30,7 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 		}
 		lines[d.Name] = d.named.Line
 	}
-	last := map[string]int{} // the number given last, or a long plan takes for ever
+	last := map[string]int{} // the last number for each name, so that long plans stay fast
 	for i := range drafts {
 		d := &drafts[i]
 		if d.Name != "" {
@@ -47,7 +47,7 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 }
 
 func defaultName(d draft) string {
-	kind := cmp.Or(string(d.Kind()), "step") // without a kind it is reported already
+	kind := cmp.Or(string(d.Kind()), "step") // a step without a kind is already reported
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
 	if len(name) > 56 { // leaves room for a number
@@ -56,7 +56,7 @@ func defaultName(d draft) string {
 	return strings.Trim(name, "-")
 }
 
-// connect resolves the edges: those of the file, or else the one to the step
+// connect resolves the edges. A step without the key after gets an edge from the step
 // before.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
@@ -80,8 +80,8 @@ func (r *reader) connect(what string, drafts []draft) {
 	}
 }
 
-// refuseCycle prints a cycle of steps as one chain. In brackets stands why a step
-// comes after the one before it.
+// refuseCycle reports a cycle of steps as one chain. In brackets it says why a step
+// comes after the one before.
 func (r *reader) refuseCycle(what string, drafts []draft) {
 	graph := dag.New[tutti.StepName]()
 	at := map[tutti.StepName]draft{}
@@ -111,7 +111,7 @@ func (r *reader) refuseCycle(what string, drafts []draft) {
 	r.report(first.at, "remove one of these edges", "%s: the steps wait for each other in a cycle: %s", what, chain)
 }
 
-// whyAfter is where the fleet file says that a step comes after another one.
+// whyAfter says where in the fleet file a step comes after another step.
 func (d draft) whyAfter(earlier string) string {
 	for _, e := range d.after {
 		if e.string == earlier {

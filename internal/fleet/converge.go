@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// convergeKind runs Puppet where and until it is needed.
+// convergeKind runs Puppet on nodes that need it, until no node does.
 type convergeKind struct{}
 
 // Converge implements tutti.StepTable.
@@ -49,7 +49,7 @@ func (convergeKind) options(s tutti.Step) []string {
 	return append(parts, timeoutText(s))
 }
 
-// wholeFleet is how a converge step names all nodes.
+// wholeFleet is the word with which a converge step names all nodes.
 const wholeFleet = "fleet"
 
 // convergeTarget returns the group or node that a converge step names, empty for
@@ -65,7 +65,7 @@ func (r *reader) convergeTarget(n *yaml.Node) string {
 	return ""
 }
 
-// maxFailed returns after how many failed nodes nothing more begins.
+// maxFailed returns the number of failed nodes after which no more runs begin.
 func (r *reader) maxFailed(n *yaml.Node) int {
 	return r.whole(n, "step: max_failed", 1, "leave the key out to go on whatever fails")
 }

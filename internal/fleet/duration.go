@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// duration reads a duration that is longer than nothing.
+// duration reads a positive duration.
 func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	d, ok := r.anyDuration(n, what)
 	if ok && d <= 0 {
@@ -16,8 +16,8 @@ func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// anyDuration reads what Go reads as a duration. A bare number has no unit and is
-// refused: in this field some read seconds and some minutes. It returns false if it
+// anyDuration reads a duration in Go's format. It refuses a bare number without a
+// unit, because some people mean seconds and others minutes. It returns false if it
 // reported anything.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
@@ -36,7 +36,7 @@ func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// Duration prints whole units only: 1h, not 1h0m0s.
+// Duration formats a duration without zero units: 1h, not 1h0m0s.
 func Duration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

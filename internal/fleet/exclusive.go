@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// exclusive reads how a plan has its nodes to itself: `true`, or a mapping; nil where
-// the file does not say.
+// exclusive reads the key exclusive of a plan: `true`, or a mapping; nil if the file does
+// not have it.
 func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
 	if n == nil {
 		return nil

@@ -1,7 +1,7 @@
-// Package fleet reads fleet files: it turns the text of a tutti.yaml into a
-// checked tutti.Fleet, or says everything that is wrong with it, each with its
-// line. It also says who is in a group, resolves the targets of a plan to nodes,
-// and renders a plan for people. It reads no files itself.
+// Package fleet parses fleet files. It turns the text of a tutti.yaml into a
+// checked tutti.Fleet, or reports all problems, each with its
+// line. It also says which nodes are in a group, resolves the targets of a plan to nodes,
+// and renders a plan for people. It does not read files itself.
 //
 // The keys of the file, their defaults and examples: docs/howto/fleet-file.md.
 package fleet
@@ -22,9 +22,9 @@ import (
 const MaxSource = 1 << 20
 
 // Parse reads a fleet file. The name is used in messages only. An error is a
-// tutti.Error with CodeInvalid, whose message has one line `name:line: what is
-// wrong (what to do)` for each problem, in the order of the lines; then nothing of
-// the fleet may be used.
+// tutti.Error with CodeInvalid. Its message has one line `name:line: what is
+// wrong (what to do)` for each problem, in the order of the lines. After an error the
+// fleet must not be used.
 func Parse(name string, source []byte) (tutti.Fleet, error) {
 	r := &reader{file: name}
 	if len(source) > MaxSource {
@@ -42,7 +42,7 @@ func Parse(name string, source []byte) (tutti.Fleet, error) {
 	return fleet, nil
 }
 
-// document returns the one document of the source, or nil with a problem.
+// document returns the only document of the source. On a problem it reports it and returns nil.
 func (r *reader) document(source []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var doc, more yaml.Node
@@ -66,7 +66,7 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. Groups come first, whatever their place: grants,
+// fleet reads the whole file. It reads groups first, wherever they are in the file, because grants,
 // plans and order name them.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
@@ -93,7 +93,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
 	}
 	if fleet.Program == tutti.ProgramAgent && !code {
-		fleet.Environment = tutti.Environment{} // its code is the Puppet Server's
+		fleet.Environment = tutti.Environment{} // the Puppet Server has the code
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {
@@ -125,7 +125,7 @@ func (r *reader) fleetName(n *yaml.Node) string {
 	return name
 }
 
-// secrets reads the public key of which the operators keep the private half (ADR 0025).
+// secrets reads the public recovery key. The operators keep its private half (ADR 0025).
 func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	const hint = "`tutti secret init` prints the line"
 	out := tutti.SecretRules{}
@@ -144,7 +144,7 @@ func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	return &out
 }
 
-// facts reads the names of facts that say nothing when they change.
+// facts reads the names of volatile facts, whose changes do not count.
 func (r *reader) facts(n *yaml.Node) (volatile []string) {
 	r.mapping(n, "facts", fields{
 		"volatile": func(n *yaml.Node) {
@@ -159,10 +159,10 @@ func (r *reader) facts(n *yaml.Node) (volatile []string) {
 	return volatile
 }
 
-// factRE is a name of a fact as modules have them.
+// factRE matches names of facts as modules have them.
 var factRE = regexp.MustCompile(`^[A-Za-z0-9_:-]{1,200}$`)
 
-// keepReplaced says what becomes of what a replaced machine had published.
+// keepReplaced reports whether to keep what a replaced machine had published.
 func (r *reader) keepReplaced(n *yaml.Node) bool {
 	text, ok := r.text(n, "replaced")
 	if ok && text != "keep" && text != "withdraw" {

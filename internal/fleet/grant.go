@@ -57,8 +57,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	return g
 }
 
-// grantee returns the group that a grant is made to. Only groups whose members
-// others decide can have grants; both kinds of groups are such.
+// grantee returns the group that a grant is made to. A group may have grants only if its nodes cannot put
+// themselves into it. Both kinds of groups are like this.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {
@@ -83,7 +83,7 @@ type exportGrant struct {
 	at *yaml.Node
 }
 
-// hint says what to do about a grant that takes the word.
+// hint says what to do about a grant that needs `dangerous: true`.
 func (e exportGrant) hint() string {
 	if e.Native() {
 		return "if that is meant, add `dangerous: true` to this grant"
@@ -148,7 +148,7 @@ func (r *reader) export(at *yaml.Node) exportGrant {
 	return e
 }
 
-// exportType returns the name of a type, empty if it is none.
+// exportType returns the name of a type, or an empty text if the name is invalid.
 func (r *reader) exportType(name text) string {
 	if err := tutti.ValidateType(name.string); err != nil {
 		r.report(name.at, capitalHint(name.string), "grant: exports: %s", err.Error())

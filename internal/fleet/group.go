@@ -12,9 +12,9 @@ import (
 // members are the names that grants, plans and order may use.
 type members struct {
 	groups map[tutti.GroupName]bool
-	nodes  map[tutti.NodeName]bool // listed in a group
-	names  []string                // of both, for hints
-	called []string                // of the groups
+	nodes  map[tutti.NodeName]bool // nodes that a group lists
+	names  []string                // names of groups and nodes, for hints
+	called []string                // names of the groups
 }
 
 func membersOf(groups []tutti.Group) members {
@@ -32,8 +32,8 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-// isGroup reports whether there is a group of that name, and why that is needed if
-// there is none.
+// isGroup reports whether a group has that name. If not, it adds a problem that says why a group is
+// needed.
 func (r *reader) isGroup(name text, what, why string) bool {
 	switch {
 	case r.known.groups[tutti.GroupName(name.string)]:
@@ -72,8 +72,8 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	return groups
 }
 
-// group returns the listed nodes, none for a group that join tokens fix, and puts what else the group
-// says of them into it.
+// group returns the nodes that a group lists. For a group of join tokens it returns no nodes. It sets the other fields of
+// the group.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
@@ -104,10 +104,10 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	return nodes
 }
 
-// isTrue accepts `true` only: what is false is left out of the file.
+// isTrue accepts only `true`. For false, people leave the key out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is accepts the one value that has a meaning.
+// is accepts only the value want, which is the only one with a meaning.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {
@@ -122,14 +122,14 @@ func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	return true
 }
 
-// Membership says who is in which groups of a fleet, without going through all that
-// they list.
+// Membership says which nodes are in which groups of a fleet. It does not search all
+// lists for that.
 type Membership struct {
 	listed map[tutti.NodeName][]tutti.GroupName
 	joined map[tutti.GroupName]bool
 }
 
-// NewMembership returns the membership of a fleet as it is now.
+// NewMembership returns the present membership of a fleet.
 func NewMembership(fleet tutti.Fleet) Membership {
 	m := Membership{listed: map[tutti.NodeName][]tutti.GroupName{}, joined: map[tutti.GroupName]bool{}}
 	for _, g := range fleet.Groups {
@@ -141,8 +141,8 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the groups that a node is in, sorted: those that list it, and
-// those of its join token that the fleet file declares with `joined: true`. A
+// GroupsOf returns the groups of a node, sorted: the groups that list the node, and
+// the groups of its join token that the fleet file declares with `joined: true`. A
 // token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])

@@ -10,15 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth and maxNodes bound a value: an alias may contain itself, or stand for
+// maxDepth and maxNodes bound a value, because an alias may contain itself, or expand to
 // more than fits into memory.
 const (
 	maxDepth = 32
 	maxNodes = 10_000
 )
 
-// json returns a YAML value as JSON. Numbers keep whether they are whole: 1 and
-// 1.0 are different values, as in Puppet.
+// json returns a YAML value as JSON. Numbers keep their type, because 1 and
+// 1.0 are different values in Puppet.
 func (r *reader) json(n *yaml.Node, what string) json.RawMessage {
 	w := writer{reader: r, what: what, left: maxNodes}
 	if !w.value(n, maxDepth) {
@@ -34,7 +34,7 @@ type writer struct {
 	out  strings.Builder
 }
 
-// value appends a value, and reports whether it could.
+// value appends a value and reports whether that worked.
 func (w *writer) value(n *yaml.Node, depth int) bool {
 	n = follow(n)
 	if w.left--; w.left < 0 || depth == 0 {
@@ -54,7 +54,7 @@ func (w *writer) value(n *yaml.Node, depth int) bool {
 		}
 		w.out.WriteByte(']')
 		return true
-	default: // a mapping, or entries says what it is
+	default: // a mapping; otherwise entries reports the problem
 	}
 	entries, ok := w.entries(n, w.what)
 	w.out.WriteByte('{')
@@ -87,7 +87,7 @@ func (w *writer) scalar(n *yaml.Node) bool {
 		w.out.WriteString("null")
 	case "!!bool":
 		var value bool
-		if n.Decode(&value) != nil { // tagged as one
+		if n.Decode(&value) != nil { // a text with the tag of a bool
 			w.report(n, "quote it if it is text", "%s: %q is no bool", w.what, n.Value)
 			return false
 		}

@@ -10,36 +10,36 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// stepKind is what the fleet file has of a kind of step. Each kind is one type in one
-// file; its method of kinds is its row in the table.
+// stepKind is how the fleet file has a kind of step. Each kind is one type in one
+// file. The type kinds has one method for it, which is its row in the table.
 type stepKind interface {
 	// example is a step of the kind, for hints.
 	example() string
 	// read begins to read a step that may be of the kind.
 	read(r *reader) reading
-	// check refuses what the kind does not allow, once the names and edges of all steps
+	// check refuses what the kind does not allow. It is called when the names and edges of all steps
 	// of the plan are known. The step directly follows the steps before.
 	check(r *reader, d draft, before []tutti.Step)
-	// does and options say the same in the table of Render. The nodes are those of the
-	// step's target, nil where nobody knows them.
+	// does and options return the texts for the table of Render. nodes are the nodes of the
+	// step's target, nil if they are unknown.
 	does(s tutti.Step, nodes []tutti.NodeName) string
 	options(s tutti.Step) []string
 }
 
 // reading is a step while it is read.
 type reading struct {
-	// keys are the kind's keys beside those of every step. The key of the kind's name
-	// makes a step one of that kind.
+	// keys are the kind's keys in addition to the keys of every step. The key with the kind's name
+	// gives a step this kind.
 	keys fields
-	// end makes the draft a step of the kind. It has the values of all keys that the
-	// step has, by key.
+	// end makes the draft a step of the kind. given has the values of all keys of the
+	// step, by key.
 	end func(d *draft, given map[string]*yaml.Node)
 }
 
 // kinds is the table of the kinds of steps.
 type kinds struct{}
 
-// eachKind calls f for every kind, in the order in which people are told of them.
+// eachKind calls f for every kind, in the order in which people see the kinds.
 func eachKind(f func(name tutti.StepKind, kind stepKind)) {
 	for _, name := range tutti.StepKinds() {
 		if kind, ok := tutti.ForStep(kinds{}, name); ok {
@@ -48,7 +48,7 @@ func eachKind(f func(name tutti.StepKind, kind stepKind)) {
 	}
 }
 
-// kindOf returns what belongs to the kind of a step.
+// kindOf returns the kind of a step.
 func kindOf(s tutti.Step) stepKind {
 	if kind, ok := tutti.ForStep(kinds{}, s.Kind()); ok {
 		return kind
@@ -56,8 +56,8 @@ func kindOf(s tutti.Step) stepKind {
 	return unknown{}
 }
 
-// unknown is the kind of a step that this release does not know. No file has one.
-// Render shows it by its name.
+// unknown is the kind of a step that this release does not know. Fleet files cannot have such a step.
+// Render shows the name of its kind.
 type unknown struct{}
 
 func (unknown) example() string { return "" }
@@ -75,16 +75,16 @@ func (unknown) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (unknown) options(s tutti.Step) []string { return nil }
 
-// examples is a step of each kind, for the hint of a step without one.
+// examples is a step of each kind, for the hint about a step without a kind.
 func examples() string {
 	var out []string
 	eachKind(func(_ tutti.StepKind, kind stepKind) { out = append(out, "`"+kind.example()+"`") })
 	return strings.Join(out[:len(out)-1], ", ") + " or " + out[len(out)-1]
 }
 
-// readings begins to read a step of which nobody knows the kind yet. It returns all
-// keys that it may have, and each kind's own part. A key that several kinds have is
-// read by each of them.
+// readings begins to read a step whose kind is not known yet. It returns all
+// keys that the step may have, and each kind's own part. If several kinds have a key, each of them
+// reads it.
 func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	all := fields{}
 	of := map[tutti.StepKind]reading{}
@@ -103,7 +103,7 @@ func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	return all, of
 }
 
-// refuseOthers reports the keys that belong to steps of other kinds only.
+// refuseOthers reports the keys that only steps of other kinds have.
 func (r *reader) refuseOthers(kind tutti.StepKind, of map[tutti.StepKind]reading, given map[string]*yaml.Node) {
 	for key, n := range given {
 		if _, ok := of[kind].keys[key]; ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// maxOrder bounds the pairs of groups: two long lists make very many.
+// maxOrder bounds the pairs of groups, because two long lists make very many pairs.
 const maxOrder = 10_000
 
 // order reads the explicit order between groups, as pairs.
@@ -42,7 +42,7 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	return order
 }
 
-// orderEntry returns the groups of one entry that there are.
+// orderEntry returns the groups of one entry that exist.
 func (r *reader) orderEntry(at *yaml.Node) (first, then []text) {
 	var firstAt, thenAt *yaml.Node
 	complete := r.mapping(at, "order", fields{
@@ -65,7 +65,7 @@ func (r *reader) orderedGroups(n *yaml.Node, what string) []text {
 	return known
 }
 
-// refuseOrderCycle prints a cycle of groups as one chain, with the line of each edge.
+// refuseOrderCycle reports a cycle of groups as one chain, with the line of each edge.
 func (r *reader) refuseOrderCycle(order []tutti.GroupOrder, lines map[tutti.GroupOrder]int, at *yaml.Node) {
 	graph := dag.New[tutti.GroupName]()
 	for _, pair := range order {

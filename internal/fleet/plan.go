@@ -15,8 +15,8 @@ import (
 type draft struct {
 	tutti.Step
 	at      *yaml.Node
-	named   *yaml.Node // the value of name, nil for a step without
-	ordered bool       // the file says after, be it empty
+	named   *yaml.Node // the value of name, nil for a step without a name
+	ordered bool       // the file has the key after, maybe empty
 	after   []text
 	perNode *yaml.Node
 	target  string // what a step without a name is named after
@@ -53,7 +53,7 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 	return plans
 }
 
-// steps reads and compiles the steps of one plan, pass by pass.
+// steps reads and compiles the steps of one plan in several passes.
 func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	what := "plan " + string(plan)
 	elements, ok := r.list(n, what+": steps")
@@ -77,7 +77,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	return steps
 }
 
-// step reads one step. The keys of its kind stand beside those of every step.
+// step reads one step. It has the keys of every step and the keys of its kind.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	given := map[string]*yaml.Node{}
@@ -115,8 +115,8 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 	}
 }
 
-// suggestStepKey says which key was meant or, of a step without a kind, which kinds
-// there are.
+// suggestStepKey says which key was meant. For a step without a kind it may list the
+// kinds.
 func (r *reader) suggestStepKey(key string, known fields, hasKind bool) string {
 	hint := r.suggest(key, slices.Collect(maps.Keys(known)))
 	if hint != "" && !hasKind && !strings.HasPrefix(hint, didYouMean) {
@@ -136,7 +136,7 @@ func (r *reader) stepName(n *yaml.Node, d *draft) {
 	}
 }
 
-// after returns the names of earlier steps; an empty list says that there are none.
+// after returns the names of earlier steps. An empty list means that the step comes after no step.
 func (r *reader) after(n *yaml.Node) []text {
 	if at := follow(n); at.Kind == yaml.SequenceNode && len(at.Content) == 0 {
 		return nil
@@ -152,7 +152,7 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 	d.perNode, d.PerNode = n, true
 }
 
-// checkKinds lets the kind of each step check it, now that all edges are known.
+// checkKinds lets the kind of each step check the step, after all edges are known.
 func (r *reader) checkKinds(drafts []draft) {
 	named := map[tutti.StepName]tutti.Step{}
 	for _, d := range drafts {
@@ -167,7 +167,7 @@ func (r *reader) checkKinds(drafts []draft) {
 	}
 }
 
-// refusePerNode reports `per: node` on a step of which it would silently mean nothing.
+// refusePerNode reports `per: node` on a step on which it would silently have no effect.
 func (r *reader) refusePerNode(d draft, hint, why string) {
 	if d.perNode != nil {
 		r.report(d.perNode, hint, "step %s: %s", d.Name, why)

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// program returns by which Puppet program nodes run.
+// program returns the Puppet program by which nodes run.
 func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	word, ok := r.text(n, what+": mode")
 	switch p := tutti.Program(word); {
@@ -39,8 +39,8 @@ func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	}
 }
 
-// whichFacts returns whether the runs of a step collect their own facts, whatever was
-// collected before, or may all use these.
+// whichFacts returns whether the runs of a step collect fresh facts, or whether all of them may use facts that
+// were collected before.
 func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	word, ok := r.text(n, "step: facts")
 	known := []string{"ahead", "fresh"}
@@ -50,8 +50,8 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	return word == "fresh", word == "ahead"
 }
 
-// checkRunOptions refuses an environment for runs that have the fleet's. It has the values
-// that the step gives, by key.
+// checkRunOptions refuses an environment for runs that use the fleet's environment. given has the values
+// of the step, by key.
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
@@ -89,8 +89,8 @@ func runOptions(o tutti.RunOptions) []string {
 	return parts
 }
 
-// CheckRunOptions refuses options that Puppet would not take for what they are
-// meant to be, for who has them from elsewhere than a fleet file.
+// CheckRunOptions refuses options that Puppet would take for something
+// else. It is for callers that have options from another source than a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
 	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
 		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
@@ -114,7 +114,7 @@ func (r *reader) environmentName(n *yaml.Node, what string) string {
 	return name
 }
 
-// tagRE is what Puppet takes for a tag; it joins them by commas.
+// tagRE matches what Puppet takes for a tag. Puppet joins tags with commas.
 var tagRE = regexp.MustCompile(`^[[:alnum:]_][[:alnum:]_:.-]{0,255}$`)
 
 // maxTags bounds the tags of a run.

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reaction reads how the fleet reacts; nil where the file does not say.
+// reaction reads how the fleet reacts. If the file does not say, it returns the defaults.
 func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	out := &tutti.Reaction{
 		Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, Safety: tutti.DefaultSafety, AskAbove: tutti.DefaultAskAbove,
@@ -40,7 +40,7 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	return out
 }
 
-// codeReaction is `now`, `confirm`, or a mapping with the number of canaries.
+// codeReaction reads `now`, `confirm`, or a mapping with the number of canaries.
 func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 	const what, canary = "reaction: code", "reaction: code: canary"
 	var out tutti.CodeReaction
@@ -67,7 +67,7 @@ func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 	return out
 }
 
-// reactionBound is a number and a duration, like 6/1h.
+// reactionBound reads a number and a duration, like 6/1h.
 func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
 	const what, hint = "reaction: bound", "like 6/1h: a node reacts to one question six times an hour"
 	word, ok := r.text(n, what)
@@ -88,7 +88,7 @@ func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
 	return tutti.ReactionBound{Times: number, Per: d}
 }
 
-// safety is a duration, or `never`.
+// safety reads a duration or `never`.
 func (r *reader) safety(n *yaml.Node) time.Duration {
 	if isNever(n) {
 		return 0
@@ -101,10 +101,10 @@ func isNever(n *yaml.Node) bool {
 	return at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" && at.Value == "never"
 }
 
-// minSafetyWhenAway is longer than a server needs to be started again, or a connection to come back.
+// minSafetyWhenAway is longer than a restart of the server or a new connection takes.
 const minSafetyWhenAway = time.Minute
 
-// safetyWhenAway is a duration, or `never`.
+// safetyWhenAway reads a duration or `never`.
 func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
 	if isNever(n) {
 		return tutti.Never
@@ -116,7 +116,7 @@ func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// readReactions reads the rules, of which the first that fits counts; so one that
+// readReactions reads the rules. The first rule that matches counts. So a rule that
 // can never be the first is a mistake.
 func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	const what = "reaction: reads"
@@ -138,8 +138,8 @@ func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	return rules
 }
 
-// maxReads bounds the rules: each is compared with all before it, and each change
-// with all of them.
+// maxReads bounds the rules, because each rule is compared with all earlier ones, and each change
+// with all rules.
 const maxReads = 1000
 
 func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {

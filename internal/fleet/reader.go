@@ -44,7 +44,7 @@ func (r *reader) reportAt(line, column int, hint, format string, args ...any) {
 	r.problems = append(r.problems, problem{line, column, oneLine(fmt.Sprintf(format, args...)), oneLine(hint)})
 }
 
-// maxProblem bounds what is said of one problem, in bytes: it quotes the file.
+// maxProblem bounds the text of one problem, in bytes, because it quotes the file.
 const maxProblem = 1000
 
 func oneLine(text string) string {
@@ -60,8 +60,8 @@ func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// suggest says which of the known words was meant, as long as anybody will read
-// it: that takes its time.
+// suggest says which of the known words was meant. After maxProblems it returns nothing, because a suggestion is
+// slow and would not be shown.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
 		return ""
@@ -69,7 +69,7 @@ func (r *reader) suggest(word string, known []string) string {
 	return suggest(word, known)
 }
 
-// err returns all problems as one error, nil without any.
+// err returns all problems as one error, or nil without problems.
 func (r *reader) err() error {
 	if len(r.problems) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (r *reader) err() error {
 	slices.SortStableFunc(r.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
 	})
-	// What is anchored once and used twice is wrong once.
+	// An anchored value that is used twice has each problem only once.
 	problems := slices.Compact(r.problems)
 	var lines []string
 	for i, p := range problems {
@@ -94,9 +94,9 @@ func (r *reader) err() error {
 	return &tutti.Error{Code: tutti.CodeInvalid, Message: strings.Join(lines, "\n")}
 }
 
-// mapping hands each value of a mapping to the reader of its key, and reports
-// keys that are not known. It returns false if it reported anything about the
-// mapping: then a missing key may be a misspelt one.
+// mapping passes each value of a mapping to the reader of its key, and reports
+// unknown keys. It returns false if it reported anything about the
+// mapping. Then a missing key may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
@@ -116,8 +116,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// entries returns the keys and values of a mapping in the order of the file; a
-// key that is there twice is reported and kept once. It returns false if it
+// entries returns the keys and values of a mapping in the order of the file. A
+// duplicate key is reported and kept once. It returns false if it
 // reported anything.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
@@ -162,7 +162,7 @@ func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// texts returns the strings of a list; one that is there twice is reported.
+// texts returns the strings of a list. It reports a duplicate.
 func (r *reader) texts(n *yaml.Node, what string) []text {
 	elements, _ := r.list(n, what)
 	return r.unique(elements, what)
@@ -194,7 +194,7 @@ func (r *reader) unique(elements []*yaml.Node, what string) []text {
 	return found
 }
 
-// text returns a string; what only looks like one (a number, yes) is reported.
+// text returns a string. It reports values that only look like one (a number, yes).
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
@@ -204,7 +204,7 @@ func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// wrong reports a value of another kind than the one that is needed.
+// wrong reports a value of the wrong kind.
 func (r *reader) wrong(n *yaml.Node, what, want string) {
 	hint := ""
 	got := "a value of type " + n.ShortTag()
@@ -226,7 +226,7 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 	r.report(n, hint, "%s: %s needed, got %s", what, want, got)
 }
 
-// follow returns what an alias stands for.
+// follow returns the node that an alias refers to.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias

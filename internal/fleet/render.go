@@ -13,8 +13,8 @@ import (
 // maxNamed is how many nodes of a step Render names.
 const maxNamed = 4
 
-// Render returns a plan as people read it: its steps in an order in which they
-// can happen, each with what it waits for. Targets come from Resolve; nil leaves
+// Render returns a plan as text for people. The steps are in an order in which they
+// can happen, each with what it waits for. targets come from Resolve; nil leaves
 // the nodes out.
 func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string {
 	steps := map[tutti.StepName]tutti.Step{}
@@ -29,7 +29,7 @@ func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string
 		}
 	}
 	order, ok := graph.Sort()
-	if !ok { // Parse lets no cycle pass; the file's order is as good as any
+	if !ok { // Parse refuses cycles; otherwise the file's order is used
 		order = graph.Nodes()
 	}
 	var out strings.Builder
@@ -41,7 +41,7 @@ func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string
 		options := cmp.Or(strings.Join(kindOf(s).options(s), ", "), "-")
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", name, edges(s), kindOf(s).does(s, targets[name]), options)
 	}
-	_ = table.Flush() // a strings.Builder takes everything
+	_ = table.Flush() // a strings.Builder never fails
 	return out.String()
 }
 

@@ -7,9 +7,9 @@ import (
 )
 
 // Resolve returns the nodes of each step of a plan that lists its nodes, sorted and unique. The
-// enrolled nodes are those that join tokens put into groups; only groups that the
-// fleet file declares with `joined: true` take them in. CodeNotFound: a group has
-// no nodes, or a node is not known; then nothing is resolved.
+// enrolled nodes are the nodes that join tokens put into groups. They count only in groups that the
+// fleet file declares with `joined: true`. CodeNotFound: a group has
+// no nodes, or a node is not known. Then no step is resolved.
 func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, plan tutti.Plan) (map[tutti.StepName][]tutti.NodeName, error) {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	known := map[tutti.NodeName]bool{}

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultRunTimeout is the timeout of a run in a step without one in the file.
+// DefaultRunTimeout is the timeout of a run if the step has none in the file.
 const DefaultRunTimeout = time.Hour
 
 // runKind runs Puppet on the nodes of a target.
@@ -56,8 +56,8 @@ func (runKind) options(s tutti.Step) []string {
 	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
 }
 
-// target returns the group or node that a step names. A name with a dot is
-// no group: it is taken as a node that may join later.
+// target returns the group or node that a step names. A name with a dot is not
+// a group. It counts as a node that may join later.
 func (r *reader) target(n *yaml.Node, what string) string {
 	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {

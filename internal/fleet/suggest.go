@@ -8,18 +8,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// didYouMean begins a hint that names the word that was meant.
+// didYouMean is the beginning of a hint that names a similar word.
 const didYouMean = "did you mean "
 
 // maxKnown bounds the words that a hint lists.
 const maxKnown = 16
 
-// suggest says which of the known words was meant, or which there are.
+// suggest says which of the known words was meant, or lists the known words.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	best, least := "", min(len(word)/3+2, 5)
 	for _, k := range known {
-		// Of words as near as each other, the one that was cut short.
+		// Of equally near words, prefer one that begins with the given word.
 		if d := distance(strings.ToLower(word), k); d < least || d == least && best != "" && strings.HasPrefix(k, strings.ToLower(word)) {
 			best, least = k, d
 		}
@@ -35,9 +35,9 @@ func suggest(word string, known []string) string {
 	return "there are: " + strings.Join(known, ", ")
 }
 
-// distance is how many letters must be added, dropped or replaced to make b of a.
+// distance is how many letters must be added, dropped or replaced to change a to b.
 func distance(a, b string) int {
-	// Names are short; what is not is no misspelling, and must not cost time.
+	// Names are short. A long text is not a misspelling, and must not cost time.
 	if len(a) > 300 || len(b) > 300 {
 		return len(a) + len(b)
 	}
@@ -59,8 +59,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// capitalHint proposes a resource type's name as a reference writes it, if the
-// capitals are all that is wrong.
+// capitalHint proposes a resource type's name with correct capitals, if only the
+// capitals are wrong.
 func capitalHint(name string) string {
 	parts := strings.Split(strings.ToLower(name), "::")
 	for i, p := range parts {

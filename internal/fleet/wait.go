@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultWaitTimeout is the timeout of a wait without one in the file.
+// DefaultWaitTimeout is the timeout of a wait if the file has none.
 const DefaultWaitTimeout = 5 * time.Minute
 
 // waitKind waits for something outside Puppet.
@@ -24,7 +24,7 @@ func (kinds) Wait() stepKind { return waitKind{} }
 
 func (waitKind) example() string { return "wait: {…}" }
 
-// read reads a wait. Its timeout may stand inside, too.
+// read reads a wait. The timeout may also be inside the wait.
 func (waitKind) read(r *reader) reading {
 	w := waiting{reader: r, timeout: DefaultWaitTimeout}
 	return reading{fields{

@@ -8,9 +8,9 @@ import (
 
 // Rotation is how far the CA and the keys of the bus are rotated (ADR 0027).
 type Rotation struct {
-	Last  *tutti.CARotated // nil: they never were
-	At    time.Time        // of Last
-	Began time.Time        // of the rotation that Last belongs to
+	Last  *tutti.CARotated // nil: they were never rotated
+	At    time.Time        // time of Last
+	Began time.Time        // when the rotation of Last began
 }
 
 func (r *Rotation) apply(e tutti.Event, b *tutti.CARotated) {
@@ -20,7 +20,7 @@ func (r *Rotation) apply(e tutti.Event, b *tutti.CARotated) {
 	r.Last, r.At = b, e.At
 }
 
-// Phase is how far the last rotation has come; empty: there was none.
+// Phase is how far the last rotation has come; empty: there was no rotation.
 func (r Rotation) Phase() tutti.RotationPhase {
 	if r.Last == nil {
 		return ""

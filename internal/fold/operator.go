@@ -8,15 +8,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Operators are those of whom the log knows, by name.
+// Operators are the operators in the log, by name.
 type Operators map[string]*Operator
 
-// Operator is what the log says about one.
+// Operator is what the log says about one operator.
 type Operator struct {
-	Serials map[string]time.Time    // issued since the last revocation → end
-	Issued  map[string]time.Time    // when
-	CAs     map[string]tutti.Digest // that signed them; "": a server before there were two
-	CA      tutti.Digest            // that signed the last one
+	Serials map[string]time.Time    // certificates issued since the last revocation → their end
+	Issued  map[string]time.Time    // when each was issued
+	CAs     map[string]tutti.Digest // the CA that signed each; "": issued before a server could have two CAs
+	CA      tutti.Digest            // the CA that signed the last certificate
 	CodeKey bool
 	Revoked time.Time // the last revocation; only Serials are good after it
 	Reason  string
@@ -54,7 +54,7 @@ func newOperator() *Operator {
 	return &Operator{Serials: map[string]time.Time{}, Issued: map[string]time.Time{}, CAs: map[string]tutti.Digest{}}
 }
 
-// rotated forgets the certificates of a CA that is gone.
+// rotated forgets the certificates of a CA that a rotation has removed.
 func (o Operators) rotated(b *tutti.CARotated) {
 	if b.Phase.Rotates() {
 		return
@@ -74,16 +74,16 @@ func (o Operators) rotated(b *tutti.CARotated) {
 	}
 }
 
-// Clone returns a copy that changes alone.
+// Clone returns a copy that shares no maps with the operator.
 func (o *Operator) Clone() *Operator {
 	own := *o
 	own.Serials, own.Issued, own.CAs = maps.Clone(o.Serials), maps.Clone(o.Issued), maps.Clone(o.CAs)
 	return &own
 }
 
-// Admit says whether a certificate that our CA signed is good. One that is in no
-// log may be of a server that was made before the log had them; after a revocation
-// only those are good that are in it, and have not ended.
+// Admit returns an error if a certificate that our CA signed is not good. Before a revocation
+// all are good, because an old server did not log certificates. After a revocation only
+// those are good that the log has since then and that have not ended.
 func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {
@@ -103,13 +103,13 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// Knows reports whether a certificate was issued since the last revocation, and has not ended. Whoever has the key of one that
-// has ended, and the CA, could make it last longer. Nil knows none.
+// Knows reports whether a certificate was issued since the last revocation and has not ended by the log. The log's end counts,
+// because someone with the key and the CA could make an ended certificate last longer. A nil operator has no certificates.
 func (o *Operator) Knows(serial string, now time.Time) bool {
 	return o.Had(serial) && now.Before(o.Serials[serial])
 }
 
-// Had reports whether a certificate was issued since the last revocation; it may have ended. Nil had none.
+// Had reports whether a certificate was issued since the last revocation. It may have ended. A nil operator had no certificates.
 func (o *Operator) Had(serial string) bool {
 	if o == nil {
 		return false
@@ -118,7 +118,7 @@ func (o *Operator) Had(serial string) bool {
 	return ok
 }
 
-// IssuedSince counts the certificates that were issued since then. Nil has none.
+// IssuedSince counts the certificates that were issued since then. For a nil operator it returns 0.
 func (o *Operator) IssuedSince(then time.Time) int {
 	if o == nil {
 		return 0

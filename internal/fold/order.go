@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// Order is the fleet file's order, between the nodes that have joined. Who is in
-// both groups of an edge comes between those that are in one of them only: he waits
-// for the first, and the others for him.
+// Order is the fleet file's order between the nodes that have joined. A node in
+// both groups of an edge comes between the nodes of only one group. It waits for the nodes
+// of only the first group. The nodes of only the second group wait for it.
 func (r *Registry) Order() []converge.Order {
 	if r.Fleet == nil || len(r.Fleet.Order) == 0 {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Pause is the last word on a target, if it holds still.
+// Pause is the last pause of a target, unless it was lifted.
 type Pause struct {
 	tutti.Paused
 	By string
 	At time.Time
 }
 
-// Ended reports whether the pause is over by itself.
+// Ended reports whether the pause's time is over.
 func (p Pause) Ended(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
 
-// why says to people why nothing begins.
+// why says to people why no run begins.
 func (p Pause) why() string {
 	text := "paused by " + p.By
 	if !p.Until.IsZero() {
@@ -42,9 +42,9 @@ func (r *Registry) applyPause(e tutti.Event) {
 	}
 }
 
-// Paused says of nodes why nothing may begin there, empty: it may. Of several
-// reasons it is the one that holds the longest. Who is in which target is found out
-// once, when it is first asked.
+// Paused returns a function that says why no run may begin on a node, empty: runs may begin. If
+// several pauses hold, it names the longest. The first call finds out which nodes are in
+// which target.
 func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	var of map[tutti.NodeName]Pause
 	return func(n tutti.NodeName) string {
@@ -58,7 +58,7 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	}
 }
 
-// PausedNode says of one node what Paused says, without a look at all others.
+// PausedNode says for one node what Paused says. It does not look at all other nodes.
 func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	var holds *Pause
 	for _, p := range s.PausesAt(now) {
@@ -89,7 +89,7 @@ func (s *State) pausedNodes(now time.Time) map[tutti.NodeName]Pause {
 	return of
 }
 
-// PausesAt are those that hold at a time, sorted by target.
+// PausesAt returns the pauses that hold at a time, sorted by target.
 func (s *State) PausesAt(now time.Time) []Pause {
 	var out []Pause
 	for p := range maps.Values(s.Registry.Pauses) {
@@ -102,7 +102,7 @@ func (s *State) PausesAt(now time.Time) []Pause {
 }
 
 // IsTarget reports whether a target is the fleet, a group, or a node that has
-// joined. A group may be empty as yet.
+// joined. The group may be empty.
 func (s *State) IsTarget(target string) bool {
 	isGroup := func(g tutti.Group) bool { return string(g.Name) == target }
 	return target == "" || s.Registry.Nodes[tutti.NodeName(target)] != nil || slices.ContainsFunc(s.Fleet().Groups, isGroup)

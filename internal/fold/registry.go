@@ -10,39 +10,39 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Registry is what the log says about who belongs to the fleet, which code and
-// fleet file are current, and each node's latest run.
+// Registry is what the log says about who belongs to the fleet, about the current code and
+// fleet file, and about each node's latest run.
 type Registry struct {
-	Fleet       *tutti.Fleet // nil: the server has none yet
+	Fleet       *tutti.Fleet // nil: the server has no fleet file yet
 	FleetDigest tutti.Digest
-	Plans       *tutti.Statement // what was signed of the fleet file; nil: nothing
-	// PlansCounter is the highest one that was signed of a fleet file.
+	Plans       *tutti.Statement // the statement about the fleet file; nil: it is not signed
+	// PlansCounter is the highest counter of a signed fleet file.
 	PlansCounter uint64
-	Code         map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
-	Signed       map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
-	// Statements is what code keys have signed of the code in Signed; none: a release of before has pushed it.
+	Code         map[string]tutti.CodePushed   // the latest push of each environment; its release ends Held
+	Signed       map[tutti.Digest]tutti.Digest // code that is current or that a job has → the blob of its signed manifest
+	// Statements are the statements about the code in Signed. Code that an older release has pushed has no statement.
 	Statements map[tutti.Digest]tutti.Statement
-	Trust      []tutti.Statement       // all that was said of code keys, in order
-	Acting     *tutti.OperatorsTrusted // who signs actions, nil: nobody said
+	Trust      []tutti.Statement       // all statements about code keys, in order
+	Acting     *tutti.OperatorsTrusted // who signs actions, nil: no statement says it
 	Tokens     map[tutti.TokenID]*Token
 	Nodes      map[tutti.NodeName]*Node
 	Keys       map[tutti.NodeKey]tutti.NodeName
-	Claims     map[tutti.RunID]*Node // whose result is to come
+	Claims     map[tutti.RunID]*Node // claimed runs whose result has not come
 	Revoked    []tutti.NodeKey
 	Operators  Operators
 	Pauses     map[string]Pause // by target, also those that have ended
 	Rotation   Rotation
 
-	epoch   uint64 // the present one
-	EpochAt uint64 // the sequence at which it began; 0: with the log
+	epoch   uint64 // the present epoch
+	EpochAt uint64 // the sequence at which the present epoch began; 0: with the log
 	members fleet.Membership
-	jobs    map[tutti.JobID]tutti.Digest // their code
+	jobs    map[tutti.JobID]tutti.Digest // the code of each job
 }
 
 // Token lets one machine join.
 type Token struct {
 	tutti.TokenCreated
-	BoundTo tutti.NodeKey // empty until somebody presented it
+	BoundTo tutti.NodeKey // empty until a machine has presented the token
 	Node    tutti.NodeName
 	Revoked bool
 }
@@ -54,16 +54,16 @@ type Node struct {
 	Since       tutti.Fence // when this machine got the name
 	Replaceable bool
 	LastClaimed tutti.RunID
-	Exports     tutti.Digest // the set that others read; empty: none
-	Catalog     wire.Stored  // of what catalog it is, if that is in PuppetDB
-	Unended     int          // claimed runs whose result is to come, also lost ones
-	Changes     int          // of values since the last claim
+	Exports     tutti.Digest // the set that others read; empty: no exports
+	Catalog     wire.Stored  // the catalog of Exports, if that catalog is in PuppetDB
+	Unended     int          // claimed runs whose result has not come, also lost ones
+	Changes     int          // changes of values since the last claim
 	Written     int64        // their bytes
 	Tickets     Tickets
-	Pinned      tutti.Pinned // what it stands on, by its own word since it joined; zero: it has not said
-	Trusts      uint64       // the last statement about code keys that it follows
+	Pinned      tutti.Pinned // what the node says that it is pinned to, since it joined; zero: it has not said
+	Trusts      uint64       // the last statement about code keys that the node follows
 
-	replaced, keeps bool // as in the NodeRemoved that it is about to follow
+	replaced, keeps bool // as in the NodeRemoved before its next NodeEnrolled
 }
 
 func newRegistry() *Registry {
@@ -140,7 +140,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.NodeRemoved:
 		switch n := r.Nodes[b.Node]; {
 		case n == nil:
-		case b.Replaced: // the next event is its end
+		case b.Replaced: // the next event ends it
 			n.replaced, n.keeps = true, b.Keeps
 		default:
 			r.drop(n)
@@ -163,7 +163,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.LastClaimed, n.Changes, n.Written = b.Run, 0, 0
-			if r.Claims[b.Run] == nil { // else by an agent that was upgraded meanwhile
+			if r.Claims[b.Run] == nil { // otherwise an upgraded agent claims the run again
 				n.Unended++
 			}
 			r.Claims[b.Run] = n
@@ -179,7 +179,7 @@ func (r *Registry) apply(e tutti.Event) {
 	}
 }
 
-// unclaim expects no results of these runs any more.
+// unclaim notes that no results of these runs are expected any more.
 func (r *Registry) unclaim(runs ...tutti.RunID) {
 	for _, id := range runs {
 		if n := r.Claims[id]; n != nil {
@@ -189,7 +189,7 @@ func (r *Registry) unclaim(runs ...tutti.RunID) {
 	}
 }
 
-// dropCode forgets where the manifest of code is that nobody can ask for.
+// dropCode forgets where the manifest of code is if no node can ask for that code any more.
 func (r *Registry) dropCode(code tutti.Digest) {
 	for _, current := range r.Code {
 		if current.Code == code || current.Goes() == code {
@@ -205,7 +205,7 @@ func (r *Registry) dropCode(code tutti.Digest) {
 	delete(r.Statements, code)
 }
 
-// resigned takes another statement of code that may be ordered, which may be the one that was pushed last.
+// resigned notes another statement about code that may be ordered. The code may be the latest push.
 func (r *Registry) resigned(b *tutti.CodeResigned) {
 	if _, used := r.Signed[b.Code]; !used {
 		return
@@ -241,8 +241,8 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	r.Revoked = slices.DeleteFunc(r.Revoked, func(k tutti.NodeKey) bool { return k == b.Key })
 }
 
-// replaces reports whether an enrolment gives a name to another machine, and no
-// NodeRemoved has said so.
+// replaces reports whether an enrolment gives a name to another machine without a
+// NodeRemoved before it.
 func (r *Registry) replaces(b *tutti.NodeEnrolled) bool {
 	old := r.Nodes[b.Node]
 	return old != nil && old.Key != b.Key && !old.replaced
@@ -261,8 +261,8 @@ func (r *Registry) revoke(id tutti.TokenID) {
 	}
 }
 
-// drop ends a key, and the token that let it in: whoever is out does not come
-// back by asking again.
+// drop ends a node's key and the token with which the node joined. So a removed machine cannot
+// come back with the same token.
 func (r *Registry) drop(n *Node) {
 	delete(r.Keys, n.Key)
 	r.Revoked = append(r.Revoked, n.Key)
@@ -273,13 +273,13 @@ func (r *Registry) drop(n *Node) {
 // ByKey returns the node that owns a key, or nil.
 func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
 
-// Groups returns the groups of a node: those that list it, and those that its
-// token fixed; sorted.
+// Groups returns the groups of a node, sorted: the groups that list the node, and the groups that its
+// token fixed.
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
 	return r.members.GroupsOf(n.Node, n.Groups)
 }
 
-// GroupsOf is Groups of a name, also of one that has not joined.
+// GroupsOf is Groups for a name. The node need not have joined.
 func (r *Registry) GroupsOf(node tutti.NodeName) []tutti.GroupName {
 	if n := r.Nodes[node]; n != nil {
 		return r.Groups(n)

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Rights is who may do what, as the audit trail says: it has no other events of the log. The zero value is the one
+// Rights is who may do what, by the audit trail. It gets no other events of the log. The zero value is the state
 // before the first event.
 type Rights struct {
 	operators Operators
@@ -19,11 +19,11 @@ type Rights struct {
 	joined    map[tutti.NodeName][]tutti.GroupName
 }
 
-// Right is what an operator has.
+// Right is one operator's right.
 type Right struct {
 	Operator string         `json:"operator"`
 	Ends     time.Time      `json:"certificate_ends"`
-	By       []tutti.Access `json:"by,omitempty"` // none: the fleet file had no access
+	By       []tutti.Access `json:"by,omitempty"` // empty: the fleet file had no access list
 }
 
 // Apply folds the next event of the trail.
@@ -42,8 +42,8 @@ func (r *Rights) Apply(e tutti.Event) {
 	}
 }
 
-// Could returns the operators who had a certificate and a verb at a time, sorted by name: on a node, or for VerbData for a
-// key. No target: for anything at all. CodeNotFound: there was no such node.
+// Could returns the operators who had a certificate and a verb at a time, sorted by name. The target is a node, or a key
+// for VerbData. An empty target asks for the verb on anything. CodeNotFound: there was no such node.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}
 	switch node := tutti.NodeName(target); {
@@ -64,7 +64,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 		if len(ends) == 0 {
 			continue
 		}
-		if verb == tutti.VerbRun && w.Narrow { // by whichever plan, also with noop alone
+		if verb == tutti.VerbRun && w.Narrow { // with any plan, also only in noop
 			if by := r.runs(name, w); by != nil || len(r.fleet.Access) == 0 {
 				out = append(out, Right{Operator: name, Ends: slices.MaxFunc(ends, time.Time.Compare), By: by})
 			}
@@ -77,7 +77,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	return out, nil
 }
 
-// runs are the entries by which an operator runs anything on the nodes of a wish.
+// runs returns the access entries by which an operator may run something on the nodes of a wish.
 func (r *Rights) runs(operator string, w policy.Wish) []tutti.Access {
 	var out []tutti.Access
 	for _, a := range r.fleet.Access {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// Recipients returns the nodes of some targets with their keys, and those that the fleet file lists and that have not
+// Recipients returns the nodes of some targets with their keys, and the nodes that the fleet file lists and that have not
 // joined. CodeInvalid: the fleet file has no recovery key.
 func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 	out := tutti.Recipients{Nodes: []tutti.Recipient{}}
@@ -54,7 +54,7 @@ func (s *State) IsRecipient(targets []string, node tutti.NodeName) bool {
 	return n != nil && tutti.Targets(targets, node, s.Registry.Groups(n))
 }
 
-// SecretView says of a secret which nodes have it, lack it, and had it.
+// SecretView says which nodes have a secret, lack it, and had it.
 func (s *State) SecretView(secret data.Sealed) api.SecretView {
 	out := api.SecretView{
 		Key: secret.View.Key, ID: secret.Secret.ID, For: secret.Secret.For, Owner: secret.View.Owner, By: secret.View.By, At: secret.View.At,
@@ -84,8 +84,8 @@ func (s *State) SecretView(secret data.Sealed) api.SecretView {
 	return out
 }
 
-// Awaits is the key of the secret that is for a node and because of which a question finds nothing for it; empty: there
-// is none.
+// Awaits is the key of the secret that is for the node and that the node lacks, so that its question finds nothing; empty:
+// no such secret.
 func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
 	if lacked, lacks := s.Data.Lacks(q, node); lacks && s.IsRecipient(lacked.For, node) {
 		return lacked.Path
@@ -93,7 +93,7 @@ func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
 	return ""
 }
 
-// AwaitsHiera are the hiera keys of a node for which Awaits says something, with what it says.
+// AwaitsHiera returns the hiera keys for which a node lacks a secret, with the key of the secret.
 func (s *State) AwaitsHiera(node tutti.NodeName) map[string]string {
 	var out map[string]string
 	for key, lacked := range s.Data.LacksHiera(node) {

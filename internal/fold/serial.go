@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// Serial are the fleet file's groups of which one node runs at a time, with those of their nodes that have joined: in
-// the order of the list, or by name where join tokens say who is in the group.
+// Serial returns the serial groups with their nodes that have joined. The nodes are in
+// the order of the list, or sorted by name if join tokens say which nodes are in the group.
 func (r *Registry) Serial() []converge.Serial {
 	if r.Fleet == nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// State is everything that the log says, folded. Only Apply changes it, and what
-// engine and converge decide on it; whoever has it to read may look at it with
-// others at once, as long as nobody does either.
+// State is the fold of everything in the log. Only Apply and the decisions of engine and
+// converge change it. Several readers may read it at once, as long as nobody applies or
+// decides.
 type State struct {
 	Seq      uint64 // of the last event
 	Through  uint64 // of the latest snapshot
@@ -20,7 +20,7 @@ type State struct {
 	Data     *data.State
 	Converge *converge.State
 	Registry *Registry
-	// Reports is which reports were let go; nil: not known.
+	// Reports says which reports were deleted; nil: not known.
 	Reports *tutti.ReportsRetired
 }
 
@@ -31,8 +31,8 @@ func New() *State {
 	return s
 }
 
-// Apply folds the next event of the log. What the event holds is shared with the
-// state, and with every other one that has applied it: nobody changes it.
+// Apply folds the next event of the log. Every state that applies the event shares its
+// contents. So nobody may change them.
 func (s *State) Apply(e tutti.Event) {
 	s.Seq = e.Seq
 	if b, ok := e.Body.(*tutti.NodeEnrolled); ok && s.Registry.replaces(b) { // a log of release 0.2.0 or before
@@ -55,7 +55,7 @@ func (s *State) apply(e tutti.Event) {
 	}
 }
 
-// Fleet is the fleet file; an empty one before there is any.
+// Fleet is the fleet file. It is empty before the first one was pushed.
 func (s *State) Fleet() tutti.Fleet {
 	if s.Registry.Fleet == nil {
 		return tutti.Fleet{}
@@ -63,8 +63,8 @@ func (s *State) Fleet() tutti.Fleet {
 	return *s.Registry.Fleet
 }
 
-// Members are the nodes of a target that have joined, sorted; of all of them for
-// the empty one.
+// Members returns the nodes of a target that have joined, sorted. The empty target is
+// the whole fleet.
 func (s *State) Members(target string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for name := range s.Registry.Nodes {
@@ -82,7 +82,7 @@ func (s *State) Member(target string, name tutti.NodeName) bool {
 	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)))
 }
 
-// Unjoined are the nodes that the fleet file lists in a group (empty: in any) and that have not joined, sorted.
+// Unjoined returns the nodes that the fleet file lists in a group (empty: in any) and that have not joined, sorted.
 func (s *State) Unjoined(group string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, g := range s.Fleet().Groups {
@@ -96,7 +96,7 @@ func (s *State) Unjoined(group string) []tutti.NodeName {
 	return slices.Compact(out)
 }
 
-// ProgramOf is the Puppet program by which a node runs where no step says otherwise.
+// ProgramOf is the program by which a node runs if the step sets none.
 func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	n := s.Registry.Nodes[name]
 	if s.Registry.Fleet == nil || n == nil {
@@ -105,7 +105,7 @@ func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	return s.Registry.Fleet.ProgramOf(s.Registry.Groups(n))
 }
 
-// Has is what a node has to run with: the Puppet that it has, and what the fleet file
+// Has returns what a node runs with: its Puppet, and what the fleet file
 // says.
 func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	f := s.Fleet()
@@ -118,8 +118,8 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }
 
-// Job returns the job of that id, or the latest for the empty one. Of one that is
-// retired it says that only so many jobs are kept.
+// Job returns the job of that id, or the latest job for an empty id. For a retired job the
+// error says how many jobs are kept.
 func (s *State) Job(id tutti.JobID, kept int) (*engine.Job, error) {
 	if id == "" && len(s.Engine.Order) > 0 {
 		id = s.Engine.Order[len(s.Engine.Order)-1]

@@ -6,13 +6,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Tickets say which machine is a node (ADR 0018).
+// Tickets say which machine is the node (ADR 0018).
 type Tickets struct {
-	Present    tutti.Digest   // that of the machine that is the node; empty: it keeps none
-	Rivals     []tutti.Digest // heard again, they show that two machines are the node
-	Out        []tutti.Digest // of machines that are not the node, as an operator has said
+	Present    tutti.Digest   // the ticket of the machine that is the node; empty: it keeps no ticket
+	Rivals     []tutti.Digest // if a machine comes with one of these, two machines are the node
+	Out        []tutti.Digest // of machines that are not the node, by an operator's decision
 	Machine    tutti.Digest   // the installation that the node was heard from last; empty: unknown
-	Conflicted string         // why two machines are the node, empty: they are not
+	Conflicted string         // why two machines are the node, empty: only one is
 }
 
 func (t *Tickets) apply(body tutti.Body) {
@@ -29,7 +29,7 @@ func (t *Tickets) apply(body tutti.Body) {
 	}
 }
 
-// Fits reports whether who comes with a ticket (empty: without) is the node.
+// Fits reports whether the machine with a ticket (empty: without one) is the node.
 func (t Tickets) Fits(ticket tutti.Digest) bool {
 	return t.Conflicted == "" && ticket == t.Present
 }
@@ -37,5 +37,5 @@ func (t Tickets) Fits(ticket tutti.Digest) bool {
 // Rival reports whether a ticket shows that two machines are the node.
 func (t Tickets) Rival(ticket tutti.Digest) bool { return slices.Contains(t.Rivals, ticket) }
 
-// Left reports whether a ticket is of a machine that is the node no more.
+// Left reports whether a ticket belongs to a machine that is no longer the node.
 func (t Tickets) Left(ticket tutti.Digest) bool { return slices.Contains(t.Out, ticket) }

@@ -13,24 +13,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of what the requests of operators cost at a time.
+// Bounds of what operators' requests cost at the same time.
 const (
-	smallBody = 64 << 10 // no more: it costs nothing
-	// allBodies are the bytes of larger bodies of all operators, ownBodies those of one: with a body there is what it
-	// becomes when it is read.
+	smallBody = 64 << 10 // bodies up to this size are not counted
+	// allBodies bounds the bytes of larger bodies of all operators, ownBodies those of one operator. They leave room for the
+	// decoded values, which are in memory together with the body.
 	allBodies = 256 << 20
 	ownBodies = 96 << 20
-	// bodyPatience is how long a large body waits for others to end.
+	// bodyPatience is how long a large body waits for room.
 	bodyPatience = 30 * time.Second
-	// ownStreams are the streams that one operator reads: each costs the server something with each event.
+	// ownStreams is how many streams one operator may read. With each event the server has work for each stream.
 	ownStreams = 64
-	// ownCalls are the requests of one operator that are at work at once, besides streams; callPatience is how long others of
-	// theirs wait.
+	// ownCalls is how many requests of one operator the server works on at the same time, without streams. callPatience is how
+	// long the operator's other requests wait.
 	ownCalls     = 8
 	callPatience = 30 * time.Second
 )
 
-// budget is what is left for requests. The zero value is not one.
+// budget is what is left for requests. The zero value is not usable.
 type budget struct {
 	all *semaphore.Weighted
 
@@ -38,7 +38,7 @@ type budget struct {
 	own map[string]*share // by actor
 }
 
-// share is what one operator has.
+// share is the budget of one operator.
 type share struct {
 	bodies  *semaphore.Weighted
 	calls   *semaphore.Weighted
@@ -50,7 +50,7 @@ func newBudget() *budget {
 	return &budget{all: semaphore.NewWeighted(allBodies), own: map[string]*share{}}
 }
 
-// with returns the share of an operator, and what to call when it is not needed any more.
+// with returns the share of an operator. The caller calls leave when it does not need the share any more.
 func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,8 +68,8 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// take waits for room for a body of so many bytes: first behind those of the same operator, then behind all. They
-// are let in in their order. CodeUnavailable: there was none in time.
+// take waits for room for a body of size bytes, first in the operator's own queue, then in the queue of all. Both queues
+// keep their order. CodeUnavailable: there was no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
@@ -90,8 +90,8 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// call waits until a request of an operator may be worked on: one who sends many at once waits for the own ones. CodeUnavailable:
-// none of them ended in time.
+// call waits until the server may work on a request of an operator. An operator who sends many at once waits for their own
+// requests. CodeUnavailable: none of these ended in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -106,7 +106,7 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// stream counts one more stream of an operator. CodeConflict: there are too many.
+// stream counts one more stream of an operator. CodeConflict: the operator has too many streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
 	b.mu.Lock()
@@ -127,8 +127,8 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	}, nil
 }
 
-// read returns the body of a request that has at most so many bytes, and what to call when it is not needed any more. What is
-// more than a small body waits for room.
+// read returns the body of a request, of at most limit bytes. The caller calls release when it does not need the body any more. A
+// body above smallBody waits for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")
@@ -147,7 +147,7 @@ func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	size := r.ContentLength
 	if size < 0 {
-		size = limit // it does not say
+		size = limit // the size is not known
 	}
 	if release, err = b.take(ctx, tutti.Actor(ctx), size); err != nil {
 		return nil, nil, err

@@ -16,16 +16,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Client asks a server. It implements all interfaces of
+// Client sends requests to a server. It implements all interfaces of
 // Services.
 type Client struct {
 	base string
 	http *http.Client
-	// Witness remembers how far the server was; nil: nobody does. Not to be changed once
-	// the client is used.
+	// Witness remembers the highest position of the server; nil: nothing remembers it. Do not change it after
+	// the first use of the client.
 	Witness Witness
-	// Trust hears of what the operator should stand on, with each answer, before that is returned; nil: nobody does. Not to
-	// be changed once the client is used.
+	// Trust is called for each answer, before the answer is returned, with the keys that the operator should use; nil: not called. Do
+	// not change it after the first use of the client.
 	Trust func(ctx context.Context, should Trust)
 }
 
@@ -48,20 +48,20 @@ var (
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
-// HTTP client brings the identity.
+// HTTP client has the operator's certificate.
 func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
 	return &Client{base: base, http: &own}
 }
 
-// noRedirect refuses to be sent elsewhere: no server of ours does that, and the body, with values and tokens in it, would go along
-// to wherever the answer says, also without TLS.
+// noRedirect refuses redirects. No Tutti server sends one. The body may have values and tokens, and would be sent to any
+// address in the answer, also without TLS.
 func noRedirect(r *http.Request, _ []*http.Request) error {
 	return tutti.Errorf(tutti.CodeRefused, "the server wants the request to go to %q, and a tutti server sends nobody elsewhere: what answers is another program, as a proxy", r.URL.Redacted())
 }
 
-// post sends a body and returns the answer's, which the caller closes.
+// post sends a body and returns the answer. The caller closes the answer's body.
 func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/"+name, bytes.NewReader(body))
 	if err != nil {
@@ -103,14 +103,14 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return tutti.Wrap(tutti.CodeRefused, err, "the server at %s is not the one whose operator this is", c.base)
 	}
-	// So package tls calls an alert of the other side.
+	// Package tls names an alert from the other side like this.
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		return tutti.Wrap(tutti.CodeUnauthenticated, err, "the server at %s does not know this operator's certificate", c.base)
 	}
 	return tutti.Wrap(tutti.CodeUnavailable, err, "the server at %s cannot be reached", c.base)
 }
 
-// How long an answer is waited for.
+// How long the client waits for an answer.
 const (
 	callDeadline = time.Minute
 	blobDeadline = 5 * time.Minute
@@ -164,7 +164,7 @@ func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, 
 }
 
 // WatchJob implements tutti.Jobs. CodeUnavailable: the connection ended before
-// the server had said that this was all.
+// the server had sent the last line.
 func (c *Client) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
 }
@@ -174,13 +174,13 @@ func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api
 	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; ask again")
 }
 
-// AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off; nodes may
-// have done what they were asked.
+// AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off. Nodes may
+// still have done the action.
 func (c *Client) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; what was asked of them may be done")
 }
 
-// follow reads a stream; broken says what its end too early means.
+// follow reads a stream. broken is the text for a stream that ends too early.
 func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// crowd is connections of which only so many may be there at once: those that have not shown who they are, by address, and
-// those of operators, by name. When there is another one, the oldest of the source that has the most is ended, so that
-// whoever means it gets in. Those go first that have not come far.
+// crowd is a bounded set of connections. Clients without a certificate are counted by address, and operators by
+// name. If one more connection comes, the crowd ends the oldest connection of the source that has the most, so that
+// honest clients get in. It first ends connections that have not come far.
 type crowd struct {
 	most int
 
@@ -21,20 +21,20 @@ type crowd struct {
 // guest is a connection of a crowd.
 type guest struct {
 	net.Conn
-	from string // changes only while it is in none
-	said int    // bytes
+	from string // changes only while the guest is in no crowd
+	said int    // how many bytes the client has sent, up to hello
 
 	mu sync.Mutex
-	in *crowd // nil: it is in none
-	// far is that it has come so far that others go first: it has said hello, or its whole request, or
-	// an operator's request is served on it. Under the crowd's lock.
+	in *crowd // nil: the guest is in no crowd
+	// far protects the guest while there are others without it. It is set when the client has sent its hello or its whole request, or
+	// while an operator's request is served on the connection. Under the crowd's lock.
 	far    bool
-	served int // such requests, also under the crowd's lock
+	served int // how many operator's requests are served now, also under the crowd's lock
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter takes a connection in, in place of another one if there is no room.
+// enter adds a connection. If there is no room, it ends another one.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c
@@ -51,8 +51,8 @@ func (c *crowd) enter(g *guest) {
 	}
 }
 
-// expel ends the oldest connection of the source that has the most, of those that have not come
-// far if there are any.
+// expel ends the oldest connection of the source that has the most. If some of these have not come
+// far, it ends the oldest of them.
 func (c *crowd) expel() {
 	var most string
 	for from, guests := range c.bySource {
@@ -78,7 +78,7 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// close ends all that are there or come.
+// close ends all present and future connections.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,12 +104,12 @@ func (g *guest) leave() {
 	c.remove(g)
 }
 
-// came lets others go first.
+// came marks that the connection has come far.
 func (g *guest) came() {
 	g.inside(func() { g.far = true })
 }
 
-// serves lets others go first while requests are served: by is how many more.
+// serves adds by to the number of served requests. While it is above zero, the connection counts as far.
 func (g *guest) serves(by int) {
 	g.inside(func() {
 		g.served += by
@@ -117,7 +117,7 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// inside does something under the lock of the crowd that the connection is in, if it is in one.
+// inside calls do under the lock of the connection's crowd. If the connection is in no crowd, it does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in
@@ -130,10 +130,10 @@ func (g *guest) inside(do func()) {
 	do()
 }
 
-// hello is how many bytes of a client's first message there are at least.
+// hello is the minimum size of a client's first message, in bytes.
 const hello = 100
 
-// Read counts what the client says.
+// Read counts the bytes that the client sends.
 func (g *guest) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if g.said < hello && g.said+n >= hello {
@@ -143,7 +143,7 @@ func (g *guest) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes room for another one.
+// Close makes room in the crowd for another connection.
 func (g *guest) Close() error {
 	g.leave()
 	return g.Conn.Close()

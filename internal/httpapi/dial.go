@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// How often a connection is made again that was cut while it was being made.
+// How often a connection is tried again that was cut before TLS was finished.
 const (
 	dialTries = 6
-	dialPause = 50 * time.Millisecond // before the second try; each time twice as long
+	dialPause = 50 * time.Millisecond // before the second try; each pause is twice as long as the one before
 )
 
-// Transport carries a client's requests. A connection that is cut before TLS is
-// finished is made again, a few times: a server that many crowd puts out the one that
-// is longest at it (Door), and nothing has been asked by then.
+// Transport carries a client's requests. If a connection is cut before TLS is finished, it tries
+// again, a few times. A crowded server ends the connections that take the longest
+// (Door), and no request has been sent by then.
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
-	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...) // by which CAs are named (ADR 0027)
+	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...) // these name the CAs that the client trusts (ADR 0027)
 	d := &tls.Dialer{NetDialer: dialer, Config: config}
 	return &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		pause := dialPause

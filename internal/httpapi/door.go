@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Door is a listener whose connections have finished TLS. Who does not finish it
-// in time is put out. Only so many are at it at once, and only so many that have finished it
-// are there at once, without a certificate and with one (see crowd): a busy machine may need long for
-// TLS, so those go first that have not even said hello.
+// Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS
+// in time. It bounds three sets of connections (see crowd): those in TLS, those
+// without a certificate, and those with one. A busy machine may need long for
+// TLS, so the Door first ends connections that have not even sent a hello.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -21,21 +21,21 @@ type Door struct {
 	once      sync.Once
 	wait      sync.WaitGroup
 	shaking   *crowd
-	strangers *crowd // who showed no certificate
-	operators *crowd // who showed one, by the name in it
+	strangers *crowd // connections without a certificate
+	operators *crowd // connections with a certificate, by the name in it
 }
 
-// DoorOptions say who gets through. Zero values take the defaults.
+// DoorOptions say which connections get through. Zero values take the defaults.
 type DoorOptions struct {
 	TLS *tls.Config // required
-	// Refused is told the address of who did not get through and why. It may
-	// block; then others wait, too.
+	// Refused is called with the address of a connection that did not get through, and why. It may
+	// block. Then others wait, too.
 	Refused func(from string, cause error)
 
 	Timeout   time.Duration // for TLS; 10 s
-	Most      int           // at it at once; 1024
-	Strangers int           // who have finished it without a certificate; 256
-	Operators int           // who have finished it with one; 1024
+	Most      int           // connections in TLS at the same time; 1024
+	Strangers int           // connections that have finished TLS without a certificate; 256
+	Operators int           // connections that have finished TLS with a certificate; 1024
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 	doorOperators = 1024
 )
 
-// NewDoor begins to accept on l. Close ends that.
+// NewDoor begins to accept connections on l. Close ends that.
 func NewDoor(l net.Listener, o DoorOptions) *Door {
 	o.Timeout = cmp.Or(o.Timeout, doorTimeout)
 	d := &Door{
@@ -67,7 +67,7 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// Close returns when nobody is at the door any more.
+// Close returns when no connection is in TLS any more.
 func (d *Door) Close() error {
 	err := d.Listener.Close()
 	d.once.Do(func() { close(d.closed) })
@@ -77,7 +77,7 @@ func (d *Door) Close() error {
 }
 
 func (d *Door) run() {
-	const pause = 50 * time.Millisecond // no file descriptors, say: some will be free
+	const pause = 50 * time.Millisecond // for example without file descriptors; some will be free soon
 	for {
 		c, err := d.Listener.Accept()
 		if err == nil {
@@ -94,7 +94,7 @@ func (d *Door) run() {
 	}
 }
 
-// source is the address without the port.
+// source returns the client's address without the port.
 func source(c net.Conn) string {
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	if err != nil {
@@ -127,6 +127,6 @@ func (d *Door) shake(g *guest) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		_ = g.Close() // nobody is told: it said nothing yet
+		_ = g.Close() // no need to tell the client, which has sent no request
 	}
 }

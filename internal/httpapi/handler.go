@@ -17,10 +17,10 @@ const (
 	maxBlob = 64<<20 + 1<<10
 )
 
-// call decodes a request's body, does what it asks and returns what to encode.
+// call decodes a request's body, executes the request and returns the value to encode.
 type call func(ctx context.Context, body []byte) (any, error)
 
-// answer makes a call of a method with an input and an output.
+// answer makes a call from a method with an input and an output.
 func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var in In
@@ -31,40 +31,40 @@ func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	}
 }
 
-// do makes a call of a method without an output.
+// do makes a call from a method without an output.
 func do[In any](method func(context.Context, In) error) call {
 	return answer(func(ctx context.Context, in In) (nothing, error) { return nothing{}, method(ctx, in) })
 }
 
-// list makes a call of a method without an input.
+// list makes a call from a method without an input.
 func list[Out any](method func(context.Context) (Out, error)) call {
 	return func(ctx context.Context, _ []byte) (any, error) { return method(ctx) }
 }
 
-// jsonText is JSON that is passed on as it is.
+// jsonText is JSON that is passed on unchanged.
 type jsonText = json.RawMessage
 
 // Options say who may call and whether the server serves.
 type Options struct {
 	Services
-	// Admit says who asks, and whether he has one of the verbs (none: he needs none): it returns the context of the
-	// request, which may end before it, and what to call after it. An error refuses it.
+	// Admit finds out who sends a request, and whether they have one of the verbs (empty: no verb is needed). It returns the context
+	// of the request, which may end before the request, and a function to call after it. An error refuses the request.
 	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
-	// Denied is told what was refused by Admit with CodeUnauthenticated or CodeRefused, came from the web page of
-	// somebody else, or ended in a panic. It may block.
+	// Denied is called for requests that Admit refused with CodeUnauthenticated or CodeRefused, that came from a foreign web
+	// page, or that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
 	Ready  <-chan struct{}
-	// Trust says by which CAs operators should know the server, and which one should have signed their certificates; nil:
-	// nobody is told.
+	// Trust returns the CAs that operators should know the server by, and the CA that should have signed their certificates; nil:
+	// answers do not say it.
 	Trust func() (tutti.KeySets, error)
-	// Position says how far the server is, and refuses whoever has seen more; nil: nobody
-	// is told.
+	// Position returns the server's position, and refuses operators who have seen a higher one; nil: answers
+	// have no position.
 	Position Positions
 }
 
-// NewHandler returns the handler of all calls, of /healthz (the process is
-// there) and /readyz (it serves).
+// NewHandler returns the handler of all calls, of /healthz (the process
+// runs) and /readyz (it serves).
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	costs := newBudget()
@@ -96,8 +96,8 @@ func NewHandler(o Options) http.Handler {
 	return o.survive(o.ownPages(mux))
 }
 
-// NewClosedHandler returns the handler of a server that serves nothing: /healthz
-// is as ever, and everything else says why.
+// NewClosedHandler returns the handler of a server that does not serve. /healthz
+// works as usual, and everything else answers why.
 func NewClosedHandler(why func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
@@ -107,7 +107,7 @@ func NewClosedHandler(why func() error) http.Handler {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
-// operators admits those whom Admit knows and who have one of the verbs.
+// operators serves a request if Admit knows the operator and the operator has one of the verbs.
 func (o Options) operators(rt route, costs *budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := o.Admit(r, rt.verbs)
@@ -155,8 +155,8 @@ func (o Options) operators(rt route, costs *budget) http.Handler {
 	})
 }
 
-// survive keeps a mistake in a handler from being more than the failure of one
-// request. What was written before it breaks off.
+// survive turns a panic in a handler into the failure of one
+// request. An answer that has begun breaks off.
 func (o Options) survive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -176,14 +176,14 @@ func (o Options) survive(next http.Handler) http.Handler {
 	})
 }
 
-// streamLine is one line of a stream; the last one has End or Error.
+// streamLine is one line of a stream. The last line has End or Error.
 type streamLine[Item any] struct {
 	Item  *Item      `json:"item,omitempty"`
 	End   bool       `json:"end,omitempty"`
 	Error *errorBody `json:"error,omitempty"`
 }
 
-// stream makes a handler of a method that yields, one line for each item.
+// stream makes a handler from a method that yields items. It writes one line for each item.
 func stream[In, Item any](method func(context.Context, In, func(Item) error) error) func(http.ResponseWriter, *http.Request, []byte) {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) {
 		var in In
@@ -204,7 +204,7 @@ func stream[In, Item any](method func(context.Context, In, func(Item) error) err
 		if err != nil {
 			last.Error = bodyOf(err)
 		}
-		_ = out.Encode(last) // whoever is gone does not read it
+		_ = out.Encode(last) // on an error the client is gone
 	}
 }
 
@@ -219,7 +219,7 @@ func bodyOf(err error) *errorBody {
 
 func (b errorBody) err() error { return &tutti.Error{Code: b.Code, Message: b.Message} }
 
-// statuses is the one place where codes become HTTP statuses.
+// statuses is the only place where codes become HTTP statuses.
 var statuses = map[tutti.Code]int{
 	tutti.CodeInvalid:         http.StatusBadRequest,
 	tutti.CodeNotFound:        http.StatusNotFound,
@@ -239,17 +239,17 @@ func write(w http.ResponseWriter, out any, err error) {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
 		body := bodyOf(err)
-		if statuses[body.Code] == 0 { // no code of this release: net/http panics about a status 0
+		if statuses[body.Code] == 0 { // a code that this release does not know; net/http panics on status 0
 			body.Code = tutti.CodeInternal
 		}
 		out, status = body, statuses[body.Code]
 	}
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	_ = newEncoder(w).Encode(out) // whoever is gone does not read it
+	_ = newEncoder(w).Encode(out) // on an error the client is gone
 }
 
-// newEncoder leaves < and & as they are: values are shown as they come.
+// newEncoder does not escape < and &, because values are shown unchanged.
 func newEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

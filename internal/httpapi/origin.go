@@ -13,7 +13,7 @@ const (
 	typeBlob = "application/octet-stream"
 )
 
-// contentType is what the body of a call is.
+// contentType is the content type of a call's body.
 func contentType(name string) string {
 	if name == callPutBlob {
 		return typeBlob
@@ -21,10 +21,10 @@ func contentType(name string) string {
 	return typeJSON
 }
 
-// ownPages refuses what the web page of somebody else can have a browser send with the
-// certificate of its user. A browser names the page in Origin, and sends a content type that is
-// not one of forms only after it has asked, which nobody answers here. A request may lack
-// the content type: the command line of release 0.2.0 sends none, and a browser that sends none
+// ownPages refuses requests that a foreign web page lets a browser send with the
+// certificate of the browser's user. A browser names the page in Origin. It sends a content type other than those of
+// forms only after a preflight request, and this server does not answer that. A request may have no
+// content type, because the command line of release 0.2.0 sends none. A browser that sends none
 // sends Origin.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

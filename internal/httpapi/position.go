@@ -10,18 +10,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// In each request an operator says how far the server was when it was last heard of, and each
-// answer says how far it is: `NUMBER RANDOM SEQ LINK` (ADR 0018). A server that has gone back
-// refuses.
+// Each request says the last position of the server that the operator has seen. Each
+// answer says the present position: `NUMBER RANDOM SEQ LINK` (ADR 0018). A server that was set back
+// refuses the request.
 const (
 	headerSeen     = "Tutti-Seen"
 	headerPosition = "Tutti-Position"
 )
 
-// Witness keeps how far a server was seen. It may be called at once.
+// Witness keeps the highest seen position of a server. Its methods may be called concurrently.
 type Witness interface {
 	Seen() tutti.Position
-	// See hears of each answer. It keeps the highest.
+	// See gets the position of each answer and keeps the highest.
 	See(tutti.Position)
 }
 
@@ -31,8 +31,8 @@ func setPosition(h http.Header, name string, p tutti.Position) {
 	}
 }
 
-// positionIn returns what a header says, the zero position without one. CodeInvalid: it says
-// nothing that anybody can read.
+// positionIn returns the position in a header, or the zero position without the header. CodeInvalid: the header
+// cannot be parsed.
 func positionIn(h http.Header, name string) (tutti.Position, error) {
 	text := h.Get(name)
 	if text == "" {
@@ -50,15 +50,15 @@ func positionIn(h http.Header, name string) (tutti.Position, error) {
 	return tutti.Position{Epoch: tutti.Epoch{Number: number, Random: fields[1]}, Seq: seq, Link: tutti.Digest(fields[3])}, tutti.Wrap(tutti.CodeInvalid, err, "%s", name)
 }
 
-// Positions is how far a server is, and whether it is further than somebody has seen it.
+// Positions returns a server's position, and compares it with a position that an operator has seen.
 type Positions interface {
 	Position() tutti.Position
-	// Behind is CodeDamaged for whoever has seen more.
+	// Behind returns CodeDamaged if the operator has seen a higher position.
 	Behind(ctx context.Context, seen tutti.Position) error
 }
 
-// positioned says in an answer how far the server is when it begins to answer: what the call
-// has appended counts.
+// positioned adds the server's position to an answer when the answer begins. So the position includes what the call
+// has appended.
 type positioned struct {
 	http.ResponseWriter
 	position Positions

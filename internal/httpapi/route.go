@@ -72,7 +72,7 @@ const (
 	callGetFleet     = "fleet/get"
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
-	callListValues   = "data/list" // of clients of 0.2.0: all in one answer
+	callListValues   = "data/list" // for clients of 0.2.0: all values in one answer
 	callPageValues   = "data/page"
 	callEffect       = "data/effect"
 	callRecipients   = "secrets/recipients"
@@ -94,7 +94,7 @@ const (
 	callShowRotation = "ca/rotation"
 	callFollow       = "operators/follow"
 
-	// These are not JSON in, JSON out, or (callEnrol) need no certificate.
+	// These calls do not have JSON in and out, or (callEnrol) need no certificate.
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
@@ -103,16 +103,16 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route is a call of operators: which of the verbs of access it takes, and how it is served. A part of them is narrowed
-// further, by what is asked for: that is for the server to see.
+// route is a call of operators: the verbs of access that it accepts, and how it is served. For some calls, access depends also
+// on what is requested. The server checks that.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body
-	streams bool  // the answer comes bit by bit, and may have no end
+	streams bool  // the answer comes in parts, and may have no end
 	serve   func(w http.ResponseWriter, r *http.Request, body []byte)
 }
 
-// takes makes a route of a call with JSON in and out.
+// takes makes a route from a call with JSON in and out.
 func takes(verbs []tutti.Verb, c call) route {
 	return route{verbs: verbs, limit: smallBody, serve: func(w http.ResponseWriter, r *http.Request, body []byte) {
 		out, err := c(r.Context(), body)
@@ -120,16 +120,16 @@ func takes(verbs []tutti.Verb, c call) route {
 	}}
 }
 
-// takesMuch is takes of a call whose input may be large: code, a fleet file, a value, or a list of nodes.
+// takesMuch is takes for a call with a large input: code, a fleet file, a value, or a list of nodes.
 func takesMuch(verbs []tutti.Verb, c call) route {
 	rt := takes(verbs, c)
 	rt.limit = maxBody
 	return rt
 }
 
-// The verbs of the routes. Whoever has one of several may call.
+// The verbs of the routes. One of several verbs is enough.
 var (
-	anybody     = []tutti.Verb{} // with a certificate
+	anybody     = []tutti.Verb{} // anybody with a certificate
 	views       = []tutti.Verb{tutti.VerbView}
 	reads       = []tutti.Verb{tutti.VerbRead}
 	runs        = []tutti.Verb{tutti.VerbRun}
@@ -143,7 +143,7 @@ var (
 	readsData   = []tutti.Verb{tutti.VerbRead, tutti.VerbData}
 )
 
-// routes is the table of the calls that need an operator, with who may call.
+// routes is the table of the calls that need an operator, with the verbs that may call.
 func (s Services) routes() map[string]route {
 	return map[string]route{
 		callStartJob:     takesMuch(runs, answer(s.Jobs.StartJob)),

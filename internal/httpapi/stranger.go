@@ -21,7 +21,7 @@ const (
 
 type guestKey struct{}
 
-// ConnContext is for http.Server.ConnContext of a server behind a Door.
+// ConnContext is the http.Server.ConnContext for a server that listens on a Door.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		if g, ok := t.NetConn().(*guest); ok {
@@ -31,10 +31,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Strangers bounds what a request costs whose connection showed no certificate: its bytes, its
-// time, and that the connection ends with the answer. An operator's connection on which none is served goes first, if there
-// are too many. One that has said its whole request is
-// not put out for those that have not.
+// Strangers bounds what a request without a certificate costs. It bounds the bytes and the
+// time, and ends the connection with the answer. If operators have too many connections, one without a served request
+// is ended first. A connection without a certificate that has sent its whole request is
+// not ended for others that have not.
 func Strangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) > 0 {
@@ -46,7 +46,7 @@ func Strangers(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerPatience)) // net/http can
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerPatience)) // net/http supports this
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxStranger))
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
 		if g, ok := r.Context().Value(guestKey{}).(*guest); ok && err == nil {
@@ -56,7 +56,7 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing is the end of a body that was read before: whoever wants it sees how that ended.
+// failing is the end of a body that was read before. A reader sees how that reading ended.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Each answer to an operator says which CA should have signed the operator's certificate, then by which CAs the server
-// should be known: `SIGNER CA CA` (ADR 0027).
+// Each answer to an operator says first which CA should have signed the operator's certificate, and then the CAs by which the
+// operator should know the server: `SIGNER CA CA` (ADR 0027).
 const headerTrust = "Tutti-Trust"
 
-// Trust is what an operator should stand on, as a server says it.
+// Trust is the keys that an operator should use, as a server says it.
 type Trust struct {
 	Signer tutti.Digest
 	CAs    []tutti.Digest // sorted
@@ -27,10 +27,10 @@ func setTrust(h http.Header, sets tutti.KeySets) {
 	h.Set(headerTrust, strings.Join(words, " "))
 }
 
-// maxTrust bounds the header: two CAs, while they are rotated.
+// maxTrust bounds the words of the header. During a rotation it has two CAs.
 const maxTrust = 9
 
-// trustIn returns what a header says; false: nothing that can be used.
+// trustIn returns what a header says; false: the header is missing or invalid.
 func trustIn(h http.Header) (Trust, bool) {
 	words := strings.Split(h.Get(headerTrust), " ")
 	if len(words) < 2 || len(words) > maxTrust {
@@ -48,8 +48,8 @@ func trustIn(h http.Header) (Trust, bool) {
 	return out, slices.Contains(out.CAs, out.Signer)
 }
 
-// provedBy reports whether a connection was proved by one of the CAs: an operator who took others could not
-// come back.
+// provedBy reports whether one of the CAs has proved the connection. An operator who took other CAs could not
+// connect again.
 func (t Trust) provedBy(state *tls.ConnectionState) bool {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return false

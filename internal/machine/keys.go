@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// LoadKeys reads a node's keys. What is there and cannot be used is never made
-// anew: who the node is would be lost without a word. CodeNotFound: there are
-// none.
+// LoadKeys reads a node's keys. Keys that exist and cannot be used are never replaced by
+// new ones, because the node would silently lose its identity. CodeNotFound: there are
+// no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
 	return node, unusable(err, "put it back, or make this machine a node anew: stop tutti-agent, remove "+dir+
@@ -22,7 +22,7 @@ func LoadBoxes(dir string) (*identity.Boxes, error) {
 	return boxes, unusable(err, "put it back; without it, what is sealed to it is sealed once more by `tutti secret reseal`: remove the file")
 }
 
-// LoadMembership reads what let the node in, like LoadKeys.
+// LoadMembership reads the node's membership, like LoadKeys.
 func LoadMembership(dir string) (identity.EnrolResponse, error) {
 	member, err := identity.LoadMembership(dir)
 	return member, unusable(err, "put it back, or join again with a new token, which keeps the keys: tutti join --again")
@@ -35,7 +35,7 @@ func unusable(err error, mend string) error {
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
 		return tutti.Wrap("", err, "this machine is not a node yet, join it with: tutti join")
 	case errors.Is(err, identity.ErrExposed):
-		return err // says what to do
+		return err // the error says what to do
 	}
 	return tutti.Errorf(tutti.CodeOf(err), "%w; nothing was changed; %s", err, mend)
 }

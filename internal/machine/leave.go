@@ -21,30 +21,30 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// agentState is all that join and agent ever make in the state directory.
-// Whoever adds to it says so here, or `tutti leave` leaves it behind.
+// agentState lists everything that join and agent ever make in the state directory.
+// If a new file is not listed here, `tutti leave` does not remove it.
 var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
-// leftFile says that the server has let the node go: what is missing is to
-// clean up here.
+// leftFile says that the server has removed the node. Only the cleanup on this machine is
+// missing.
 const leftFile = "left"
 
-// LeaveOptions say how a machine ceases to be a node.
+// LeaveOptions say how a machine leaves its fleet.
 type LeaveOptions struct {
 	Dir     string
 	Offline bool // the server is not asked
 }
 
-// Left is what a machine that has left is told.
+// Left says what Leave has done.
 type Left struct {
 	Node    tutti.NodeName
-	Told    bool     // the server knows
-	Remains []string // in the state directory, made by others
+	Told    bool     // the server has removed the node
+	Remains []string // files of others in the state directory
 }
 
-// Leave makes a machine what it was before Join: the server forgets the node,
-// the agent stops, its unit and its state go. Nothing has changed if it fails
-// before the server agreed; after that, Leave again goes on. CodeConflict: a run
+// Leave undoes Join. The server removes the node,
+// the agent stops, and its unit and its state are removed. If Leave fails before the server
+// has agreed, nothing has changed. If it fails later, call Leave again to go on. CodeConflict: a run
 // goes on, or the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
@@ -69,7 +69,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	lock, err := durable.Lock(o.Dir)
 	if err == nil {
 		defer lock.Close()
-		err = settled(o) // nothing begins any more
+		err = settled(o) // no run begins any more
 	} else {
 		err = tutti.Wrap("", err, "stop the agent first")
 	}
@@ -87,7 +87,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled refuses while something of the node would get lost.
+// settled returns an error while something that the node has would get lost.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent ends that when the job or its lease ends: wait for it, with the agent running")
@@ -118,7 +118,7 @@ func settled(o LeaveOptions) error {
 
 const leaveDeadline = 20 * time.Second
 
-// tellLeave asks the server to let the node go, and notes that it did.
+// tellLeave asks the server to remove the node, and notes in leftFile that it did.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
 	node, err := LoadKeys(IdentityDir(dir))
 	if err != nil {
@@ -146,8 +146,8 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 	return durable.WriteFile(filepath.Join(dir, leftFile), nil, 0o600)
 }
 
-// removeState removes what is ours, and the directories that are then empty. The
-// identity goes last: until then, Leave again goes on.
+// removeState removes our files, and the directories that are then empty. It removes the
+// identity last, because Leave needs it to go on after a failure.
 func removeState(dir string) (remains []string, err error) {
 	for _, name := range agentState {
 		found, err := filepath.Glob(filepath.Join(dir, name))
@@ -174,7 +174,7 @@ func removeState(dir string) (remains []string, err error) {
 		return nil, err
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
-		_ = os.Remove(parent) // unless a server lives there, too
+		_ = os.Remove(parent) // fails if a server's directory is there, too
 	}
 	return nil, nil
 }
@@ -182,8 +182,8 @@ func removeState(dir string) (remains []string, err error) {
 // unit is the systemd unit of an agent; the zero value is none.
 type unit struct {
 	name string
-	file string // that was written by join; empty: a package's
-	ran  bool   // when it was stopped
+	file string // the unit file that join wrote; empty: the unit is from a package
+	ran  bool   // it ran when it was stopped
 }
 
 // unitOf finds the unit that runs the agent of a state directory.
@@ -205,7 +205,7 @@ func unitOf(dir string) (unit, error) {
 			runs, _, _ = strings.Cut(rest, "\n")
 		}
 		if runs != dir {
-			return unit{}, nil // another agent's
+			return unit{}, nil // it is the unit of another agent
 		}
 		if at == unitDir {
 			return unit{name: AgentUnit, file: path}, nil
@@ -228,7 +228,7 @@ func (u unit) startAgain(ctx context.Context) error {
 	return u.systemctl(ctx, "start", u.name)
 }
 
-// remove disables the unit; one that join wrote goes.
+// remove disables the unit. It removes a unit file that join wrote.
 func (u unit) remove(ctx context.Context) error {
 	if err := u.systemctl(ctx, "disable", "--quiet", u.name); err != nil || u.file == "" {
 		return err

@@ -12,13 +12,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Keeper is what lets a node onto the bus, and ends unless it is renewed.
+// membership lets a node onto the bus. It ends unless it is renewed.
 type Keeper struct {
 	identity.EnrolResponse
 	Dir  string
 	Conn memberConn
 	Log  *slog.Logger
-	// follow says that the server may want the node to stand on other keys. nil: it never says so.
+	// follow signals that the server may want the node to use other keys. nil: no signal comes.
 	Rung <-chan struct{}
 }
 
@@ -32,8 +32,8 @@ type memberConn interface {
 	Connected() bool
 }
 
-// Keep renews the JWT with half of its life left, and follows the server when its keys are rotated, until ctx ends. What
-// is new is on disk before it is used: a crash leaves what is good.
+// Keep works until ctx ends. It renews the JWT with half of its life left, and follows the server when the server's keys are
+// rotated. It writes new credentials to disk before it uses them, so a crash leaves good ones.
 func (m Keeper) Keep(ctx context.Context) error {
 	var again time.Time // when following is tried again that failed; zero: it did not
 	for {
@@ -73,8 +73,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or (asked) when the server wants something. While there is no connection it looks now and then
-// whether somebody has joined again.
+// wait returns after d, or (asked) when the server wants something. Without a connection it looks every lookAgain
+// whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -100,14 +100,14 @@ func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err err
 const (
 	// lookAgain is how often a node without a connection looks whether it has joined again.
 	lookAgain = 15 * time.Second
-	// followAgain is when following is tried again.
+	// followAgain is the pause before following is tried again.
 	followAgain = time.Minute
-	// maxFollow bounds what a server may want one after the other: a node that is told something else each time stops.
+	// maxFollow is how many changes in a row a node follows. It stops if the server wants something else each time.
 	maxFollow = 4
 )
 
-// followed brings the node to stand on what the server wants. It returns when that is to be tried again, zero: not before
-// it is asked.
+// followed makes the node use the keys that the server wants. It returns when to try again; zero: not before
+// the server asks.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
@@ -127,7 +127,7 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand says what the node stands on, and takes what it should.
+// stand tells the server which keys the node uses, and takes the keys that the node should use.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -164,7 +164,7 @@ func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	return true, m.use(ctx, next)
 }
 
-// use goes on with what is on disk.
+// use goes on with the credentials that are on disk.
 func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next
@@ -182,7 +182,7 @@ func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	return nil
 }
 
-// useWait bounds how long following waits for a quiet moment: the next connection uses the new JWT in any case.
+// useWait is how long following waits for a quiet moment. The next connection uses the new JWT in any case.
 const useWait = time.Minute
 
 // retryEnded is the shortest pause before a renewal is tried again.
@@ -211,8 +211,8 @@ func (m *Keeper) renew(ctx context.Context) error {
 	}
 	m.EnrolResponse = next
 	m.Log.Info("the membership was renewed")
-	// The connection lives as long as the JWT that it was made with: in a third of
-	// the time that is left there is a quiet moment, or it is made anew at its end.
+	// The connection lives as long as the JWT that it was made with. Wait a third of the
+	// remaining time for a quiet moment. Otherwise the node connects again when the old JWT ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.Conn.UseJWT(ctx, next.JWT); err != nil {
@@ -221,7 +221,7 @@ func (m *Keeper) renew(ctx context.Context) error {
 	return nil
 }
 
-// reload takes what a join in another process has written.
+// reload takes the credentials that a join in another process has written.
 func (m *Keeper) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
 		_ = m.use(ctx, on) // it is there for the next connection in any case

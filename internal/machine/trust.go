@@ -11,13 +11,13 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Signers is which code keys a node trusts. The node's membership keeps that.
+// Signers are the code keys that a node trusts. The node's membership stores them.
 type Signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
-	list   *tutti.Statement        // of who signs actions, as it was taken
-	acting *tutti.TrustedOperators // what it says, nobody: no key of now has signed it; nil: there is no list
+	list   *tutti.Statement        // the list of operators who sign actions, as it was taken
+	acting *tutti.TrustedOperators // the content of list; no operators: no current key has signed it; nil: there is no list
 }
 
 var (
@@ -25,7 +25,7 @@ var (
 	_ agent.Acting  = (*Signers)(nil)
 )
 
-// NewSigners takes what a membership on disk says.
+// NewSigners takes the keys of a membership on disk.
 func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	s := &Signers{dir: dir, list: m.Operators}
 	var err error
@@ -34,8 +34,8 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	return s, err
 }
 
-// judge says who signs actions by the keys that are trusted now. A list that only a key of before has signed is nobody's
-// word. The node does not go back to the server's word for that: it does nothing until it has a list that is good.
+// judge finds out who signs actions, by the keys that are trusted now. A list that only an earlier key has signed does not count.
+// Then the node does not fall back to unsigned actions of the server. It does no actions until it has a good list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -100,7 +100,7 @@ func (s *Signers) Trusts() uint64 {
 	return s.now.Counter
 }
 
-// Follow implements agent.Signers. The last statement is kept: it names all keys that sign.
+// Follow implements agent.Signers. It keeps the last statement, which names all keys that sign.
 func (s *Signers) Follow(chain []tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,11 +127,11 @@ func (s *Signers) Follow(chain []tutti.Statement) error {
 	return nil
 }
 
-// membershipMu is held while the membership of this process's node is read and written again: it is renewed, and it
-// follows statements, at the same time.
+// membershipMu is held while the membership of this process's node is read and written, because renewals and
+// statements may change it at the same time.
 var membershipMu sync.Mutex
 
-// changeMembership changes what the disk has of a membership.
+// changeMembership changes the membership on disk.
 func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
 	membershipMu.Lock()
 	defer membershipMu.Unlock()
@@ -143,8 +143,8 @@ func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
 	return m.Write(dir)
 }
 
-// KeepFleet notes the id of the fleet in a membership that an earlier release has written: a later CA does not
-// change it.
+// KeepFleet notes the id of the fleet in a membership that an earlier release has written. A later CA does not
+// change the id.
 func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	if m.Fleet != "" {
 		return nil
@@ -157,7 +157,7 @@ func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	return changeMembership(dir, func(on *identity.EnrolResponse) { on.Fleet = fleet })
 }
 
-// checkOperators refuses a list of operators that no code key has signed which a newcomer is told to trust.
+// checkOperators refuses a list of operators unless a code key that the new node is told to trust has signed it.
 func checkOperators(m identity.EnrolResponse) error {
 	if m.Operators == nil {
 		return nil
@@ -169,16 +169,16 @@ func checkOperators(m identity.EnrolResponse) error {
 	return err
 }
 
-// KeepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
-// already, and the word of a server is not enough for others. The agent follows the statements that lie between with its first
-// claim. CodeKeys are all keys that somebody has named on the node, empty: none was.
+// KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose actions it
+// does, and does not take other keys only because a server says so. The agent follows the statements in between with its
+// first claim. codeKeys are all keys that a person has named on the node; empty: nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err
 	}
 	if len(codeKeys) > 0 {
-		// Beside the named key a server could show one that was rotated, by a statement of that time.
+		// With an old statement a server could show a rotated key in addition to the named key.
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
@@ -214,7 +214,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		if next, err = own.Follow(*told.Trust); err == nil {
 			keep.Trust = told.Trust
 		}
-	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements: it was put back
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements: the server was put back
 		err = tutti.Errorf(tutti.CodeRefused, "no key that is pinned here has signed for the server's")
 	}
 	if err != nil {
@@ -225,8 +225,8 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	return keep, nil
 }
 
-// laterOperators is the list of operators that a node has from then on: the one that the server tells, if it is signed and
-// later than its own.
+// laterOperators returns the list of operators that a node has after a join. It is the server's list if that is signed and
+// later than the node's own list.
 func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
 	if told.Operators == nil {
 		return had.Operators
@@ -234,7 +234,7 @@ func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tut
 	list, err := trust.Operators(*told.Operators)
 	var now tutti.TrustedOperators
 	if had.Operators != nil {
-		now, _ = trust.Operators(*had.Operators) // one that no key of now has signed counts for nothing
+		now, _ = trust.Operators(*had.Operators) // a list that no current key has signed does not count
 	}
 	if err == nil && list.Counter > now.Counter {
 		return told.Operators
@@ -242,7 +242,7 @@ func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tut
 	return had.Operators
 }
 
-// keyIDs names the keys that are trusted.
+// keyIDs returns the ids of the trusted keys.
 func keyIDs(t identity.Trust) []string {
 	var out []string
 	for _, key := range t.Keys {

@@ -26,11 +26,11 @@ const (
 	unitBinary   = "/usr/local/bin/tutti"
 )
 
-// UnitDirs are where units of Tutti are: those that Tutti has written, and those of its package.
+// UnitDirs are the directories with Tutti's units: the one that Tutti writes to, and the package's.
 func UnitDirs() []string { return []string{unitDir, packagedUnit} }
 
-// StartUnit starts a unit of tutti now and at every boot. A unit that a
-// package brought is used as it is; else ours is written, for this binary and
+// StartUnit starts a unit of tutti now and at every boot. It uses a unit of a
+// package as it is. Without one it writes a unit for this binary and
 // these arguments.
 func StartUnit(ctx context.Context, name, args string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
@@ -50,8 +50,8 @@ func StartUnit(ctx context.Context, name, args string) error {
 	return nil
 }
 
-// WriteBackupUnits leaves the timer for daily backups of a server, and what it starts. A person enables it:
-// only they know whether there is room for backups.
+// WriteBackupUnits writes the timer for daily backups of a server and its service. It does not enable the timer, because
+// only a person knows whether there is room for backups.
 func WriteBackupUnits(dir string) error {
 	const service, timer = "tutti-backup.service", "tutti-backup.timer"
 	if _, err := os.Stat(packagedUnit + "/" + timer); err == nil {
@@ -75,8 +75,8 @@ func writeUnit(name, args string) error {
 	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
 }
 
-// UnitText returns the unit of that name as StartUnit would write it for these arguments, `VERB --dir DIR`. CodeInvalid: it
-// could not run so.
+// UnitText returns the unit of that name as StartUnit would write it for the arguments `VERB --dir DIR`. CodeInvalid: the
+// unit could not run.
 func UnitText(name, args string) (string, error) {
 	unit, err := deploy.Units.ReadFile(name)
 	if err != nil {
@@ -89,9 +89,9 @@ func UnitText(name, args string) (string, error) {
 	return unitFor(string(unit), self, args)
 }
 
-// unitFor fits a unit to the binary and the arguments `VERB --dir DIR`. One that
-// is confined (ProtectSystem) may write to its directory wherever that is, and
-// neither binary nor directory can be where it sees nothing.
+// unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. A confined
+// unit (ProtectSystem) may write to its directory, wherever that is. unitFor refuses a binary
+// or directory in a place that the unit hides.
 func unitFor(unit, binary, args string) (string, error) {
 	verb, dir, ok := strings.Cut(args, " --dir ")
 	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// OperatorsKey returns the public key by which the operator of a directory signs actions; it is made if there is none.
+// OperatorsKey returns the public key with which the operator of a directory signs actions. It makes a missing key.
 func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	return tutti.OperatorKey{Operator: bundle.Name, Key: identity.EncodeCodePublicKey(PublicOf(key))}, nil
 }
 
-// TrustOperator signs the next list of operators who sign actions: one is added, or left out.
+// TrustOperator signs the next list of operators who sign actions. It adds or removes one operator.
 func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in cli.TrustOperator) (cli.OperatorsTrusted, error) {
 	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err == nil {
@@ -82,7 +82,7 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without names the operators of a list, with their keys, that another one has not got so.
+// without names the operators of one list, with their keys, that the other list lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -93,8 +93,8 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// operatorsFile keeps in an operator's directory the last list of operators who sign actions that was signed there, or was gone
-// on from: without it a server could show an earlier one, and bring back who was distrusted.
+// OperatorsFile is a file in an operator's directory. It has the last list of operators who sign actions that was signed there, or
+// that a list signed there was based on. Without it a server could show an earlier list, and bring back a distrusted operator.
 const OperatorsFile = "operators.json"
 
 func WriteOperators(dir string, list tutti.Statement) error {
@@ -105,7 +105,7 @@ func WriteOperators(dir string, list tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorsFile), append(raw, '\n'), 0o600)
 }
 
-// readOperators returns that list; nil: the directory knows of none.
+// readOperators returns that list; nil: the directory has no list.
 func readOperators(dir string) (*tutti.Statement, error) {
 	file := filepath.Join(dir, OperatorsFile)
 	raw, err := os.ReadFile(file)
@@ -122,12 +122,12 @@ func readOperators(dir string) (*tutti.Statement, error) {
 // lastList is the list of operators that the next one goes on from.
 type lastList struct {
 	list   tutti.TrustedOperators
-	kept   *tutti.Statement    // what the directory has, if the server shows an earlier list or one that is not good; else nil
-	before []tutti.OperatorKey // as the directory knows them; where it knows none, those of the list
-	note   string              // what is not as it should be
+	kept   *tutti.Statement    // the directory's list, if the server shows an earlier list or a bad one; else nil
+	before []tutti.OperatorKey // the directory's operators; if it has no list, those of the server's list
+	note   string              // what is wrong with the server's list
 }
 
-// lastOperators returns the later one of the list that the server shows and the one that the directory has.
+// lastOperators returns the later of two lists: the server's and the directory's.
 func (s *signer) lastOperators() (lastList, error) {
 	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
 	kept, err := readOperators(s.dir)
@@ -165,10 +165,10 @@ func (s *signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is for how long an action is good after nodes were waited for: clocks differ.
+// actionLife is how long an action stays good after the wait for nodes, because clocks differ.
 const actionLife = 5 * time.Minute
 
-// SignAction signs a change for some nodes; nothing where operators sign no actions.
+// SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
 func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before

@@ -25,14 +25,14 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// operatorServerFile is in an operator's directory and holds the server's URL.
+// OperatorServerFile is the file in an operator's directory that has the server's URL.
 const OperatorServerFile = "server"
 
 // ConnectOptions say which server an operator means and who the operator is.
 type ConnectOptions struct {
 	Server      string // URL; empty: what the operator's directory says
 	OperatorDir string
-	Socket      string // the local way, taken if there is no operator's directory
+	Socket      string // the local socket, used if there is no operator's directory
 }
 
 // Connect returns a client of the server.
@@ -48,10 +48,10 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	if o.Server, err = o.ServerURL(); err != nil {
 		return nil, err
 	}
-	// A directory that cannot be written keeps its CA, too.
+	// An error is fine: a directory that cannot be written keeps its CA.
 	_, _ = identity.KeepFleet(o.OperatorDir, bundle.Pin())
-	// A server whose power was cut closes no connection: who watches a job would
-	// hear of it only after minutes.
+	// A server whose power was cut does not close its connections. Without keep-alive an operator who watches a job would
+	// notice that only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
 	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
 	client.Witness = seenBy(o.OperatorDir)
@@ -68,10 +68,10 @@ const RenewDeadline = 10 * time.Second
 // for each thing that it wants, with whatever the operator asks.
 type follower struct {
 	dir, name string
-	client    httpapi.Client // which does not ask itself again
+	client    httpapi.Client // a copy without Trust, so that it does not call the follower
 
 	mu     sync.Mutex
-	stands httpapi.Trust // or has tried to
+	stands httpapi.Trust // what the directory uses or has tried to use
 }
 
 func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
@@ -88,20 +88,20 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 	}
 }
 
-// NoOperator reports whether a directory has no credentials, as opposed to bad ones.
+// NoOperator reports whether a directory has no credentials. For bad credentials it reports false.
 func NoOperator(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
 
-// How long a connection is silent until its other end is asked whether it is
-// there, and how often in vain.
+// How long a connection is silent before the other end is probed, how often it is probed, and after how
+// many probes without an answer the connection ends.
 const (
 	askAfter = 10 * time.Second
 	askEvery = 5 * time.Second
 	askTimes = 3
 )
 
-// ServerURL is the URL of the server that is meant.
+// server returns the URL of the server.
 func (o ConnectOptions) ServerURL() (string, error) {
 	if o.Server != "" {
 		return o.Server, nil
@@ -110,7 +110,7 @@ func (o ConnectOptions) ServerURL() (string, error) {
 	return strings.TrimSpace(string(raw)), tutti.Wrap(tutti.CodeInvalid, err, "which server? give --server")
 }
 
-// ConnectLocal goes through the socket of a server on this machine.
+// ConnectLocal connects through the socket of a server on this machine.
 func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	if _, err := os.Stat(o.Socket); err != nil {
 		return nil, tutti.Errorf(tutti.CodeUnauthenticated,
@@ -122,9 +122,9 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	return httpapi.NewClient("http://tutti", &http.Client{Transport: transport}), nil
 }
 
-// RenewOperator replaces the operator's certificate, by one for a new key, if a
-// third of its life or less is left. Whoever has none, or one that has ended, has
-// nothing to renew. A crash leaves the old pair or the new one.
+// RenewOperator replaces the operator's certificate with one for a new key, if a
+// third of its life or less is left. It does nothing if there is no certificate, or if it has
+// ended. A crash leaves the old pair or the new one.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {
@@ -137,7 +137,7 @@ func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	return renewBy(ctx, o.OperatorDir, bundle.Name, client.RenewOperator)
 }
 
-// renewBy replaces the operator's certificate, and the CAs that come with it, by those for a new key.
+// renewBy makes a new key and replaces the operator's certificate and the CAs that come with it.
 func renewBy(ctx context.Context, dir, name string, renew func(context.Context, []byte) (api.IssuedOperator, error)) error {
 	key, err := identity.NewOperatorKey()
 	if err != nil {
@@ -158,7 +158,8 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn gives another operator's directory what this one knows of code keys and operators: who signs need not believe the server.
+// handOn copies what one operator's directory knows about code keys and operators to another directory. So the new operator
+// need not trust the server about who signs.
 func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err
@@ -174,7 +175,7 @@ func handOn(from, to string) error {
 	return writeTrust(to, chain)
 }
 
-// CreateOperator lets an operator in and writes the credentials.
+// CreateOperator issues an operator's certificate and writes the credentials.
 func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (api.IssuedOperator, error) {
 	var issued api.IssuedOperator
 	codeKey, err := codeKeyFor(c, in)
@@ -210,7 +211,7 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		return issued, err
 	}
 	if err := identity.ValidateNewDir(in.Out); err != nil {
-		return issued, err // before anybody is let in
+		return issued, err // before a certificate is issued
 	}
 	if err := ask(request); err != nil {
 		return issued, err
@@ -233,8 +234,8 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }
 
-// HandOnRecovery gives another operator's directory the public half of the recovery key that this one knows: who seals need
-// not believe the server.
+// HandOnRecovery copies the public half of the recovery key to another operator's directory. So an operator who seals need
+// not trust the server about it.
 func HandOnRecovery(from, to string) error {
 	known, err := loadPins(cli.Connection{OperatorDir: from})
 	if err != nil {
@@ -251,8 +252,8 @@ func HandOnRecovery(from, to string) error {
 	return own.save(cli.Connection{OperatorDir: to})
 }
 
-// fleetOf returns the id of the fleet that an operator belongs to; who comes through the local socket believes the
-// server. Empty: that is of release 0.2.0 or before.
+// fleetOf returns the id of the fleet that an operator belongs to. On the local socket it is what the server
+// says. Empty: the server is of release 0.2.0 or before.
 func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest, error) {
 	if own, err := identity.LoadOperator(c.OperatorDir); err == nil {
 		return identity.KeepFleet(c.OperatorDir, own.Pin())
@@ -264,7 +265,7 @@ func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest,
 	return said.Fleet, err
 }
 
-// writeFleet notes in a new operator's directory where the server is, and which fleet it is.
+// writeFleet notes the server's URL and the fleet's id in a new operator's directory.
 func writeFleet(dir, url string, fleet tutti.Digest) error {
 	if err := WriteServer(dir, url); err != nil || fleet == "" {
 		return err
@@ -273,7 +274,7 @@ func writeFleet(dir, url string, fleet tutti.Digest) error {
 	return err
 }
 
-// codeKeyFor returns the code-signing key, if it is to go along.
+// codeKeyFor returns the code-signing key if the new operator is to get it.
 func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, error) {
 	if !in.CodeKey {
 		return nil, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Push sends the environment in dir to the server: what it lacks of the files,
-// then the manifest, signed. Pushing what is there already changes nothing.
+// Push sends the environment in dir to the server: first the files that the server lacks,
+// then the signed manifest. To push the current code again changes nothing.
 func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
@@ -54,7 +54,7 @@ func Push(ctx context.Context, codes api.Codes, dir, environment string, reactio
 	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction})
 }
 
-// CodeDigest is the digest that the environment in dir would be pushed with.
+// CodeDigest returns the digest that a push of dir would have.
 func CodeDigest(dir, environment string) (tutti.Digest, error) {
 	manifest, _, err := readCode(dir, environment)
 	if err != nil {
@@ -66,8 +66,8 @@ func CodeDigest(dir, environment string) (tutti.Digest, error) {
 
 const maxCodeFile = 64 << 20
 
-// readCode lists an environment's directory and where each content lies. What
-// version control keeps for itself stays out.
+// readCode lists the files of an environment's directory and the path of each content. It leaves out
+// the files of version control.
 func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]string, error) {
 	m := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
 	files := map[tutti.Digest]string{}

@@ -21,19 +21,19 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// trustFile keeps in an operator's directory the statements about code keys, which were verified or made there. A server
-// that was put back to before them is told again, and one that says others is not believed.
+// TrustFile is a file in an operator's directory. It has the statements about code keys that were verified or made there. If
+// a server was put back and has lost some, it is told them again. If a server has other statements, they are refused.
 const TrustFile = "trust.json"
 
-// rotation is a rotation of the code-signing key, as far as it is.
+// rotation is a rotation of the code-signing key and its progress.
 type rotation struct {
 	*signer
 	server cli.Server
-	sign   func(what []string) error // asks whether the new key signs that; nil: it does
-	agreed map[tutti.Digest]bool     // the bodies of the statements that it was asked for
+	sign   func(what []string) error // asks whether the new key may sign that; nil: it may
+	agreed map[tutti.Digest]bool     // the bodies of the statements that the operator was asked about
 }
 
-// RotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
+// RotateCodeKey takes the next steps. It finds each step from the state of the server and the directory. So it can be
 // killed at any point, and repeated.
 func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	if in.Status {
@@ -92,7 +92,7 @@ func (r *rotation) look(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// begin lets nodes trust both keys, and signs by the new one what is in use.
+// begin lets nodes trust both keys, and signs all code in use with the new key.
 func (r *rotation) begin(ctx context.Context) error {
 	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
 		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish it where it was begun", r.dir)
@@ -118,7 +118,7 @@ func (r *rotation) begin(ctx context.Context) error {
 	return r.signCodes(ctx)
 }
 
-// finish lets nodes trust the new key alone.
+// finish lets nodes trust only the new key.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
 		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on that was begun in %s; begin one with: tutti rotate code-key", r.dir)
@@ -144,7 +144,7 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if err := r.confirm(ctx); err != nil {
 		return err
 	}
-	if err := r.signCodes(ctx); err != nil { // of pushes since then
+	if err := r.signCodes(ctx); err != nil { // code that was pushed since the rotation began
 		return err
 	}
 	if err := r.say(ctx, []ed25519.PrivateKey{r.next}, r.next); err != nil {
@@ -162,7 +162,7 @@ func (r *rotation) useNext() error {
 	return nil
 }
 
-// say makes the next statement about code keys, and tells the server.
+// say makes the next statement about code keys, and sends it to the server.
 func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) error {
 	body := tutti.Trusted{Fleet: r.fleet, Counter: r.now.Counter + 1}
 	for _, key := range keys {
@@ -177,7 +177,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.remembered")
 	if err := r.server.TrustKeys(ctx, st); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was first: what was said here counts for nothing
+		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was first, so this statement is dropped
 			err = errors.Join(err, writeTrust(r.dir, r.chain))
 		}
 		return err
@@ -186,7 +186,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	return r.look(ctx, r.dir)
 }
 
-// confirm names what the new key is about to sign, and asks. Whoever had the old key has signed with it, too.
+// confirm names what the new key is about to sign, and asks. Anyone who had the old key may have signed some of it.
 func (r *rotation) confirm(ctx context.Context) error {
 	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
@@ -227,7 +227,7 @@ func (r *rotation) confirm(ctx context.Context) error {
 	return r.sign(what)
 }
 
-// sameAsAsked refuses what the server shows only now.
+// sameAsAsked refuses a statement that the operator was not asked about.
 func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 	if r.agreed[tutti.DigestOf(st.Body)] {
 		return nil
@@ -235,7 +235,7 @@ func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 	return tutti.Errorf(tutti.CodeConflict, "%s is another one since you were asked: say it again (tutti rotate code-key)", what)
 }
 
-// pushed says who has pushed code, by the word of the server.
+// pushed says who has pushed code, as the server says.
 func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	shown, err := r.server.ShowCode(ctx, api.AskCode{Environment: c.Environment})
 	if err != nil {
@@ -249,7 +249,7 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	return "pushed at a time that the server does not know any more"
 }
 
-// signCodes adds the new key's signature to what is in use. Those of keys that are trusted no more are left out.
+// signCodes adds the new key's signature to all code in use. Of the other signatures it keeps only that of the operator's own key.
 func (r *rotation) signCodes(ctx context.Context) error {
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -288,8 +288,8 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	return WriteOperators(r.dir, st)
 }
 
-// tellOperators tells a server that was put back the list of operators that the directory has. A list from before it is not
-// signed by the new key: nodes would take it in the place of the later one.
+// tellOperators sends the directory's list of operators to a server that was put back. The new key must not sign the server's
+// earlier list, because nodes would take it in place of the later one.
 func (r *rotation) tellOperators(ctx context.Context) error {
 	last, err := r.lastOperators()
 	if err != nil || last.kept == nil {
@@ -311,7 +311,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 	return err
 }
 
-// bySelf leaves out of a statement the signatures of keys that are trusted no more.
+// bySelf returns a statement with only the signatures of the operator's own key.
 func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
 		return s.Key != identity.KeyID(PublicOf(r.own))
@@ -327,7 +327,7 @@ func writeTrust(dir string, all []tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, TrustFile), append(raw, '\n'), 0o600)
 }
 
-// readTrust returns the statements that an operator's directory knows; none: it knows of none.
+// readTrust returns the statements in an operator's directory, nil if it has no statements.
 func readTrust(dir string) ([]tutti.Statement, error) {
 	file := filepath.Join(dir, TrustFile)
 	raw, err := os.ReadFile(file)
@@ -341,12 +341,12 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// tellAgain tells the server the statements that it has lost, because it was put back, and one that it never took.
+// tellAgain sends the server the statements that it has lost because it was put back, or that it has never taken.
 func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
 		case tutti.CodeOf(err) == tutti.CodeConflict:
-			// The server has what the keys of before have signed. Whether that is good the new key cannot know.
+			// The server has code that earlier keys have signed. The new key cannot know whether that code is good.
 			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
 		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
@@ -358,7 +358,7 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 	return nil
 }
 
-// rotationNow is which nodes trust the keys that sign.
+// rotationNow returns which nodes trust the keys that sign.
 func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cli.CodeKeyRotation, error) {
 	out := cli.CodeKeyRotation{Missing: []cli.NotThere{}}
 	last, any, err := identity.Last(said.Fleet, said.Trust)
@@ -383,8 +383,8 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified says why an operator's directory cannot tell whether the keys that a server names are those that sign; empty: they
-// are. It keeps nothing of what the server says.
+// notVerified says why an operator's directory cannot verify that the keys that a server names are the keys that sign; empty: it
+// can, and they are. It stores nothing that the server says.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

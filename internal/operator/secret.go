@@ -27,12 +27,12 @@ const (
 	PinsFile     = "pins.json"
 )
 
-// pins are the keys that this operator has sealed to before. The server says which keys nodes have: one that names another
-// key for a node could read what is sealed.
+// pins are the keys that this operator has sealed to before. The server says which keys nodes have. A bad server could name
+// its own key for a node, and read what is sealed.
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
-	// Secrets are for whom a secret is, as it was sealed here last.
+	// Secrets are the targets for which each secret was last sealed here.
 	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type pinnedSecret struct {
 	For []string `json:"for"`
 }
 
-// Sealer implements cli.Sealer with what lies in the operator's directory.
+// Sealer implements cli.Sealer with the files in the operator's directory.
 type Sealer struct{}
 
 // Init implements cli.Sealer.
@@ -96,7 +96,7 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 		return cli.SealedFor{}, err
 	}
 	value, err := data.CheckValue(key, value)
-	if err != nil { // which would quote it
+	if err != nil { // the error would quote the value
 		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read: JSON of at most %d bytes, integers of at most 64 bits, no object with the __ptype Tutti::Sealed", key, data.MaxValue)
 	}
 	to, err := s.Recipients(ctx, targets)
@@ -118,7 +118,7 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	return out, send(ctx, s, secret, text, to.Recovery, to.Nodes, tutti.SealSecret{})
 }
 
-// send seals and brings it, in as many requests as it takes. Who is interrupted runs `tutti secret reseal`.
+// send seals a secret and sends it, in one or more requests. After an interruption the operator runs `tutti secret reseal`.
 func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.SecretText, recovery string, nodes []tutti.Recipient, as tutti.SealSecret) error {
 	if recovery != "" {
 		var err error
@@ -229,8 +229,8 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses nodes that cannot be among the targets and keys that are not those of before, asks before it remembers
-// new ones, and says whose they are.
+// pin refuses nodes that cannot be among the targets, and keys that differ from the known ones. It asks before it remembers
+// new keys, and says in out whose keys they are.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -247,7 +247,7 @@ func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli
 	return err
 }
 
-// remember keeps for whom a secret is.
+// remember stores the targets of a secret.
 func remember(c cli.Connection, s tutti.Secret) error {
 	known, unlock, err := lockPins(c)
 	if err != nil {
@@ -258,7 +258,7 @@ func remember(c cli.Connection, s tutti.Secret) error {
 	return known.save(c)
 }
 
-// sameTargets refuses others than those that a secret was sealed for here last: a server could show those of before.
+// sameTargets refuses targets that differ from those that a secret was last sealed for here. A server could show old targets.
 func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {
@@ -276,8 +276,8 @@ func sameTargets(c cli.Connection, view api.SecretView) error {
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
-// compare refuses keys that are not those of before, and returns the nodes that have none yet, and the recovery key if there
-// was none. Keep remembers these.
+// compare refuses keys that differ from the known ones. It returns the nodes without a known key, and the recovery key if that
+// was unknown. With keep it stores these keys.
 func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, recovery string, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
@@ -318,8 +318,8 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 	return first, recovery, known.save(c)
 }
 
-// plausible refuses recipients that an honest server does not name: twice, or beside the targets if these are nodes. Which
-// nodes are in a group is the server's to say.
+// plausible refuses recipients that an honest server does not name: a node twice, or a node outside the targets if all targets
+// are nodes. For a group, the server decides which nodes are in it.
 func plausible(targets []string, nodes []tutti.Recipient) error {
 	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
 	there := map[tutti.NodeName]bool{}
@@ -335,7 +335,7 @@ func plausible(targets []string, nodes []tutti.Recipient) error {
 	return nil
 }
 
-// lockPins reads the pins, for one command line at a time; unlock lets others go on.
+// lockPins locks and reads the pins. Only one command at a time has the lock; unlock releases it.
 func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return known, nil, err
@@ -361,7 +361,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	return known, unlock, err
 }
 
-// pinsWait is how long another command of the same operator is waited for, which compares keys.
+// pinsWait is how long a command waits for another command of the same operator that compares keys.
 const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {

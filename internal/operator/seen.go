@@ -11,11 +11,11 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// seenFile keeps in an operator's directory how far the server was seen.
+// SeenFile is a file in an operator's directory. It has the highest position of the server that was seen.
 const SeenFile = "seen.json"
 
-// seen is that file. Other commands of the operator may write it at the same time; the highest
-// position counts. It is a witness: one that cannot be read or written says nothing.
+// seen is that file. Other commands of the operator may write it at the same time. The highest
+// position counts. It is a witness. If it cannot be read or written, nothing is checked.
 type seen struct {
 	path string
 	mu   sync.Mutex
@@ -49,5 +49,5 @@ func (s *seen) See(at tutti.Position) {
 	}
 }
 
-// seenBy is the witness of the operator in a directory.
+// seenBy returns the witness of the operator in a directory.
 func seenBy(operatorDir string) *seen { return &seen{path: filepath.Join(operatorDir, SeenFile)} }

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// countersFile keeps in an operator's directory the highest counter that was signed there for each environment.
+// CountersFile is a file in an operator's directory. It has the highest counter that was signed there for each environment.
 const CountersFile = "signed.json"
 
 // signer is an operator who may sign code, and what was signed before.
@@ -75,8 +75,8 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*signer, e
 	return s, nil
 }
 
-// follow finds out which code keys sign. The server's word is not enough for that: who has a key that was rotated would come
-// back, or the new key would be lost.
+// follow finds out which code keys sign. It does not only trust the server. Otherwise a server could bring back a rotated key,
+// or drop the new key.
 func (s *signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *signer) follow() error {
 
 func PublicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// maySign refuses who has no key that nodes trust.
+// maySign returns an error if the operator has no key that nodes trust.
 func (s *signer) maySign() error {
 	if len(s.keys) > 0 {
 		return nil
@@ -109,7 +109,7 @@ func (s *signer) maySign() error {
 	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
 }
 
-// Code signs a manifest of an environment. What nodes have already is not signed again: it keeps its counter.
+// Code signs a manifest of an environment. It does not sign code again that is already signed, so that code keeps its counter.
 func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
 	if err := s.maySign(); err != nil {
 		return tutti.SignedCode{}, err
@@ -121,7 +121,7 @@ func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 		}
 		said, err := s.Known.Said(*c.Statement)
 		if err != nil || said.Environment != environment {
-			continue // a server may show any number: only one that was signed counts
+			continue // a server may show any number; only a signed one counts
 		}
 		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.Again {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
@@ -135,10 +135,10 @@ func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
 }
 
-// plansCounter is the name under which the directory remembers the counter of fleet files. No environment has it.
+// plansCounter is the name for the counter of fleet files in countersFile. No environment can have this name.
 const plansCounter = "fleet file"
 
-// plans signs the text of a fleet file. What the server has already is not signed again.
+// plans signs the text of a fleet file. It does not sign a text again that the server already has.
 func (s *signer) plans(source []byte) (*tutti.Statement, error) {
 	if err := s.maySign(); err != nil {
 		return nil, err
@@ -174,12 +174,12 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a key that signs now has signed a statement: one of before may have.
+// stillSigned reports whether a key that signs now has signed a statement. Maybe only an earlier key has.
 func (s *signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment, above one that is shown, once the directory remembers it.
+// count returns the next counter of an environment, above the shown one. It stores the counter in the directory first.
 func (s *signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}

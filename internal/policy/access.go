@@ -6,19 +6,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Wish is what an operator wants to do, as far as access may be narrowed to it.
+// Wish is what an operator wants to do, with everything that access can be narrowed by.
 type Wish struct {
-	Verbs []tutti.Verb // one of them is enough; none: everybody may
-	What  string       // for people, behind `may not`: "run deploy"
-	// Narrow: the fields below say on what. Else it is asked whether an operator has a verb for anything at all.
+	Verbs []tutti.Verb // one of them is enough; empty: everybody may
+	What  string       // for people, the text after `may not`: "run deploy"
+	// Narrow: the fields below narrow the wish. Otherwise the question is whether the operator has the verb for anything.
 	Narrow bool
-	// Later: on what is for later to say, and a line to paste must not be wider than that: it has words to fill in.
+	// Later: the wish is narrowed later. So that the line to paste is not too wide, it has placeholders to fill in.
 	Later bool
-	Plan  tutti.PlanName // of VerbRun; empty: any, or a pause
-	Noop  bool           // of VerbRun: nothing on nodes changes
+	Plan  tutti.PlanName // for VerbRun; empty: any plan, or a pause
+	Noop  bool           // for VerbRun: changes nothing on nodes
 	Nodes []Target       // each must be covered
-	All   bool           // of all nodes, also of those that join later
-	Key   string         // of VerbData; empty: any
+	All   bool           // all nodes, also those that join later
+	Key   string         // for VerbData; empty: any key
 }
 
 // Target is a node with its groups.
@@ -27,20 +27,20 @@ type Target struct {
 	Groups []tutti.GroupName
 }
 
-// MayOperate returns nil if an operator may do what he wants by the fleet file's access. Without that section
-// everybody may do everything. Else the error has CodeRefused, and names the entry that is missing.
+// MayOperate returns nil if the fleet file's section access allows an operator's wish. Without that section
+// everybody may do everything. Otherwise the error has CodeRefused, and names the missing entry.
 func MayOperate(fleet tutti.Fleet, operator string, w Wish) error {
 	_, err := Admits(fleet, operator, w)
 	return err
 }
 
-// Admits is MayOperate, and says which entries admit it, in the order of the file; none: the fleet has no access.
+// Admits is MayOperate that also returns the entries that allow the wish, in the order of the file; nil: no section access.
 func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) {
 	if len(fleet.Access) == 0 || len(w.Verbs) == 0 {
 		return nil, nil
 	}
 	missing := tutti.Access{To: []string{operator}, May: w.Verbs[:1]}
-	var first []tutti.Access // that fit the first verb
+	var first []tutti.Access // the entries that fit the first verb
 	for i, verb := range w.Verbs {
 		var fit []tutti.Access
 		for _, a := range fleet.Access {
@@ -65,7 +65,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
-// open gives a missing entry words to fill in, and reports whether its verb can be narrowed.
+// open puts placeholders into a missing entry, and reports whether its verb can be narrowed.
 func open(missing *tutti.Access) bool {
 	switch missing.May[0] {
 	case tutti.VerbRun:
@@ -80,7 +80,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// admits reports whether an entry lets do what is wanted, whichever nodes it is for.
+// admits reports whether an entry allows the wish. It does not look at nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true
@@ -95,7 +95,7 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	return true
 }
 
-// covering returns the entries of these that cover all nodes of a wish; nil: they do not.
+// covering returns the entries of fit that together cover all nodes of a wish; nil: they do not cover all.
 func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	whole := func(a tutti.Access) bool {
 		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet
@@ -109,7 +109,7 @@ func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	if w.All {
 		return nil
 	}
-	if len(w.Nodes) == 0 { // of nothing on any node
+	if len(w.Nodes) == 0 { // a wish without nodes
 		return fit[:1]
 	}
 	used := make([]bool, len(fit))
@@ -152,8 +152,8 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 	return missing
 }
 
-// uncovered are groups that cover the nodes of a wish that no entry covers: one for all of them if there is one, else
-// the smallest one of each. A node in no group needs one first: it stands as GROUP.
+// uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, it returns the
+// smallest such group. Otherwise it returns the smallest group of each node. A node without a group gives GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

@@ -10,18 +10,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Actions is a node's policy: which caller may ask its Puppet for which action (see
+// Actions is a node's policy: which caller may request which action from the node's Puppet (see
 // tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
 //
 //	policy default deny
 //	allow⇥operator:ada operators⇥status disable⇥environment=production⇥*
 //
-// Columns are parted by tabs: the verdict, callers (`*`, ids, /regex/, groups),
+// Columns are separated by tabs: the verdict, callers (`*`, ids, /regex/, groups),
 // actions (`*` or words), facts (`*`, `fact=value …`, or a condition), and classes
-// (the same, may be left out). All columns of a rule must match; the first rule that
-// matches decides, without one the default, which is deny.
+// (the same, may be left out). All columns of a rule must match. The first rule that
+// matches decides. If no rule matches, the default decides. The default is deny if the file sets none.
 //
-// Parse refuses a file of which it does not understand everything. The caller then has to
+// ParseActions refuses a file if it does not understand all of it. Then the caller has to
 // deny everything.
 type Actions struct {
 	file     string
@@ -33,16 +33,16 @@ type Actions struct {
 type rule struct {
 	line    int
 	allow   bool
-	callers []caller // none: everybody
-	actions []string // none: all
+	callers []caller // empty: everybody
+	actions []string // empty: all
 	facts   *condition
 	classes *condition
-	text    [2]string // of the columns facts and classes
+	text    [2]string // the text of the columns facts and classes
 }
 
 type caller struct {
 	text string
-	re   *regexp.Regexp // nil: an id, or a group
+	re   *regexp.Regexp // nil: text is an id or a group
 }
 
 type fallback struct {
@@ -57,11 +57,11 @@ const (
 	maxLine    = 8 << 10
 )
 
-// Shipped is the policy of a node without a file: operators may read the state of
-// Puppet, and do what they can do by a plan anyway. It denies `resource`.
+// Shipped is the policy of a node without a file. Operators may read the state of
+// Puppet, and do what they can do with a plan anyway. It denies `resource`.
 const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce\t*\t*\n"
 
-// ParseActions reads a policy and the groups of callers beside it (`name id id …`, may
+// ParseActions reads a policy and its groups of callers (`name id id …`, may
 // be empty). Errors have file and line.
 func ParseActions(file, text, groupFile, groups string) (*Actions, error) {
 	a := &Actions{file: file, groups: map[string][]string{}}
@@ -83,7 +83,7 @@ func ParseActions(file, text, groupFile, groups string) (*Actions, error) {
 	return a, nil
 }
 
-// lines yields the lines that say something, with their numbers.
+// lines yields the lines that are neither empty nor comments, with their numbers.
 func lines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		n := 0
@@ -168,18 +168,18 @@ func parseCallers(column string) ([]caller, error) {
 	return out, nil
 }
 
-// Question is what a policy decides. Known and KnownClasses say whether the node
-// knows its facts and classes: it does not before its first run.
+// Question is what a policy decides. known says whether the node
+// knows its facts or classes. Before its first run it does not.
 type Question struct {
 	Caller  string
 	Action  tutti.RemoteAction
-	Facts   func() (facts map[string]any, known bool) // asked only where a rule needs them
+	Facts   func() (facts map[string]any, known bool) // called only if a rule needs them
 	Classes func() (classes []string, known bool)
 }
 
-// Decide returns whether the question is allowed, and the rule that says so, as
-// `file:line: deny`. What a node does not know (see Question) makes a deny rule match
-// and an allow rule not.
+// Decide returns whether the question is allowed, and the rule that decides, as
+// `file:line: deny`. If a rule needs something that the node does not know (see Question), a deny rule matches
+// and an allow rule does not.
 func (a *Actions) Decide(q Question) (allowed bool, because string) {
 	for _, r := range a.rules {
 		if !a.matchesCaller(r, q.Caller) || len(r.actions) > 0 && !slices.Contains(r.actions, string(q.Action)) {

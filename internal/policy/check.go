@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Finding is something in a policy that does not do what it seems to.
+// Finding is a place in a policy that does not do what it seems to do.
 type Finding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	// Open: because of it something is allowed that looks denied.
+	// Open: the policy allows something that looks denied.
 	Open bool `json:"fails_open,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (a *Actions) checkDefault(i int, d fallback) []Finding {
 	return out
 }
 
-// checkRule looks at one rule alone.
+// checkRule checks one rule by itself.
 func (a *Actions) checkRule(r rule) []Finding {
 	var out []Finding
 	never := func(dead bool, format string, args ...any) {
@@ -110,7 +110,7 @@ func (a *Actions) checkRule(r rule) []Finding {
 	return out
 }
 
-// deadCaller reports whether nobody can be that caller.
+// deadCaller reports whether no caller can match c.
 func (a *Actions) deadCaller(c caller) bool {
 	isOperator := func(id string) bool { return strings.HasPrefix(id, "operator:") && !strings.Contains(id, ",") }
 	return c.re == nil && !isOperator(c.text) && !slices.ContainsFunc(a.groups[c.text], isOperator)
@@ -145,8 +145,8 @@ func (c *condition) each(f func(statement)) {
 	}
 }
 
-// shadow returns the line of the last of the earlier rules that together match all
-// that rule i could; 0: something is left for it.
+// shadow returns the line of the last earlier rule if earlier rules together match everything
+// that rule i could match; 0: rule i can still match something.
 func (a *Actions) shadow(i int) int {
 	r, last := a.rules[i], 0
 	for _, c := range a.callersOf(r) {
@@ -178,7 +178,7 @@ func (a *Actions) allowsBefore(i int) bool {
 // anybody stands for the callers of a rule that says `*`.
 var anybody = caller{text: "*"}
 
-// callersOf are the callers of a rule, each member of a group for itself.
+// callersOf returns the callers of a rule, with the members of groups one by one.
 func (a *Actions) callersOf(r rule) []caller {
 	if len(r.callers) == 0 {
 		return []caller{anybody}
@@ -204,8 +204,8 @@ func actionsOf(r rule) []string {
 	return r.actions
 }
 
-// covers reports whether an earlier rule matches whenever r does for this caller and
-// action. Conditions are compared as they are written.
+// covers reports whether an earlier rule matches whenever r matches, for this caller and
+// action. It compares conditions by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false
@@ -215,7 +215,7 @@ func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 			return false
 		}
 	}
-	// Of what a node does not know, an allow rule lets through what a deny rule takes.
+	// If a node does not know something, a deny rule matches and an allow rule does not.
 	if (earlier.facts != nil || earlier.classes != nil) && earlier.allow && !r.allow {
 		return false
 	}

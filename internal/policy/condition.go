@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// truth has three values: what a node does not know of itself is neither.
+// truth has three values, because a node may not know something about itself.
 type truth int
 
 const (
@@ -24,7 +24,7 @@ func meet(a, b truth) truth { return min(a, b) }
 func join(a, b truth) truth { return max(a, b) }
 
 // condition is a column of facts or classes. `not` and `!` bind tighter than `and`,
-// `and` tighter than `or`; statements beside each other are joined by `and`. The nil
+// and `and` binds tighter than `or`. Statements without a word between them are joined by `and`. The nil
 // condition always holds.
 type condition struct {
 	op    string // and, or, not; empty: a statement
@@ -37,20 +37,20 @@ type statement struct {
 	name  string
 	op    string
 	value string
-	re    *regexp.Regexp // of =~, or of a class
+	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column says what a word without an operator is.
+// column says what a word without an operator means.
 type column int
 
 const (
-	factsColumn   column = iota // an error, but in a condition: there it is a class
+	factsColumn   column = iota // an error, except in a condition, where it is a class
 	classesColumn               // a class
 )
 
 const maxNested = 50
 
-// operators, those first that begin with others.
+// operators are the operators of statements. Longer ones come first, because `==` begins with `=`.
 var operators = []string{"==", "!=", "<=", ">=", "=~", "=", "<", ">"}
 
 func parseCondition(text string, in column) (*condition, error) {
@@ -73,12 +73,12 @@ func parseCondition(text string, in column) (*condition, error) {
 	return c, err
 }
 
-// isWord tells the words of a condition from statements.
+// isWord reports whether a token is a word or bracket of a condition, not a statement.
 func isWord(token string) bool {
 	return slices.Contains([]string{"(", ")", "and", "or", "not", "!"}, token)
 }
 
-// tokenize parts a column. Regexes and quoted values may have spaces in them.
+// tokenize splits a column into tokens. Regexes and quoted values may have spaces.
 func tokenize(text string) ([]string, error) {
 	var out []string
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimLeft(rest, " ") {
@@ -99,7 +99,7 @@ func tokenize(text string) ([]string, error) {
 	return out, nil
 }
 
-// statementEnd is where a statement ends: at a space or a bracket outside of a regex
+// statementEnd returns where a statement ends. It ends at a space or a bracket outside of a regex
 // and of quotes.
 func statementEnd(text string) (int, error) {
 	for i := 0; i < len(text); i++ {
@@ -148,7 +148,7 @@ func (p *conditionParser) and(depth int) (*condition, error) {
 	first, err := p.not(depth)
 	out := &condition{op: "and", parts: []*condition{first}}
 	for err == nil && len(p.tokens) > 0 && p.tokens[0] != "or" && p.tokens[0] != ")" {
-		p.next("and") // may be left out
+		p.next("and") // `and` may be left out
 		var c *condition
 		c, err = p.not(depth)
 		out.parts = append(out.parts, c)
@@ -246,7 +246,7 @@ func (c *condition) eval(q Question) truth {
 	return c.hold(q)
 }
 
-// hold says whether a statement is true of the node.
+// hold returns whether a statement is true for the node.
 func (s statement) hold(q Question) truth {
 	if s.op == "" {
 		classes, known := q.Classes()
@@ -273,7 +273,7 @@ func (s statement) hold(q Question) truth {
 	a, errA := strconv.ParseFloat(value, 64)
 	b, errB := strconv.ParseFloat(s.value, 64)
 	if !there || errA != nil || errB != nil {
-		return unknown // nobody can say which is more
+		return unknown // the values cannot be compared
 	}
 	switch s.op {
 	case "<":
@@ -300,8 +300,8 @@ func equal(a, b string) bool {
 	return a == b || errX == nil && errY == nil && x == y
 }
 
-// factOf finds a fact by its name or, in structured facts, by its path. A fact with
-// parts has no value.
+// factOf finds a fact by its name or, in structured facts, by its path. A structured fact
+// itself has no value.
 func factOf(facts map[string]any, name string) (string, bool) {
 	var at any = facts
 	if v, ok := facts[name]; ok {

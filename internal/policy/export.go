@@ -19,11 +19,11 @@ type Exports struct {
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// By grants of before 0.3.0; oldWord: with the word.
+	// Types by grants from before 0.3.0; oldWord: with `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
-// granting is what one grant says of a type.
+// granting is what one grant says about a type.
 type granting struct {
 	tutti.ExportGrant
 	dangerous bool
@@ -44,12 +44,12 @@ func ExportsOf(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName)
 	return x
 }
 
-// Old reports whether a fleet has grants of before 0.3.0.
+// Old reports whether a fleet has grants from before 0.3.0.
 func Old(fleet tutti.Fleet) bool {
 	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return len(g.Exports) > 0 })
 }
 
-// Renewed returns the fleet with the meaning that its old grants have after a push of the same file.
+// Renewed returns the fleet as it is after a push of the same file, which gives old grants their new meaning.
 func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	fleet.Grants = slices.Clone(fleet.Grants)
 	for i, g := range fleet.Grants {
@@ -62,8 +62,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns the types that the node may export by grants of before 0.3.0, and that take the word since
-// then, sorted.
+// OldDangers returns the types that the node may export by grants from before 0.3.0, and that need `dangerous: true`
+// since then, sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -75,7 +75,7 @@ func (x *Exports) OldDangers() []string {
 	return out
 }
 
-// May returns nil if the node may export the resource: one grant admits the whole of it.
+// May returns nil if the node may export the resource. One grant has to admit the whole resource.
 func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
 
 // admits is may without the text of a refusal, which takes much longer than the decision.
@@ -84,7 +84,7 @@ func (x *Exports) admits(e Inspected) bool {
 	return !refused
 }
 
-// refuses reports whether no grant admits a resource, and why the first one of its type does not; empty: there is none.
+// refuses reports whether no grant admits a resource, and why the first grant of its type does not; empty: no such grant.
 func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {
 		return "", false
@@ -110,8 +110,8 @@ func (x *Exports) may(e Inspected) error {
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
-// wider returns the grant that the node has of the type, with what it lacks for a resource: its other limits
-// stay. If that does not do, it is the smallest grant that does.
+// wider returns a grant of the node for the type, extended so that it admits a resource. Its other limits
+// stay. If that is not enough, it returns the smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -138,7 +138,7 @@ func (x *Exports) wider(e Inspected) tutti.Grant {
 	return wanted(e)
 }
 
-// MayAll returns nil if the node may export all of them, or the type that it may not and why.
+// MayAll returns nil if the node may export all exports. Otherwise it returns the refused type and why.
 func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	counts := map[string]amount{}
 	for _, e := range exports {
@@ -155,14 +155,14 @@ func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	return "", nil
 }
 
-// amount is how much a node exports of a type.
+// amount is how many resources of a type a node exports, and their bytes.
 type amount struct{ count, bytes int }
 
 func (a amount) mib() int { return (a.bytes + 1<<20 - 1) >> 20 }
 
 func (a amount) with(e Inspected) amount { return amount{a.count + 1, a.bytes + e.bytes} }
 
-// mayHave returns nil if the node may export so much of a type.
+// mayHave returns nil if the node may export this amount of a type.
 func (x *Exports) mayHave(name string, is amount) error {
 	what, why := "", ""
 	if most := x.Most(name); is.count > most {
@@ -176,7 +176,7 @@ func (x *Exports) mayHave(name string, is amount) error {
 	return refuse(x.fleet, x.groups, x.node, what, why, x.more(name, is))
 }
 
-// Only returns those that the node may export, of each type the first ones that are not too many.
+// Only returns the exports that the node may export. If a type has too many, it returns the first ones.
 func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	counts := map[string]amount{}
 	return slices.DeleteFunc(exports, func(one tutti.Export) bool {
@@ -195,12 +195,12 @@ func (x *Exports) Most(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.Most, tutti.MostExports) })
 }
 
-// MostMiB is how large the resources of a type may be together that the node exports.
+// MostMiB is the maximum size of all resources of a type that the node exports, in MiB.
 func (x *Exports) MostMiB(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.MostMiB, tutti.MostExportedMiB) })
 }
 
-// bound is the widest one of the grants of a type. A grant of a fleet file of before 0.3.0 has none.
+// bound is the highest bound of the grants of a type. A grant from before 0.3.0 has no bound.
 func (x *Exports) bound(name string, of func(granting) int) int {
 	if x.old[name] {
 		return math.MaxInt
@@ -212,7 +212,7 @@ func (x *Exports) bound(name string, of func(granting) int) int {
 	return most
 }
 
-// more is the grant that the node has of a type, for so much.
+// more returns the node's grant of a type, with bounds for this amount.
 func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
 	if most := x.Most(name); is.count > most || has.Most != 0 {
@@ -226,11 +226,11 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 
 // refuses says why a grant does not admit a resource, or returns the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// What the fleet file would refuse without the word is refused here, too: the fleet may come from no file.
+	// The fleet file refuses this without `dangerous: true`. It is refused here, too, because the fleet may not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
-	first := "" // of the parameters that are refused
+	first := "" // the first refused parameter
 	for p := range e.Parameters {
 		if (!g.Admits(p, g.dangerous) || !g.dangerous && !e.isData(p)) && (first == "" || p < first) {
 			first = p
@@ -242,7 +242,7 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
-		// Types check a line of a text where they mean all of it, and write the text into a file of lines.
+		// Some types check only one line of a text, and write the whole text into a file of lines.
 		return "a control character, like the end of a line, takes `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
@@ -259,8 +259,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. None is in a node's name but
-// '_', which no host's name has.
+// titleEnds are the characters that end a node's name in a title. Of these a node's name can have only
+// '_', and names of hosts do not have it.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {
@@ -268,8 +268,8 @@ func owns(node tutti.NodeName, title string) bool {
 	return begins && (rest == "" || strings.ContainsAny(rest[:1], titleEnds))
 }
 
-// tagsOf returns what the parameter tag makes tags of on the collector. If a value is not text, it
-// returns the beginning of the encoding, which no grant admits.
+// tagsOf returns the tags that the parameter tag makes on the collector. If a value is not text, it
+// returns the beginning of the JSON, which no grant admits.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {
@@ -291,14 +291,14 @@ func tagsOf(value json.RawMessage) []string {
 	return out
 }
 
-// admitsTag reports whether a resource may have a tag: it is one of the grant, or of those that Puppet
-// makes of type and title.
+// admitsTag reports whether a resource may have a tag. The grant has to list the tag, or Puppet
+// makes the tag from type and title.
 func (g granting) admitsTag(e Inspected, tag string) bool {
 	return slices.Contains(g.Tags, tag) || slices.Contains(e.named, tag)
 }
 
-// dataTypes are the types of Puppet's rich data that are values and nothing else: the first ones as they
-// are, and names of Puppet types, whose encoding is `Pcore::NAMEType`.
+// dataTypes are the types of Puppet's rich data that are only values. typeValues are
+// names of Puppet types, whose encoding is `Pcore::NAMEType`.
 var (
 	dataTypes = []string{
 		"Binary", "Default", "Hash", "Regexp", "SemVer", "SemVerRange", "Sensitive", "Symbol", "Timespan", "Timestamp", "URI",
@@ -318,7 +318,7 @@ func isDataType(name string) bool {
 	return slices.Contains(dataTypes, name)
 }
 
-// Wanted returns the smallest grant that admits a resource, if one can. To is empty.
+// Wanted returns the smallest grant that admits a resource, if a grant can admit it. To is empty.
 func Wanted(e tutti.Export) tutti.Grant { return wanted(inspect(e)) }
 
 func wanted(e Inspected) tutti.Grant {

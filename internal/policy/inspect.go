@@ -12,19 +12,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Inspected is an export with what decides on it in its values. These may have a megabyte, and many grants are asked
-// about one export: its values are read once, by Inspect.
+// Inspected is an export with everything in its values that decisions need. Values may have a megabyte, and many grants are
+// checked for one export. So Inspect reads the values only once.
 type Inspected struct {
 	tutti.Export
 	calls   []string // parameters whose value is more than data
-	control bool     // a text of some value has a control character
-	tags    []string // sorted, with what the parameter tag makes tags of
-	named   []string // tags that Puppet makes of type and title
+	control bool     // a text in a value has a control character
+	tags    []string // sorted, with the tags from the parameter tag
+	named   []string // tags that Puppet makes from type and title
 	bytes   int      // see Bytes
 }
 
-// Inspect reads the values of exports, each once. What it returns can be asked about any number of times, for about
-// as much as the number of parameters and tags.
+// Inspect reads the values of exports, each once. After that, each check of the result costs about
+// as much as its number of parameters and tags.
 func Inspect(exports []tutti.Export) []Inspected {
 	out := make([]Inspected, len(exports))
 	for i, e := range exports {
@@ -57,7 +57,7 @@ func (e Inspected) isData(parameter string) bool {
 	return !calls
 }
 
-// Bytes is how many bytes of text an export has: about what a collector is sent of it.
+// Bytes is how many bytes of text an export has. This is about what a collector gets.
 func Bytes(e tutti.Export) int {
 	n := len(e.Type) + len(e.Title) + len(e.File)
 	for _, list := range [][]string{e.Tags, e.Sensitive} {
@@ -71,9 +71,9 @@ func Bytes(e tutti.Export) int {
 	return n
 }
 
-// look reports whether a value in rich data is more than data at some depth (a Deferred is a call), and whether some
-// text in it has a control character. Of invalid JSON both are true. It makes nothing of the value: a value of a megabyte
-// can be a million lists.
+// look reports whether a value in rich data is more than data at some depth (a Deferred is a call), and whether a
+// text in it has a control character. For invalid JSON both are true. It does not decode the value, because a value of a
+// megabyte can be a million lists.
 func look(value json.RawMessage) (calls, control bool) {
 	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')
 	if !typed && !escaped && !mayControl(value) {
@@ -85,17 +85,17 @@ func look(value json.RawMessage) (calls, control bool) {
 	return texts(value)
 }
 
-// mayControl reports whether there can be a control character in UTF-8: quickly, and that of a value on several lines, too.
+// mayControl reports quickly whether UTF-8 text may have a control character. It is also true for a value on several lines.
 func mayControl(value []byte) bool {
 	for _, c := range value {
-		if c < ' ' || c == 0x7f || c == 0xc2 { // which U+0080 to U+009f begin with
+		if c < ' ' || c == 0x7f || c == 0xc2 { // 0xc2 is the first byte of U+0080 to U+009f
 			return true
 		}
 	}
 	return false
 }
 
-// texts is look of valid JSON.
+// texts is look for valid JSON.
 func texts(value []byte) (calls, control bool) {
 	kind := false // the last text was the key of a type
 	for i := 0; i < len(value); i++ {
@@ -104,7 +104,7 @@ func texts(value []byte) (calls, control bool) {
 			continue
 		case '"':
 		default:
-			calls = calls || kind // the name of a type is no text
+			calls = calls || kind // the name of a type is not a text
 			kind = false
 			continue
 		}
@@ -118,7 +118,7 @@ func texts(value []byte) (calls, control bool) {
 		text := value[i+1 : end]
 		control = control || controls(text)
 		if kind {
-			calls, kind = calls || !isDataType(string(text)), false // a name with an escape is none of them
+			calls, kind = calls || !isDataType(string(text)), false // a name with an escape is not a data type
 		} else if follows(value[end+1:], ':') {
 			kind = isKind(text)
 		}
@@ -127,7 +127,7 @@ func texts(value []byte) (calls, control bool) {
 	return calls, control
 }
 
-// follows reports whether c is what comes next.
+// follows reports whether c comes next, after white space.
 func follows(rest []byte, c byte) bool {
 	rest = bytes.TrimLeft(rest, " \t\n\r")
 	return len(rest) > 0 && rest[0] == c

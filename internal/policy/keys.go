@@ -8,12 +8,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Keys says which keys one node may write and read. It is made once for many keys. One goroutine at a time may use it.
+// Keys says which keys one node may write and read. It is made once for many keys. Only one goroutine may use it at a time.
 type Keys struct {
 	fleet       tutti.Fleet
 	node        tutti.NodeName
 	groups      []tutti.GroupName
-	granted     bool // write and read are known
+	granted     bool // write and read are filled in
 	write, read patterns
 }
 
@@ -48,7 +48,7 @@ func (k *Keys) Reads(key string) bool {
 	return tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(k.node), key) || k.look().read.cover(key)
 }
 
-// look looks the grants up, at the first key that takes one.
+// look looks the grants up when the first key needs one.
 func (k *Keys) look() *Keys {
 	if k.granted {
 		return k
@@ -58,8 +58,8 @@ func (k *Keys) look() *Keys {
 		k.read.add(g.Read...)
 		k.read.add(g.Write...)
 		for _, p := range g.Write {
-			// What the fleet file would refuse without the word is refused here, too: the
-			// fleet may come from an older release, or from no file.
+			// The fleet file refuses this without `dangerous: true`. It is refused here, too, because the
+			// fleet may come from an older release, or not from a file.
 			if g.Dangerous || !tutti.DangerousPattern(p) {
 				k.write.add(p)
 			}
@@ -68,8 +68,8 @@ func (k *Keys) look() *Keys {
 	return k
 }
 
-// patterns are patterns of keys (see tutti.MatchPattern). Few keys are compared with each of them. Of many, a key is looked up,
-// and each of its beginnings.
+// patterns are patterns of keys (see tutti.MatchPattern). The first few keys are compared with each pattern. For more keys, the
+// key and each of its beginnings are looked up in maps.
 type patterns struct {
 	all           []string
 	asked         int
@@ -77,7 +77,7 @@ type patterns struct {
 	others        []string
 }
 
-// fewKeys are those for which it takes less to compare than to look up.
+// fewKeys is for how many keys comparing is cheaper than making the maps.
 const fewKeys = 8
 
 func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
@@ -94,7 +94,7 @@ func (ps *patterns) cover(key string) bool {
 	if ps.exact[key] || slices.ContainsFunc(ps.others, matches) {
 		return true
 	}
-	for i := range max(len(key), 1) - 1 { // a key that ends there is not below it
+	for i := range max(len(key), 1) - 1 { // a key that ends with this slash is not below it
 		if key[i] == '/' && ps.begins[key[:i+1]] {
 			return true
 		}

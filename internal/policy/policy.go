@@ -1,11 +1,11 @@
 // Package policy says what a node may publish and read. Without a grant a node
 // reads shared/** and node/<its name>/**, writes node/<its name>/**, and exports
-// nothing; the grants of the fleet file add to that and never take away. A
-// refusal is a tutti.Error with CodeRefused that says who, what, and which grant
-// would allow it. The functions are pure; whether a key already has another
-// owner is for package data to say.
+// nothing. The grants of the fleet file only add rights. A
+// refusal is a tutti.Error with CodeRefused that names the node, what it wanted, and a grant
+// that would allow it. The functions are pure. Package data checks whether a key already
+// has another owner.
 //
-// The groups are those that the node is in, as fleet.GroupsOf returns them.
+// The groups parameters are the groups of the node, as fleet.GroupsOf returns them.
 package policy
 
 import (
@@ -28,7 +28,7 @@ func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, k
 	return KeysOf(fleet, groups, node).MayRead(key)
 }
 
-// MayCompile returns nil if the node may compile for others, who run by their
+// MayCompile returns nil if the node may compile for other nodes, as their
 // Puppet Server.
 func MayCompile(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) error {
 	for _, g := range granted(fleet, groups) {
@@ -44,7 +44,7 @@ func Compiles(fleet tutti.Fleet) bool {
 	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return g.Compile && g.Dangerous })
 }
 
-// own is the pattern of the keys that belong to a node. The name is a whole part
+// own is the pattern of the keys that belong to a node. The node's name is a whole segment
 // of the path.
 func own(node tutti.NodeName) string { return "node/" + string(node) + "/**" }
 
@@ -58,7 +58,7 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// refuse says what is missing, with the line to paste under `grants:`. The line names the node's smallest group.
+// refuse returns an error with the line to paste under `grants:`. The line names the node's smallest group.
 func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
 	wants.To = "GROUP"
 	in, others := "in no group", ""
@@ -77,7 +77,7 @@ func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wh
 		string(node), in, what, why, wants, orDefined(wants), others)
 }
 
-// smallest is the group that lists the fewest nodes. One that nodes join may have any number, and comes last.
+// smallest returns the group that lists the fewest nodes. A group of join tokens may have any number of nodes, so it comes last.
 func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
 	size := map[tutti.GroupName]int{}
 	for _, g := range fleet.Groups {
@@ -88,7 +88,7 @@ func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
 	})
 }
 
-// orDefined is what to write instead if a type whose name does not tell is a defined one.
+// orDefined says what to write instead if the type is a defined type. The name of the type does not show that.
 func orDefined(wants tutti.Grant) string {
 	if len(wants.Types) != 1 || wants.Types[0].Native() || !wants.Dangerous || strings.Contains(wants.Types[0].Type, "::") {
 		return ""

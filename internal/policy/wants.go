@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	maxWants  = 100 // types, and keys, of what Wants and Merge return
-	maxLooked = 50  // resources of a type that are refused: more of them say the same
-	// maxWanted bounds the text of what they return, in bytes: a node names what it wants, and the log keeps it.
+	maxWants  = 100 // maximum of types, and of keys, in what Wants and Merge return
+	maxLooked = 50  // refused resources of a type that are looked at; more of them add nothing
+	// maxWanted bounds the text of what they return, in bytes, because nodes choose the names, and the log keeps them.
 	maxWanted = 16 << 10
 )
 
-// Wants returns the grants that a node lacks to publish and read all this, without To: what takes the word
-// in one that is dangerous, the rest in one that is not.
+// Wants returns the grants that a node lacks to publish and read all this, without To. One grant is dangerous and has
+// what needs `dangerous: true`. The other grant has the rest.
 func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []Inspected, writes, reads []string) []tutti.Grant {
 	var out merging
 	x := ExportsOf(fleet, groups, node)
 	counts := map[string]amount{}
-	lacks := map[string]int{} // how many resources, up to maxLooked
+	lacks := map[string]int{} // refused resources of each type, up to maxLooked
 	for _, e := range exports {
 		counts[e.Type] = counts[e.Type].with(e)
 		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && !x.admits(e) {
@@ -32,7 +32,7 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil: // else there was no room to look at it
+		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil: // without a grant of the type there was no room to look at it
 			out.add(x.more(name, n))
 		}
 	}
@@ -50,8 +50,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns grants that admit everything that either of two lists of grants without To admits: at most one that is
-// not dangerous, and one that is. Entries without room are left out. Entries of a stay as long as they have room, so
+// Merge returns grants that admit everything that one of two lists of grants without To admits. It returns at most one
+// grant that is not dangerous, and one that is. It leaves out entries without room. Entries of a come first, so
 // that b cannot replace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
@@ -61,10 +61,10 @@ func Merge(a, b []tutti.Grant) []tutti.Grant {
 	return out.grants()
 }
 
-// merging is what Merge returns, while it grows.
+// merging is the growing result of Merge.
 type merging struct {
 	safe, dangerous tutti.Grant
-	used            int // bytes, about
+	used            int // approximate bytes
 }
 
 func (m *merging) add(g tutti.Grant) {
@@ -79,7 +79,7 @@ func (m *merging) add(g tutti.Grant) {
 	into.Read = m.addKeys(into.Read, g.Read)
 }
 
-// grants returns those that say something.
+// grants returns the grants that are not empty.
 func (m *merging) grants() []tutti.Grant {
 	m.dangerous.Dangerous = true
 	var out []tutti.Grant
@@ -91,7 +91,7 @@ func (m *merging) grants() []tutti.Grant {
 	return out
 }
 
-// most says of a type how much there is, in each grant that has it.
+// most raises the bounds of a type to an amount, in each grant that has the type.
 func (m *merging) most(name string, is amount) {
 	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
 		for i := range types {
@@ -125,12 +125,12 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 		}
 		named := m.addKeys(nil, t.Parameters)
 		if len(named) == 0 && len(t.Parameters) > 0 {
-			return types // a grant that names none of them would admit more
+			return types // a grant without parameters would admit more
 		}
 		t.Parameters = named
 		return slices.Insert(types, i, t)
 	}
-	// Nothing named admits what is safe, or all of a type of which nothing more is known.
+	// Without named parameters a grant admits the safe ones, or all if Tutti has no list of them.
 	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)
@@ -138,7 +138,7 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 	return types
 }
 
-// addKeys adds to what is sorted.
+// addKeys adds keys to a sorted list.
 func (m *merging) addKeys(keys, more []string) []string {
 	for _, key := range more {
 		if i, found := slices.BinarySearch(keys, key); !found && len(keys) < maxWants && m.takes(key) {

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the last set of each node, and the last one that no run has published: by that something was withdrawn,
-// and the node has to run, also if a run with tags has published since. Of overlays the last one of each node in
-// each job that goes on.
+// Exports: the last set of each node is kept, and its last set that no run has published. The latter withdrew exports, so
+// the node has to run, even if a run with tags has published since. The last overlay of each node in each
+// unfinished job is kept, too.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -36,7 +36,7 @@ func needsExports(l *Ledger, e tutti.Event) bool {
 	return l.last[exportsKey(b.Node)] == e.Seq || l.last[withdrawnKey(b.Node)] == e.Seq
 }
 
-// Paused targets: the last word on each, as long as it holds.
+// Paused targets: the last event of each target is kept as long as the pause holds.
 
 func pausedKey(e tutti.Event) string { return "paused " + e.Body.ID() }
 
@@ -44,9 +44,9 @@ func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
 
 func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
-// Values: the last change of each key, if it has a value; of a secret all that gave it pieces. How much one run may
-// change is counted, so the changes since a node's last claim are needed as well;
-// whichever of them is not the last of its key must not be that in the fold.
+// Values: the last change of each key that has a value is kept. For a secret, all events that gave it pieces are kept. The
+// fold counts how much a run changes, so the changes since a node's last claim are needed, too. If such
+// a change is not the last of its key, the last one must be kept as well.
 
 func noteValue(l *Ledger, e tutti.Event) {
 	v := l.values[e.Body.ID()]
@@ -57,7 +57,7 @@ func noteValue(l *Ledger, e tutti.Event) {
 	secret, is := e.Body.(*tutti.SecretSealed)
 	if is && !v.gone && secret.Secret.ID == v.secret {
 		v.pieces = append(v.pieces, e.Seq)
-		v.sets[ownerOf(e)] = e.Seq // while it counts for its run, what unset the value is needed, too
+		v.sets[ownerOf(e)] = e.Seq // while it counts for its run, the event that unset the value is needed, too
 		return
 	}
 	v.last, v.owner, v.gone, v.secret, v.pieces = e.Seq, ownerOf(e), false, "", nil
@@ -100,7 +100,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts reports whether a change belongs to what a node's latest run has changed.
+// counts reports whether a node has made the change since its last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

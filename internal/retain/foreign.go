@@ -7,14 +7,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Foreigns are the runs of one node that Tutti did not start and that are kept, in the order in which they were told: the
-// latest few by their start, and the latest of each kind by which a node is judged. Of these the latest are that began last,
-// that ended last, and that were told last: a short one pushes no long one out, and no time of the node the last word.
+// Foreigns are the kept runs of one node that no server ordered, in the order in which they were told. Kept are the latest few
+// by their start, and the latest of each kind by which a node is judged: by start, by end, and by telling. So a short run does
+// not push out a long one, and a wrong time of the node does not push out the run that was told last.
 type Foreigns []*tutti.RunForeign
 
-// kinds are those by which a node is judged (ADR 0011): what a later run does not
-// undo, by being good, is not forgotten for it. What the agent did itself is judged in another way, and has kinds of its
-// own: one that did the same again as a run of ours counts for nothing.
+// kinds are the kinds of these runs by which a node is judged (ADR 0011). A run is not forgotten
+// for a later good run that does not undo it. Local runs are judged differently and have kinds of their
+// own. A local run that only repeats one of our runs does not count.
 var kinds = []func(*tutti.RunForeign) bool{
 	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },
 	func(b *tutti.RunForeign) bool { return b.Local == nil && !b.Noop && !b.Result.Outcome.Good() },
@@ -25,8 +25,8 @@ var kinds = []func(*tutti.RunForeign) bool{
 
 func again(b *tutti.RunForeign) bool { return b.Local.As != "" && b.Result.Outcome.Good() }
 
-// Add returns the runs with one more. gone are those that are not kept any more for
-// it, or the one itself. One that is there changes nothing.
+// Add returns the runs with one more. gone are the runs that are dropped for it, or
+// the new run itself if it is not kept. A run that is already there changes nothing.
 func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
 	if f.Has(one.Result.Run) {
 		return f, nil
@@ -45,7 +45,7 @@ func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID)
 	return kept, gone
 }
 
-// ByStart returns them in the order of their start, the latest first.
+// ByStart returns the runs in the order of their start, the latest first.
 func (f Foreigns) ByStart() Foreigns {
 	return slices.SortedFunc(slices.Values(f), func(a, b *tutti.RunForeign) int {
 		return cmp.Or(b.Result.StartedAt.Compare(a.Result.StartedAt), cmp.Compare(b.Result.Run, a.Result.Run))
@@ -61,7 +61,8 @@ func Stay(all []*tutti.RunForeign) []bool {
 	return out
 }
 
-// stay marks the first few, and the first of each kind in that order, in the order of their ends, and in others.
+// stay marks the first few runs. It also marks the first run of each kind in the given order, in the order of their ends, and
+// in other orders.
 func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
 	stays := map[*tutti.RunForeign]bool{}
 	for _, b := range all[:min(few, len(all))] {

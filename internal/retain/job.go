@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Jobs stay until they are retired, with all that happened in them: whoever
-// watches one is told the whole. The last run that a node claimed stays, too.
+// Jobs stay until they are retired, with all their events. So people who watch a
+// job see all of it. The last run that a node claimed stays, too.
 
 func noteJob(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.JobStarted)
@@ -36,7 +36,7 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
-// Who was let alone because nodes kept changing each other's data stays so.
+// Nodes that Tutti stopped converging because they kept changing each other's data stay so.
 
 const divergedKey = "diverged"
 
@@ -72,7 +72,7 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// A node is judged by the last run that passed its gate or proved it good, too.
+// A node is also judged by its last run that passed its gate or proved the node good.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
@@ -81,10 +81,10 @@ func noteGated(l *Ledger, e tutti.Event) {
 	}
 }
 
-// MaxPartial is how many runs with tags are kept of a node since its last full run. With so many it is not good.
+// MaxPartial is how many runs with tags are kept for a node since its last full run. A node with that many is not good.
 const MaxPartial = 10
 
-// notePart: until a full run has passed its gate, a node is judged by its runs with tags, too.
+// notePart: until a full run has passed its gate, a node is also judged by its runs with tags.
 func notePart(l *Ledger, run tutti.RunID) {
 	node, wanted := l.nodes[run]
 	switch parts := l.partial[node]; {
@@ -104,7 +104,8 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteCompiled: what a proof shows counts until another one does, or the node is applied.
+// noteCompiled: the catalog of a proof counts until another proof compiles, or until a full run passes its gate or proves the
+// node good.
 func noteCompiled(l *Ledger, e tutti.Event) {
 	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
 		l.shown[l.nodes[id]] = id
@@ -114,7 +115,7 @@ func noteCompiled(l *Ledger, e tutti.Event) {
 // noteResult keeps the latest runs of a node whose reports tell of resources.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
-	node, known := l.nodes[result.Run], needsRun(l, e) // or the fold has let it go
+	node, known := l.nodes[result.Run], needsRun(l, e) // otherwise the fold has forgotten the run
 	noteEnded(l, e)
 	if !known {
 		return

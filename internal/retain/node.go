@@ -2,14 +2,14 @@ package retain
 
 import "github.com/tutti-project/tutti"
 
-// Nodes and tokens. Who joined and who left is needed for ever: all keys that were
-// let out are let out again after every start.
+// Nodes and tokens. Which nodes joined and left is needed for ever, because after every start the
+// server locks out all removed keys again.
 
 func nodeKey(n tutti.NodeName) string { return "node " + string(n) }
 
 func noteNode(l *Ledger, e tutti.Event) { l.last[nodeKey(tutti.NodeName(e.Body.ID()))] = e.Seq }
 
-// isLastOfNode is for what the next join, or the node's end, makes void.
+// isLastOfNode is for events that lose their meaning when the node joins again or is removed.
 func isLastOfNode(l *Ledger, e tutti.Event) bool {
 	return l.last[nodeKey(tutti.NodeName(e.Body.ID()))] == e.Seq
 }
@@ -23,7 +23,7 @@ func noteEnrolled(l *Ledger, e tutti.Event) {
 	l.enrolled[b.Node], l.keys[b.Node] = b.Token, b.Key
 }
 
-// noteRemoved forgets what the node published; what it claimed is no more its
+// noteRemoved forgets what the node published. The run that it claimed is no longer its
 // latest run.
 func noteRemoved(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.NodeRemoved)
@@ -64,8 +64,8 @@ func noteToken(l *Ledger, e tutti.Event) {
 	l.tokens[b.Token] = b.Expires
 }
 
-// needsToken is for as long as somebody can use the token, or the node that it let
-// in may ask again, and some time more.
+// needsToken reports whether the token's event is still needed. It is needed until tokenGrace after the token's end,
+// and while the node that joined with it may ask again.
 func needsToken(l *Ledger, e tutti.Event) bool {
 	id := tutti.TokenID(e.Body.ID())
 	if l.now.Before(l.tokens[id].Add(tokenGrace)) {

@@ -15,16 +15,16 @@ type Preview struct {
 	Found bool   // something is not as the code says, or the run failed
 }
 
-// PreviewOf is that of a run with a result.
+// PreviewOf returns the preview of a run with a result.
 func PreviewOf(result tutti.Result, code tutti.Digest, wanted uint64) Preview {
 	return Preview{result.Run, code, wanted, result.Outcome == tutti.Failed || result.NoopPending || result.Counts.OutOfSync > 0}
 }
 
-// Previews are the latest such runs of a node, one for each code, the latest first: what was found with a code counts
-// again when that code comes back. When there are too many, the oldest that found nothing goes.
+// Previews are the latest such runs of a node, one for each code, the latest first. When a code comes back, its preview
+// counts again. If there are too many, the oldest one that found nothing is dropped.
 type Previews [4]Preview
 
-// Add returns them with one more.
+// Add returns the previews with one more.
 func (p Previews) Add(one Preview) Previews {
 	all := []Preview{one}
 	for _, other := range p {
@@ -32,7 +32,7 @@ func (p Previews) Add(one Preview) Previews {
 		case other.Run == "":
 		case other.Code != one.Code:
 			all = append(all, other)
-		case other.Seq > one.Seq: // the result of one came late
+		case other.Seq > one.Seq: // the new result came late
 			all[0] = other
 		}
 	}
@@ -52,7 +52,7 @@ func (p Previews) Add(one Preview) Previews {
 	return out
 }
 
-// Has reports whether a run is one of them.
+// Has reports whether a run is one of the previews.
 func (p Previews) Has(id tutti.RunID) bool {
 	return slices.ContainsFunc(p[:], func(one Preview) bool { return one.Run == id })
 }

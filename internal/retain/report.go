@@ -6,11 +6,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Reports says how many reports stay, with their logs, and for how long. Nothing
-// that a fold needs is in them: what became of a run stays as long as the run.
+// Reports says how many reports stay, with their logs, and for how long. A fold needs
+// nothing of them. The result of a run stays as long as the run.
 type Reports struct {
-	Most int           // the latest; 0: those of all runs
-	For  time.Duration // since the run has ended; 0: as long as the run
+	Most int           // how many of the latest stay; 0: all
+	For  time.Duration // how long after the run's end; 0: as long as the run
 }
 
 // Ended is a run's end, with the digests of its report and log, if it has them.
@@ -21,7 +21,7 @@ type Ended struct {
 	Report, Log tutti.Digest
 }
 
-// Keeps returns those that stay of all that ended, given and returned in the order
+// Keeps returns the runs whose report stays. Input and output are in the order
 // of the log.
 func (k Reports) Keeps(ended []Ended, now time.Time) []Ended {
 	if k.Most > 0 && len(ended) > k.Most {

@@ -1,16 +1,16 @@
-// Package retain says which events of the log a fold still needs: what a
-// snapshot keeps. It is pure. Each kind of event has one rule: the table of kinds
-// (tutti.KeepOf) names one that several kinds share, or the kind has its own here.
+// Package retain says which events of the log a fold still needs. A snapshot keeps
+// these. The package is pure. Each kind of event has one rule. The table of kinds
+// (tutti.KeepOf) names a shared rule, or the kind has its own rule here.
 //
 //	last of its key       fleet file, code, value, exports, snapshot
-//	last few of its node  runs that Tutti did not start
-//	while something lives token, job, run, and what an operator was given
-//	for ever              who joined and who left: a key that was let out stays out
+//	last few of its node  runs that no server ordered
+//	while something lives token, job, run, and certificates of operators
+//	for ever              which nodes joined and left, so that removed keys stay out
 //	never again           denials, retired jobs
 //
-// The contract, which a property test holds on logs of the real server: for every
-// cut of a log, folding the needed events before the cut and then the rest gives
-// the state that folding all of it gives.
+// The contract holds for every cut of a log. If a fold gets the needed events before the cut
+// and then the rest, its state is the same as after all events. A property test
+// checks this on logs of the real server.
 package retain
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tokenGrace is how long a token that nobody can use any more is known by name,
-// so that whoever presents it is told why it is refused.
+// tokenGrace is how long an expired token is still known by name,
+// so that the server can say to a machine with the token why it is refused.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger is what the rules must know of a sequence of events. First it is told all
-// of them in order (Add), then it says of each whether it is needed (Needs).
+// Ledger is what the rules must know about a sequence of events. First Add gets all
+// events in order. Then Needs says for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
-	last     map[string]uint64 // of each key
+	last     map[string]uint64 // sequence of the last event of each key
 	codes    map[tutti.JobID]tutti.Digest
 	goes     map[string]tutti.Digest // the code with which an environment goes on while the last push is held
 	finished map[tutti.JobID]bool
@@ -35,19 +35,19 @@ type Ledger struct {
 	nodes    map[tutti.RunID]tutti.NodeName
 	wanted   map[tutti.RunID]uint64
 	ended    map[tutti.RunID]bool
-	latest   map[tutti.NodeName]tutti.RunID // claimed
+	latest   map[tutti.NodeName]tutti.RunID // the last run that each node claimed
 	applies  map[tutti.RunID]bool           // full runs in mode apply
 	parts    map[tutti.RunID]bool           // runs in mode apply with tags
 	partial  map[tutti.NodeName][]tutti.RunID
-	applied  map[tutti.NodeName]tutti.RunID // the last one of these that was claimed
-	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
+	applied  map[tutti.NodeName]tutti.RunID // the last claimed full run
+	passed   map[tutti.NodeName]tutti.RunID // the last full run that passed its gate or proved its node good
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
-	left     map[tutti.NodeName]tutti.RunID // the last full run of these
-	shown    map[tutti.NodeName]tutti.RunID // the last proof of each that has compiled since
+	left     map[tutti.NodeName]tutti.RunID // the last full run whose report tells of resources
+	shown    map[tutti.NodeName]tutti.RunID // the last proof that has compiled since passed
 	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
 	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing: mode and code
-	since    map[tutti.NodeName]uint64   // its last claim: from there on its changes of values count
+	since    map[tutti.NodeName]uint64   // the last claim; changes of values after it count
 	overlays map[overlay]uint64
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
@@ -61,18 +61,18 @@ type overlay struct {
 	node tutti.NodeName
 }
 
-// value is what is known of a key. Sets is the last time that each owner set it.
+// value is what is known about a key. sets has the last event by which each owner set it.
 type value struct {
 	last  uint64
 	owner tutti.NodeName
-	gone  bool // with the node that owned it
+	gone  bool // the node that owned it was removed
 	sets  map[tutti.NodeName]uint64
-	// Of a secret: its id, and the events behind the last one that gave it more pieces.
+	// For a secret: its id, and the events after last that gave it more pieces.
 	secret string
 	pieces []uint64
 }
 
-// New returns a ledger of no events.
+// New returns a ledger without events.
 func New() *Ledger {
 	return &Ledger{
 		last:     map[string]uint64{},
@@ -105,14 +105,14 @@ func New() *Ledger {
 	}
 }
 
-// rule is what is done with a kind of event: what the ledger notes of it, and
-// whether it is needed once the ledger knows all. No note: nothing.
+// rule says what the ledger does with a kind of event: what it notes, and
+// whether the event is needed after all events are noted. A nil note notes nothing.
 type rule struct {
 	note  func(l *Ledger, e tutti.Event)
 	needs func(l *Ledger, e tutti.Event) bool
 }
 
-// common are the rules that need to know nothing of the kind.
+// common are the rules that do not depend on the kind.
 var common = map[tutti.Keep]rule{
 	tutti.KeepNever:   {nil, never},
 	tutti.KeepLast:    {noteLast, isLast},
@@ -120,14 +120,14 @@ var common = map[tutti.Keep]rule{
 	tutti.KeepWithRun: {nil, needsRun},
 }
 
-// rules are those of the kinds that have one of their own.
+// rules are the rules of the kinds that have their own.
 var rules = map[string]rule{
-	"ca.rotated":    {nil, always}, // which certificates are gone, and who was left behind
-	"epoch.begun":   {nil, always}, // the fence of each run rests on the epoch before it
+	"ca.rotated":    {nil, always}, // says which certificates are gone, and which nodes were left behind
+	"epoch.begun":   {nil, always}, // the fence of each run has the epoch that was current
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
 	"code.signed":   {noteLast, needsSigned},
-	"keys.trusted":  {nil, always}, // a node that was away follows them one by one
+	"keys.trusted":  {nil, always}, // a node that was away follows the statements one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -161,7 +161,7 @@ var rules = map[string]rule{
 	"operator.issued": {nil, needsOperator},
 }
 
-// ruleOf returns the rule of a kind of event, false if there is none: such an event is
+// ruleOf returns the rule of a kind of event, or false if it has no rule. An event without a rule is
 // always needed.
 func ruleOf(kind string) (rule, bool) {
 	if r, ok := common[tutti.KeepOf(kind)]; ok {
@@ -171,8 +171,8 @@ func ruleOf(kind string) (rule, bool) {
 	return r, ok
 }
 
-// Known reports whether there is exactly one rule for a kind of event: one that it
-// shares with others, or one of its own.
+// Known reports whether a kind of event has exactly one rule, either a shared one or
+// its own.
 func Known(kind string) bool {
 	_, own := rules[kind]
 	return own == (tutti.KeepOf(kind) == tutti.KeepOwn) && tutti.KeepOf(kind) != ""
@@ -198,14 +198,14 @@ func always(*Ledger, tutti.Event) bool { return true }
 
 func never(*Ledger, tutti.Event) bool { return false }
 
-// lastKey is for kinds of which the last one for each thing matters.
+// lastKey is for kinds of which only the last event for each id matters.
 func lastKey(e tutti.Event) string { return e.Body.Kind() + " " + e.Body.ID() }
 
 func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: the current one of each environment, with which it goes on meanwhile, and that of jobs.
+// Code: kept are the current code of each environment, the code that it goes on with while that is held, and the code of jobs.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
@@ -216,7 +216,7 @@ func notePush(l *Ledger, e tutti.Event) {
 
 func noteReleased(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
-	delete(l.goes, e.Body.ID()) // the last push has it
+	delete(l.goes, e.Body.ID()) // the last push has the code
 }
 
 func codeKey(e tutti.Event) string { return "code " + string(e.Body.(*tutti.CodePushed).Code) }
@@ -239,12 +239,12 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// needsSigned: what was signed of code counts until the code is pushed again.
+// needsSigned: a statement about code counts until the code is pushed again.
 func needsSigned(l *Ledger, e tutti.Event) bool {
 	return isLast(l, e) && e.Seq > l.last["code "+e.Body.ID()]
 }
 
-// Operators: certificates that were issued since the operator was revoked.
+// Operators: certificates that were issued since the operator's last revocation are kept.
 
 func needsOperator(l *Ledger, e tutti.Event) bool {
 	return e.Seq > l.last[lastKey(tutti.Event{Body: &tutti.OperatorRevoked{Operator: e.Body.ID()}})]

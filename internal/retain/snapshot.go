@@ -28,13 +28,13 @@ type line struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// Writer encodes a snapshot. Its first error is that of Close.
+// Writer encodes a snapshot. Close returns its first error.
 type Writer struct {
 	lines  *lines.Writer
 	events int
 }
 
-// NewWriter begins the snapshot of the events up to an entry.
+// NewWriter begins a snapshot of the events up to an entry.
 func NewWriter(through tutti.Entry) *Writer {
 	return &Writer{lines: lines.NewWriter(header{Tutti: snapshotKind, Version: 1, Through: through.Seq, Link: through.Link})}
 }
@@ -52,8 +52,8 @@ func (w *Writer) Close() ([]byte, int, error) {
 }
 
 // Entries yields the entries of a stored snapshot after a sequence. It ends with
-// the first error, CodeDamaged: the snapshot is not the one that taken names, as
-// it was stored.
+// the first error. CodeDamaged: the snapshot is not the one that taken names, or it
+// is not as it was stored.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
 		damaged := func(err error, what string) {

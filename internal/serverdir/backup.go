@@ -28,18 +28,18 @@ const (
 	statusDamaged = http.StatusConflict // content that a backup needs is gone
 )
 
-// BackupOptions say which server is copied, and where to.
+// BackupOptions say which server to back up, and where to.
 type BackupOptions struct {
 	Dir    string
-	Socket string // of the server, if it runs
-	File   string // must not exist; "-": Out
+	Socket string // the server's socket, if the server runs
+	File   string // must not exist; "-": write to Out
 	Out    io.Writer
 
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether it runs or not. What it leaves
-// has been read again and is whole.
+// Backup copies a server as of one event, whether the server runs or not. It reads
+// the file again, so a backup that it leaves is whole.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)
@@ -48,8 +48,8 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if durable.Exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
 	}
-	// It holds the CA's key, and the directory may be one that others write to: the file is new, of a name that nobody knows
-	// before, and for its owner alone.
+	// The backup has the CA's key, and others may write to the directory. So the file is new, has an unpredictable name, and is
+	// for its owner only.
 	tmp, err := os.CreateTemp(filepath.Dir(o.File), filepath.Base(o.File)+".*.part")
 	if err != nil {
 		return archive.End{}, tutti.Wrap(tutti.CodeInvalid, err, "write the backup")
@@ -69,20 +69,20 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	return end, errors.Join(err, noteBackup(o, end, err))
 }
 
-// backupFile, in a server's directory, says which backup was made last.
+// backupFile is a file in a server's directory that says which backup was made last.
 const backupFile = "backup.json"
 
-// backupNote is what it says.
+// backupNote is the content of backupFile.
 type backupNote struct {
 	At   time.Time `json:"at"`
 	File string    `json:"file"`
 	Seq  uint64    `json:"seq"`
 }
 
-// noteBackup notes a backup that was made without an error, for doctor.
+// noteBackup notes a successful backup, for doctor.
 func noteBackup(o BackupOptions, end archive.End, err error) error {
 	if err != nil {
-		return nil //nolint:nilerr // the caller has it
+		return nil //nolint:nilerr // the caller has the error
 	}
 	raw, err := json.Marshal(backupNote{At: time.Now().UTC(), File: o.File, Seq: end.Seq})
 	if err == nil {
@@ -91,7 +91,7 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	return tutti.Wrap("", err, "%s is a whole backup; that it was made could not be noted", o.File)
 }
 
-// LastBackup is when the last backup of a server was made, zero if there was none, and when its directory was.
+// LastBackup returns when the last backup of a server was made (zero: never), and when its directory was made.
 func LastBackup(dir string) (made, began time.Time) {
 	if info, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
 		began = info.ModTime()
@@ -104,12 +104,12 @@ func LastBackup(dir string) (made, began time.Time) {
 	return note.At, began
 }
 
-// BackupName is the name of a backup in a directory of backups: in the order of time.
+// BackupName is the name of a backup in a directory of backups. The names sort by time.
 func BackupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
 
 var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)
 
-// PruneBackups removes all but the latest backups of a directory, and nothing else there.
+// PruneBackups removes all but the latest backups from a directory. It leaves other files alone.
 func PruneBackups(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -165,8 +165,8 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 	return c.end(core.CopyLog(ctx, c))
 }
 
-// backupRunning asks the server through its local socket: whoever may use that
-// may read its directory as well.
+// backupRunning asks the server through its local socket. A caller who may use the socket
+// may read the server's directory as well.
 func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.End, error) {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -192,12 +192,12 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	body := io.TeeReader(resp.Body, to)
 	_, end, err := archive.Read(body, archive.Handler{})
 	if err == nil {
-		_, err = io.Copy(io.Discard, body) // what is behind the end: the tar's own
+		_, err = io.Copy(io.Discard, body) // what follows the end: padding of the tar format
 	}
 	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
 }
 
-// BackupHandler answers backupRunning. A backup that fails on its way is cut off.
+// serveBackup answers backupRunning. If a backup fails after it has begun, the answer is cut off.
 func BackupHandler(core *server.Server, dir, release string, hold func(func() error) error, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")
@@ -235,7 +235,7 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 		return err
 	}
 	var files []namedFile
-	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // what the reader takes does not hold it up
+	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // a slow reader does not hold up the authority
 		return err
 	}
 	for _, f := range files {
@@ -251,7 +251,7 @@ type namedFile struct {
 	content []byte
 }
 
-// files are what a server's directory has besides its log: what it is called, and its keys.
+// files returns what a server's directory has in addition to its log: its configuration and its keys.
 func (c *copier) files() ([]namedFile, error) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
 	if err != nil {

@@ -17,16 +17,16 @@ const (
 	contentStream = "TUTTI_BLOBS" // as natsbus calls it
 )
 
-// Content is for the content beside the log what head is for the log: up to where it was acknowledged,
-// in a file that is written behind each append. It is a witness, and never newer than what is on disk.
+// Content is for the blobs what head is for the log. A file says up to which sequence they were acknowledged. It is written
+// after each append. It is a witness, and never newer than what is on disk.
 type Content struct {
 	path string
 
 	mu  sync.Mutex
-	seq uint64 // as the file says
+	seq uint64 // the sequence in the file
 }
 
-// OpenContent reads what was acknowledged of the server in dir. A file that cannot be read says nothing.
+// OpenContent reads the content file of the server in dir. A file that cannot be read counts as missing.
 func OpenContent(dir string) *Content {
 	c := &Content{path: filepath.Join(dir, contentFile)}
 	raw, err := os.ReadFile(c.path)
@@ -40,13 +40,13 @@ func OpenContent(dir string) *Content {
 	return c
 }
 
-// contentLine is the record: a line of one length.
+// contentLine is the file's only line. All lines have the same length.
 func contentLine(seq uint64) string {
 	text := fmt.Sprintf("%020d", seq)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved keeps what the blobs have acknowledged, or that nobody knows it.
+// moved writes up to which sequence the blobs have acknowledged. If that is unknown, it writes nothing.
 func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()
@@ -55,11 +55,11 @@ func (c *Content) moved(blobs *natsbus.Blobs) {
 		return
 	}
 	c.seq = seq
-	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // the next one follows
+	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // on an error the file is behind until the next change
 }
 
-// InFiles verifies, before a bus starts on dir and cuts off what is damaged, that the files have what was
-// acknowledged. Only damage is judged: what was deleted is not there, either. CodeDamaged.
+// InFiles verifies that the files have all acknowledged blobs. It runs before a bus starts on dir, because the bus cuts off
+// damaged ends. Missing blobs without damage are fine, because blobs are also deleted. CodeDamaged: acknowledged blobs are lost.
 func (c *Content) InFiles(dir string) error {
 	if c.seq == 0 {
 		return nil

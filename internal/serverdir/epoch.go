@@ -13,16 +13,16 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// epochFile keeps beside the log which epoch of it was served here (ADR 0018).
+// EpochFile, next to the log, keeps which epoch of the log was served here (ADR 0018).
 const EpochFile = "epoch.json"
 
-// Epochs is that file.
+// Epochs is the content of epochFile.
 type Epochs struct {
 	path  string
-	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: none was served yet
-	// Above: the next start begins another one, of at least this number. It is the time, in
-	// milliseconds since 1970: a second restore of one backup begins a later epoch than the first
-	// one did. Where the clock is behind, it begins the next number.
+	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: no epoch was served yet
+	// Above: the next start begins another epoch, with at least this number. The number is the time in
+	// milliseconds since 1970, so that a second restore of one backup begins a later epoch than the first.
+	// If the clock is behind, the epoch gets the next number.
 	Above uint64 `json:"above,omitempty"`
 }
 
@@ -60,8 +60,8 @@ func (e *Epochs) Write() error {
 	return durable.WriteFile(e.path, append(raw, '\n'), 0o600)
 }
 
-// nextEpoch lets the next start of the server in dir begin another epoch, with a number above one that somebody
-// has seen: a clock that was ahead made it too high to be reached by time.
+// nextEpoch lets the next start of the server in dir begin another epoch. Its number is above the number that
+// somebody has seen. A clock that was ahead may have made that number higher than the present time.
 func nextEpoch(dir string, above uint64) error {
 	e, err := OpenEpochs(dir)
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
@@ -71,10 +71,10 @@ func nextEpoch(dir string, above uint64) error {
 	return e.Write()
 }
 
-// maxAbove bounds what a person can ask for: there has to be room for the epochs after it.
+// MaxAbove is the highest number that a person can ask for. Above it there is room for later epochs.
 const MaxAbove = tutti.MaxEpoch - tutti.EpochStep
 
-// NewEpoch does that for a server that does not run, whose log was put back.
+// NewEpoch does what nextEpoch does, for a server that does not run and whose log was put back.
 func NewEpoch(dir string, above uint64) error {
 	if above > MaxAbove {
 		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(MaxAbove))

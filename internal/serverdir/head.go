@@ -20,10 +20,10 @@ const (
 	logStream = "TUTTI_LOG" // as natsbus calls it
 )
 
-// Head is the end of the log as it was last acknowledged, in a file beside the
-// log: it tells a log that was cut off, put back or lost from one that is new.
-// It is written behind each append and never fsynced, so it may be older than
-// the log, never newer.
+// Head is the last acknowledged end of the log, in a file next to the
+// log. It tells a log that was cut off, put back or lost from a new log.
+// It is written after each append and never fsynced. So it may be older than
+// the log, but never newer.
 type Head struct {
 	File   *os.File
 	logger *slog.Logger
@@ -33,8 +33,8 @@ type Head struct {
 	link tutti.Digest
 }
 
-// OpenHead reads the head of the server in dir, or begins one. A damaged one is
-// as good as none: it is a witness, not a source.
+// OpenHead reads the head of the server in dir, or begins a new one. A damaged head counts
+// as missing, because it is a witness, not a source.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,13 +56,13 @@ func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	return h, nil
 }
 
-// headLine is the record: a line of one length.
+// headLine is the file's only line. All lines have the same length.
 func headLine(seq uint64, link tutti.Digest) string {
 	text := fmt.Sprintf("%020d %s", seq, link)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved keeps what the log acknowledged.
+// moved writes what the log has acknowledged.
 func (h *Head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +75,8 @@ func (h *Head) moved(seq uint64, link tutti.Digest) {
 	}
 }
 
-// InFiles verifies, before a bus starts on dir and cuts off what is damaged,
-// that the log's files have what was acknowledged.
+// InFiles verifies that the log's files have all acknowledged events. It runs before
+// a bus starts on dir, because the bus cuts off damaged ends.
 func (h *Head) InFiles(dir string) error {
 	if h.seq == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (h *Head) InFiles(dir string) error {
 	return h.lost(last, damage)
 }
 
-// InLog verifies that the log leads to what was acknowledged.
+// InLog verifies that the log has the last acknowledged event.
 func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
@@ -103,7 +103,7 @@ func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	for e, err := range l.Entries(ctx, h.seq-1) {
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeNotFound:
-			return nil // let go: the snapshot stands for it
+			return nil // deleted: the snapshot replaces it
 		case err != nil:
 			return err
 		case e.Seq != h.seq || e.Link != h.link:
@@ -123,7 +123,7 @@ func (h *Head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// Witnessed is a log whose acknowledged appends the head follows.
+// Witnessed is a log whose acknowledged appends are noted in the head.
 type Witnessed struct {
 	*natsbus.Log
 	head    *Head

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// Identity is package identity as package server wants it.
+// serverIdentity adapts package identity to the interfaces of package server.
 type Identity struct {
 	Authority *identity.Authority
 	Bus       *embed.Server
@@ -80,7 +80,7 @@ func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // KeySets implements server.Keys.
 func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus is told at once who lets nodes in, except that it forgets a set only when
+// Rotate implements server.Keys. The running bus learns at once which keys let nodes in. It forgets a key set only when
 // it is started again.
 func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
@@ -109,7 +109,7 @@ func (s *Identity) Settle() { s.OnSettle() }
 // Fleet implements server.Signers.
 func (s *Identity) Fleet() tutti.Digest { return s.Authority.Fleet() }
 
-// trust is which code keys sign after some statements.
+// trust returns which code keys sign after some statements.
 func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
 	t := identity.Trust{Fleet: s.Authority.Fleet(), Keys: []ed25519.PublicKey{s.Authority.CodePublicKey()}}
 	for _, st := range said {

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// scrubFile, in a server's directory, says what the last scrub of its content has found.
+// scrubFile is a file in a server's directory that says what the last scrub of its content has found.
 const scrubFile = "scrub.json"
 
 // ScrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
 type ScrubNotes struct{ Dir string }
 
-// Last implements past.Scrubs: a backup reads all content, too.
+// Last implements past.Scrubs. A backup counts as well, because it reads all content.
 func (n ScrubNotes) Last() time.Time {
 	backup, _ := LastBackup(n.Dir)
 	if scrub := LastScrub(n.Dir); scrub.At.After(backup) {
@@ -34,7 +34,7 @@ func (n ScrubNotes) Done(found past.Scrub) error {
 	return durable.WriteFile(filepath.Join(n.Dir, scrubFile), raw, 0o600)
 }
 
-// LastScrub is the last scrub of a server's content, the zero one if there was none.
+// LastScrub returns the last scrub of a server's content, or the zero value.
 func LastScrub(dir string) past.Scrub {
 	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
 	var found past.Scrub

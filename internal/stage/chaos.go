@@ -15,30 +15,30 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Chaos executes a plan on the fleet of a lab, again and again, while the faults
-// of a seed befall its hosts.
+// Chaos executes a plan on the fleet of a lab again and again, while the lab's hosts
+// suffer the faults of a seed.
 type Chaos struct {
 	Fleet *LabFleet
 	Plan  tutti.PlanName
 	Seed  uint64
 	For   time.Duration
-	// Turns: when the faults are over, machines are replaced, cloned and set back, and the server is restored.
+	// Turns: after the faults, machines are replaced, cloned and set back, and the server is restored.
 	Turns bool
 	Say   func(format string, args ...any)
 }
 
-// How long things take at most that are not under a fault any more, and how long
-// one answer of a server that may be gone is waited for.
+// How long the fleet may take to settle after the faults, how long to wait for one answer
+// of a server that may be gone, and the pause before the next try.
 const (
 	settleDeadline = 3 * time.Minute
 	answerDeadline = 10 * time.Second
 	askAgainEvery  = 500 * time.Millisecond
 )
 
-// Run prints the schedule, executes it, heals every fault whatever happens, lets
-// the plan run once more undisturbed, looks whether good nodes have what they are
-// said to have, and returns what must not be, one line each. Its error says that
-// it could not look.
+// Run prints the schedule and executes it. It always heals every fault. Then it executes
+// the plan once more without faults, and looks whether good nodes have what they are
+// said to have. It returns what is wrong, one line each. An error means that
+// it could not find out.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
 	c.Say("%s", chaos.Describe(c.Seed, faults))
@@ -90,7 +90,7 @@ func (c Chaos) hosts() chaos.Fleet {
 }
 
 // disturb executes the plan until the schedule is over, and lets each fault begin
-// and end at its time. It returns who could not be reached, and when.
+// and end at its time. It returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -144,14 +144,14 @@ func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chao
 	switch f.Kind {
 	case chaos.Cut:
 		return chaos.Spell{Host: f.Host, From: from, To: to}, nil
-	case chaos.Power: // it was away until it had booted
+	case chaos.Power: // the host was away until it had booted
 		return chaos.Spell{Host: f.Host, From: from, To: time.Now()}, nil
 	default:
 		return chaos.Spell{}, nil
 	}
 }
 
-// deeds are how a fault begins and ends.
+// deeds returns the functions that begin and end a fault.
 func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Context) error) {
 	nothing := func(context.Context) error { return nil }
 	switch f.Kind {
@@ -171,8 +171,8 @@ func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Contex
 	return func(context.Context) error { return fmt.Errorf("unknown fault %q", f.Kind) }, nothing
 }
 
-// signalUnit sends a signal to the first process of a unit. That there is none
-// at the moment is no error: systemd is about to start it.
+// signalUnit sends a signal to the main process of a unit. If there is no process
+// at the moment, that is not an error, because systemd is about to start it.
 func signalUnit(h *lab.Host, unit, signal string) func(context.Context) error {
 	const script = `pid=$(systemctl show -p MainPID --value "$1"); [ "$pid" = 0 ] || kill -s "$2" "$pid"`
 	return func(ctx context.Context) error {
@@ -181,7 +181,7 @@ func signalUnit(h *lab.Host, unit, signal string) func(context.Context) error {
 	}
 }
 
-// healAll ends every fault that may be there.
+// healAll ends every fault that may still be active.
 func (c Chaos) healAll(ctx context.Context) error {
 	var errs []error
 	for _, h := range c.Fleet.Lab.Hosts {
@@ -199,9 +199,9 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 	}
 }
 
-// execute begins the plan and watches to its verdict, or until the time is over.
-// A server that does not answer when asked for a job may have begun one: it is
-// one of those that are looked at in the end.
+// execute begins the plan and watches the job until its verdict, or until the time is over.
+// A server that does not answer may have begun a job all the same. Such a job is
+// looked at in the end, too.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -218,7 +218,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits, and reports whether ctx did not end meanwhile.
+// sleep waits for d. It reports false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -228,8 +228,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// OpenLabFleet is a fleet that runs on the hosts of a lab already. The server's
-// host is the one whose address the connection names.
+// OpenLabFleet opens a fleet that already runs on the hosts of a lab. The server's
+// host is the host whose address the connection names.
 func OpenLabFleet(operator Operator, running *lab.Running, conn cli.Connection) (*LabFleet, error) {
 	f := &LabFleet{operator: operator, Lab: running, Conn: conn}
 	server, err := operator.ServerURL(conn)

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// remembered is what was there before.
+// remembered is the jobs and runs from before the chaos.
 type remembered struct {
 	jobs map[tutti.JobID]bool
 	runs map[tutti.RunID]bool
@@ -60,8 +60,8 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	return jobs[i], c.settle(ctx)
 }
 
-// settle waits until every node is connected and has sent what it has, and every
-// job has its verdict. What is not so in the end is not its business.
+// settle waits until every node is connected and has sent its results, and every
+// job has its verdict. It gives up after a third of settleDeadline without an error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {
@@ -86,7 +86,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	if err != nil || away || open {
 		return false, err
 	}
-	// A run that was given up may still go on: its result is to come.
+	// A run that was given up may still go on. Its result has not come yet.
 	for _, h := range c.Fleet.Nodes {
 		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ ! -d "$r" ] || [ -e "$r/result.json" ] || echo "$r"; done`)
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {
@@ -96,7 +96,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// history collects what server and nodes have since then.
+// history collects what server and nodes have from the time after before.
 func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, error) {
 	h := chaos.History{Server: c.Fleet.Server.Name}
 	var err error
@@ -122,7 +122,7 @@ func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, e
 	return h, err
 }
 
-// wanted are the runs of a job, as the log has them.
+// wanted returns the runs of a job, as they are in the log.
 func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, error) {
 	var order []tutti.RunID
 	runs := map[tutti.RunID]*chaos.Wanted{}
@@ -158,7 +158,7 @@ func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, err
 
 const hostRuns = "/var/lib/tutti/agent/runs"
 
-// started are the runs that the nodes have on their disks.
+// started returns the runs that the nodes have on their disks.
 func (c Chaos) started(ctx context.Context, before remembered) ([]chaos.Started, error) {
 	var all []chaos.Started
 	var errs []error
@@ -195,13 +195,13 @@ done`
 			Phase string    `json:"phase"`
 		}
 		if json.Unmarshal([]byte(line), &p) != nil || len(runs) == 0 {
-			continue // the last words of a launcher that was killed
+			continue // the cut-off last line of a killed launcher
 		}
 		s := &runs[len(runs)-1]
 		switch {
 		case p.Phase == "settings":
 			s.Starts++
-		case p.Phase == "facts" && s.From.IsZero(): // it has the lock
+		case p.Phase == "facts" && s.From.IsZero(): // the run has the lock
 			s.From = p.At
 		}
 		s.To = p.At

@@ -13,9 +13,9 @@ import (
 )
 
 // RunServers starts as many servers as there are compute nodes in the cloud of the
-// compute example, through its API, and returns when one runs on each. They have an empty
-// disk and no network: the example has no service for that. It is for a cloud without
-// servers, which go where most memory is free.
+// compute example, through its API. It returns when one server runs on each compute node. The servers have an empty
+// disk and no network, because the example has no service for that. The cloud must have no
+// servers before, because a new server goes to the node with the most free memory.
 func (f *LabFleet) RunServers(ctx context.Context) error {
 	controller, err := f.node("controller-")
 	if err != nil {
@@ -37,9 +37,9 @@ func (f *LabFleet) RunServers(ctx context.Context) error {
 
 const serversDeadline = 5 * time.Minute
 
-// orderServers asks for $1 servers as the administrator, whom Keystone's module has
-// written down, once the scheduler has found as many compute nodes. `openstack server create` would ask
-// Neutron for the servers' ports, too.
+// orderServers asks for $1 servers after the scheduler has found $1 compute nodes. It uses the administrator's
+// credentials that Keystone's module has written. `openstack server create` would also ask
+// Neutron for the servers' ports.
 const orderServers = `
 	until [ "$(nova-manage cell_v2 list_hosts | grep -c compute-)" = "$1" ]; do sleep 1; done
 	export OS_CLIENT_CONFIG_FILE=/etc/openstack/puppet/admin-clouds.yaml OS_CLOUD=project
@@ -51,5 +51,5 @@ const orderServers = `
 		--json '{"server": {"name": "server", "imageRef": "'$image'", "flavorRef": "tiny", "networks": "none", "min_count": '$1', "max_count": '$1'}}'
 `
 
-// serverRuns waits until libvirt runs one.
+// serverRuns waits until libvirt runs a server.
 const serverRuns = `until [ -n "$(virsh list --name --state-running)" ]; do sleep 1; done`

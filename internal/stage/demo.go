@@ -16,10 +16,10 @@ import (
 
 const demoPlan = "deploy"
 
-// example is what a demonstration tells of an example, and how it is used.
+// example is what a demonstration says about an example, and how the demonstration uses it.
 type example struct {
-	hosts string // who is on which
-	look  string // what one would look at on a node
+	hosts string // what runs on which host
+	look  string // what to look at on a node
 	use   func(ctx context.Context, f *LabFleet, say func(string, ...any)) error
 }
 
@@ -57,7 +57,7 @@ var examples = map[string]example{
 	},
 }
 
-// Demo deploys an example on the hosts of a lab and uses it. What it tells goes to
+// Demo deploys an example on the hosts of a lab and uses it. Its messages go to
 // standard error when standard output is for JSON.
 func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say := teller(os.Stdout)
@@ -85,7 +85,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	if !o.Keep {
 		defer func() {
 			say("Removing the lab (--keep would leave it)")
-			// Also when the person interrupted us.
+			// Also after an interrupt.
 			if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil {
 				say("%v", err)
 			}
@@ -123,7 +123,7 @@ const (
     bin/tutti lab down %s`
 )
 
-// teller numbers what it tells by the time since the beginning.
+// teller returns a function that prints each message with the time since the start.
 func teller(w io.Writer) func(format string, args ...any) {
 	began := time.Now()
 	return func(format string, args ...any) {
@@ -144,7 +144,7 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	return show(ctx, f.Client, job)
 }
 
-// demoConverge deploys without the plan, twice: the second time there is nothing
+// demoConverge converges twice instead of executing the plan. The second time there is nothing
 // to do.
 func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string, ...any), show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say("Signing the code and sending it with the fleet file")

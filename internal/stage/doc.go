@@ -1,3 +1,3 @@
-// Package stage has fleets on the hosts of a lab: it starts them, deploys the examples on them, and disturbs them. The demo,
-// the commands for labs, tests on hosts and benchmarks share it. How an operator reaches the server, it is told.
+// Package stage has fleets on the hosts of a lab. It starts them, deploys the examples on them, and disturbs them. The demo,
+// the commands for labs, tests on hosts and benchmarks share it. Its callers say how an operator reaches the server.
 package stage

@@ -8,7 +8,7 @@ import (
 )
 
 // commandExit turns the failure of a command that ran for the caller into the
-// command's own exit code. A signal counts as shells count it.
+// command's own exit code. For a signal the code is as in shells.
 func commandExit(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
@@ -17,5 +17,5 @@ func commandExit(err error) error {
 	if code := exit.ExitCode(); code >= 0 {
 		return cli.CommandExit(code)
 	}
-	return cli.CommandExit(128 + 9) // attached commands are ended by kill only
+	return cli.CommandExit(128 + 9) // only a kill ends attached commands
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Where things are on the hosts of a lab.
+// Paths on the hosts of a lab.
 const (
 	hostBinary   = "/usr/local/bin/tutti"
 	hostOperator = "/root/operator"
@@ -44,7 +44,7 @@ type LabFleet struct {
 type Operator interface {
 	// ServerURL returns the URL of the server that the connection means.
 	ServerURL(conn cli.Connection) (string, error)
-	// KeepServer writes into an operator's directory which server is meant if a connection names none.
+	// KeepServer writes into an operator's directory which server to use if a connection names no server.
 	KeepServer(dir, url string) error
 	// Connect returns a client of the server that the connection means. It need not be reachable.
 	Connect(conn cli.Connection) (*httpapi.Client, error)
@@ -53,7 +53,7 @@ type Operator interface {
 }
 
 // StartLabFleet installs the binary on every host, makes the server on the host
-// of that name and joins all others. dir takes the operator's credentials.
+// serverHost and joins all others. The operator's credentials are written to dir.
 func StartLabFleet(ctx context.Context, operator Operator, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
 	f := &LabFleet{operator: operator, Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
 	var err error
@@ -111,7 +111,7 @@ func untar(ctx context.Context, packed []byte, dir string) error {
 	return nil
 }
 
-// join lets all nodes in, at once.
+// join joins all nodes concurrently.
 func (f *LabFleet) join(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, h := range f.Nodes {
@@ -120,7 +120,7 @@ func (f *LabFleet) join(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Join lets a host in on which the binary is.
+// Join joins a host that already has the binary.
 func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
 	token, err := f.Client.CreateToken(ctx, api.CreateToken{Name: h.Name, TTL: time.Hour})
 	if err != nil {
@@ -130,7 +130,7 @@ func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
 	return err
 }
 
-// node returns the first node whose name begins so.
+// node returns the first node whose name has the prefix.
 func (f *LabFleet) node(prefix string) (*lab.Host, error) {
 	i := slices.IndexFunc(f.Nodes, func(h *lab.Host) bool { return strings.HasPrefix(h.Name, prefix) })
 	if i < 0 {
@@ -139,8 +139,8 @@ func (f *LabFleet) node(prefix string) (*lab.Host, error) {
 	return f.Nodes[i], nil
 }
 
-// Output runs a command on a host and returns what it printed; its error says
-// what it said.
+// Output runs a command on a host and returns its standard output. The error has
+// the command's standard error.
 func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]byte, error) {
 	cmd := h.Command(ctx, args...)
 	var out, said bytes.Buffer
@@ -151,13 +151,13 @@ func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]b
 	return out.Bytes(), nil
 }
 
-// RunCold has the agent of a node load Puppet anew for every run, also once the host has
-// begun again.
+// RunCold makes the agent of a node load Puppet again for every run, also after a
+// reboot.
 func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
 }
 
-// AddFlags starts a unit of a host again with further flags, which it has at every boot.
+// AddFlags restarts a unit of a host with further flags. The unit keeps them at every boot.
 func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload
@@ -165,7 +165,7 @@ func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	return err
 }
 
-// DropFlags takes back what AddFlags did.
+// DropFlags undoes AddFlags.
 func DropFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/ $2$//" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Lab is the lab commands' way to this machine.
+// Lab returns the lab commands for this machine.
 func Lab() cli.Lab {
 	l := labCommands{machine: lab.Machine{Log: os.Stderr}}
 	return cli.Lab{
@@ -114,7 +114,7 @@ func (l labCommands) bases(ctx context.Context, file string) ([]string, error) {
 	return slices.Sorted(maps.Values(dirs)), err
 }
 
-// with is the machine as the lab file wants it.
+// with returns the machine with the settings of the lab file.
 func (l labCommands) with(f lab.Spec) lab.Machine {
 	m := l.machine
 	m.Mirror = f.Mirror
@@ -141,7 +141,7 @@ func (l labCommands) run(ctx context.Context, r cli.LabRun) error {
 	return commandExit(m.Run(ctx, c))
 }
 
-// RunChaos disturbs the fleet of a lab that runs, and returns what [Chaos.Run] does.
+// RunChaos disturbs the fleet of a running lab, and returns what [Chaos.Run] returns.
 func RunChaos(ctx context.Context, operator Operator, conn cli.Connection, in cli.Chaos, say func(string, ...any)) ([]string, error) {
 	running, err := lab.Machine{Log: os.Stderr}.Open(in.Lab)
 	if err != nil {

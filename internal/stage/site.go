@@ -11,8 +11,8 @@ import (
 // siteRequests are enough for each web server to have its turn.
 const siteRequests = 10
 
-// AskSite asks the load balancer of the web example again and again, and returns the
-// different pages that it answered, sorted. It is the node whose name says so.
+// AskSite asks the load balancer of the web example again and again. It returns the
+// different pages that it got, sorted. The load balancer is the node whose name begins with lb-.
 func (f *LabFleet) AskSite(ctx context.Context) ([]string, error) {
 	h, err := f.node("lb-")
 	if err != nil {

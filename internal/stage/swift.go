@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// StoreAndFetch stores an object in the Swift that was deployed, through its
-// API, and fetches it again. Its proxy is the node whose name says so.
+// StoreAndFetch stores an object in the deployed Swift through its
+// API, and fetches it again. Its proxy is the node whose name begins with proxy-.
 func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(string, ...any)) error {
 	h, err := f.node("proxy-")
 	if err != nil {
@@ -52,14 +52,14 @@ type swiftAnswer struct {
 	content []byte
 }
 
-// Units of Swift are started before their servers listen, and the proxy leaves out
-// those that did not answer for a minute.
+// Swift's units count as started before their servers listen. For a minute the proxy leaves out
+// servers that did not answer.
 const (
 	swiftDeadline   = 2 * time.Minute
 	swiftAgainEvery = 3 * time.Second
 )
 
-// swift asks Swift, and again while it says that its servers are not there.
+// swift asks Swift. It asks again while Swift answers that its servers are unavailable.
 func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
 	for {
 		answer, code, err := askSwift(ctx, method, url, header, body)

@@ -26,14 +26,14 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// puppetLocks are where the Puppets of the vendors and of Debian keep their lock.
+// puppetLocks are the lock files of the vendors' and Debian's Puppet packages.
 var puppetLocks = []string{
 	"/opt/puppetlabs/puppet/cache/state/agent_catalog_run.lock",
 	"/var/cache/puppet/state/agent_catalog_run.lock",
 	"/var/lib/puppet/state/agent_catalog_run.lock",
 }
 
-// Node looks at the node whose agent this is. It looks for Puppet below root.
+// Node looks at the node of an agent's directory. It looks for Puppet under root.
 func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	dir := of.Dir
 	n := &doctor.Node{Process: Process(ctx, of)}
@@ -45,7 +45,7 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	n.Locks = lockFacts()
 	member, err := identity.LoadMembership(filepath.Join(dir, "identity"))
 	if err != nil {
-		return n // its files are damaged, or exposed: found as that
+		return n // its files are damaged or exposed; another check finds that
 	}
 	n.Name = member.Node
 	again := "tutti leave --offline, then tutti join with a new token"
@@ -63,7 +63,7 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	return n
 }
 
-// Certname is the name that Puppet has for this machine. It is unknown if Puppet does not say it: a Puppet that cannot say it says so at each run, too.
+// Certname is the name that Puppet has for this machine. It is empty if Puppet cannot say it. Then each run reports that, too.
 func Certname(ctx context.Context, root string) doctor.Certname {
 	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func Certname(ctx context.Context, root string) doctor.Certname {
 	return doctor.Certname{Name: name, Configured: configured}
 }
 
-// moduleFacts compares the shipped module with that of this binary.
+// moduleFacts compares the shipped module with the module in this binary.
 func moduleFacts(dir string, running bool) string {
 	digest, err := puppetmodule.Digest()
 	if err != nil {
@@ -116,8 +116,8 @@ func lockFacts() []doctor.Lock {
 	return out
 }
 
-// oldRun is how long a run may be without an end or a taker before that is a
-// finding: the agent may just be at it.
+// oldRun is how old an unfinished or unsent run may be before it is a
+// finding, because the agent may just be working on it.
 const oldRun = time.Minute
 
 func runFacts(dir string, n *doctor.Node) {
@@ -151,12 +151,12 @@ func runFacts(dir string, n *doctor.Node) {
 	}
 }
 
-// slowRuns is in how many runs, one after the other, a fact has to be slow: a busy
-// machine has slow ones now and then.
+// slowRuns is in how many runs in a row a fact has to be slow, because a busy
+// machine has slow facts now and then.
 const slowRuns = 3
 
-// slowFacts are the facts that were slow in each of the last runs, the most first, at
-// their best, and where Facter is configured.
+// slowFacts returns the facts that were slow in each of the last runs, the slowest first, each with its
+// shortest time. It also returns Facter's configuration file.
 func slowFacts(dir string) (slow []doctor.Fact, conf string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "fact-use.json"))
 	if len(files) < slowRuns {

@@ -20,15 +20,15 @@ import (
 
 // Part is a server or an agent on this machine.
 type Part struct {
-	Verb     string   // of the command that runs it: "server" or "agent"
-	Dir      string   // its own
+	Verb     string   // the command's verb: "server" or "agent"
+	Dir      string   // its directory
 	Unit     string   // the name of its systemd unit
-	UnitDirs []string // where units are looked for
-	Keeps    uint64   // the bytes of the disk that it keeps for what has begun
+	UnitDirs []string // the directories to look for units
+	Keeps    uint64   // bytes of the disk that it keeps for work that has begun
 }
 
-// Process looks at the processes, the disk, the credentials' permissions and the unit of a part. What it cannot look at
-// stays empty.
+// Process looks at the processes, the disk, the credentials' permissions and the unit of a part. Fields that it cannot
+// find out stay empty.
 func Process(ctx context.Context, of Part) doctor.Process {
 	verb, dir, keeps := of.Verb, of.Dir, of.Keeps
 	p := doctor.Process{Dir: dir, Keeps: keeps}
@@ -43,7 +43,7 @@ func Process(ctx context.Context, of Part) doctor.Process {
 	}
 	_ = filepath.WalkDir(filepath.Join(dir, "identity"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // what cannot be looked at cannot be said
+			return nil //nolint:nilerr // skip files that cannot be looked at
 		}
 		if info, err := e.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
 			p.Exposed = append(p.Exposed, path)
@@ -61,7 +61,7 @@ func Process(ctx context.Context, of Part) doctor.Process {
 	return p
 }
 
-// Holder returns the process that holds a lock file, 0 if none does.
+// Holder returns the process that holds a lock file, or 0 if no process holds it.
 func Holder(path string) int {
 	var st syscall.Stat_t
 	if syscall.Stat(path, &st) != nil {
@@ -101,7 +101,7 @@ func pidsOf(verb, dir string) []int {
 	return out
 }
 
-// sameDir reports whether a process means dir by the path of.
+// sameDir reports whether the path of, seen from a process, is dir.
 func sameDir(pid int, of, dir string) bool {
 	if !filepath.IsAbs(of) {
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
