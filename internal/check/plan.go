@@ -139,7 +139,7 @@ func e2e(rows budget, release string, want func(row) bool, env ...string) func(c
 	}
 	for _, pkg := range hostPackages {
 		if pattern := rows.tests(pkg, want); pattern != "" {
-			calls = append(calls, goTest{env: env, args: []string{"-tags", "e2e", "-count", "1", "-timeout", "60m", "-run", pattern, "./" + pkg}})
+			calls = append(calls, goTest{env: env, args: []string{"-tags", "e2e", "-count", "1", "-timeout", "80m", "-run", pattern, "./" + pkg}})
 		}
 	}
 	return goTests(calls...)

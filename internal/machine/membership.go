@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// membership lets a node onto the bus. It ends unless it is renewed.
+// Keeper keeps the membership that lets a node onto the bus. A membership ends unless it is renewed.
 type Keeper struct {
 	identity.EnrolResponse
 	Dir  string

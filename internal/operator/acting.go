@@ -97,6 +97,7 @@ func without(of, other []tutti.OperatorKey) []string {
 // that a list signed there was based on. Without it a server could show an earlier list, and bring back a distrusted operator.
 const OperatorsFile = "operators.json"
 
+// WriteOperators keeps, in an operator's directory, the list of operators who sign actions.
 func WriteOperators(dir string, list tutti.Statement) error {
 	raw, err := json.Marshal(list)
 	if err != nil {
@@ -128,7 +129,7 @@ type lastList struct {
 }
 
 // lastOperators returns the later of two lists: the server's and the directory's.
-func (s *signer) lastOperators() (lastList, error) {
+func (s *Signer) lastOperators() (lastList, error) {
 	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
 	kept, err := readOperators(s.dir)
 	if err != nil {

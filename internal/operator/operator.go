@@ -101,7 +101,7 @@ const (
 	askTimes = 3
 )
 
-// server returns the URL of the server.
+// ServerURL returns the URL of the server.
 func (o ConnectOptions) ServerURL() (string, error) {
 	if o.Server != "" {
 		return o.Server, nil
@@ -292,6 +292,7 @@ func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, er
 	return own.CodeKey, nil
 }
 
+// WriteServer keeps, in an operator's directory, the URL of the server.
 func WriteServer(dir, url string) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorServerFile), []byte(url+"\n"), 0o600)
 }

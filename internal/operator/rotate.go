@@ -27,7 +27,7 @@ const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
 type rotation struct {
-	*signer
+	*Signer
 	server cli.Server
 	sign   func(what []string) error // asks whether the new key may sign that; nil: it may
 	agreed map[tutti.Digest]bool     // the bodies of the statements that the operator was asked about
@@ -88,7 +88,7 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 
 // look reads the directory, and asks the server.
 func (r *rotation) look(ctx context.Context, dir string) (err error) {
-	r.signer, err = NewSigner(ctx, r.server, dir)
+	r.Signer, err = NewSigner(ctx, r.server, dir)
 	return err
 }
 

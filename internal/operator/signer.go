@@ -20,8 +20,8 @@ import (
 // CountersFile is a file in an operator's directory. It has the highest counter that was signed there for each environment.
 const CountersFile = "signed.json"
 
-// signer is an operator who may sign code, and what was signed before.
-type signer struct {
+// Signer is an operator who may sign code, and what was signed before.
+type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
@@ -36,7 +36,7 @@ type signer struct {
 }
 
 // NewSigner reads the operator's directory and asks the server what was signed.
-func NewSigner(ctx context.Context, server api.Signings, dir string) (*signer, error) {
+func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*signer, e
 	if bundle.CodeKey == nil {
 		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, dir)
 	}
-	s := &signer{dir: dir}
+	s := &Signer{dir: dir}
 	if s.fleet, err = identity.KeepFleet(dir, bundle.Pin()); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*signer, e
 
 // follow finds out which code keys sign. It does not only trust the server. Otherwise a server could bring back a rotated key,
 // or drop the new key.
-func (s *signer) follow() error {
+func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {
 		return err
@@ -99,10 +99,11 @@ func (s *signer) follow() error {
 	return nil
 }
 
+// PublicOf returns the public half of a key.
 func PublicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
 // maySign returns an error if the operator has no key that nodes trust.
-func (s *signer) maySign() error {
+func (s *Signer) maySign() error {
 	if len(s.keys) > 0 {
 		return nil
 	}
@@ -110,7 +111,7 @@ func (s *signer) maySign() error {
 }
 
 // Code signs a manifest of an environment. It does not sign code again that is already signed, so that code keeps its counter.
-func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
+func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
 	if err := s.maySign(); err != nil {
 		return tutti.SignedCode{}, err
 	}
@@ -139,7 +140,7 @@ func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 const plansCounter = "fleet file"
 
 // plans signs the text of a fleet file. It does not sign a text again that the server already has.
-func (s *signer) plans(source []byte) (*tutti.Statement, error) {
+func (s *Signer) plans(source []byte) (*tutti.Statement, error) {
 	if err := s.maySign(); err != nil {
 		return nil, err
 	}
@@ -175,12 +176,12 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 }
 
 // stillSigned reports whether a key that signs now has signed a statement. Maybe only an earlier key has.
-func (s *signer) stillSigned(st tutti.Statement) bool {
+func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
 // count returns the next counter of an environment, above the shown one. It stores the counter in the directory first.
-func (s *signer) count(environment string, shown uint64) (uint64, error) {
+func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}
 	raw, err := os.ReadFile(file)

@@ -24,6 +24,7 @@ import (
 )
 
 const (
+	// CallBackup is the path by which a running server is asked for a backup, on its own socket.
 	CallBackup    = "/v1/server/backup"
 	statusDamaged = http.StatusConflict // content that a backup needs is gone
 )
@@ -197,7 +198,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
 }
 
-// serveBackup answers backupRunning. If a backup fails after it has begun, the answer is cut off.
+// BackupHandler answers backupRunning. If a backup fails after it has begun, the answer is cut off.
 func BackupHandler(core *server.Server, dir, release string, hold func(func() error) error, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")

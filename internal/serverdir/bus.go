@@ -16,14 +16,15 @@ func ConnectBus(bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
 	return natsbus.Connect("", user.JWT, user.Seed, bus.InProcess())
 }
 
-// stores are the bus of a server that does not run, and what is kept there.
-type stores struct {
+// Stores are the bus of a server that does not run, and what is kept there.
+type Stores struct {
 	Bus   *embed.Server
 	Conn  *nats.Conn
 	Blobs *natsbus.Blobs
 }
 
-func (s stores) Close() {
+// Close ends the bus.
+func (s Stores) Close() {
 	if s.Conn != nil {
 		s.Conn.Close()
 	}
@@ -31,32 +32,32 @@ func (s stores) Close() {
 }
 
 // OpenStores starts the bus of a server's directory where nobody finds it.
-func OpenStores(ctx context.Context, dir string) (stores, error) {
+func OpenStores(ctx context.Context, dir string) (Stores, error) {
 	authority, err := LoadAuthority(dir)
 	if err != nil {
-		return stores{}, err
+		return Stores{}, err
 	}
 	trust, err := authority.Trust()
 	if err != nil {
-		return stores{}, err
+		return Stores{}, err
 	}
 	creds, err := authority.ServerCreds()
 	if err != nil {
-		return stores{}, err
+		return Stores{}, err
 	}
-	var s stores
+	var s Stores
 	s.Bus, err = embed.Start(embed.Options{
 		Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", TLS: authority.Bus(), Trust: embed.Trust(trust),
 	})
 	if err != nil {
-		return stores{}, err
+		return Stores{}, err
 	}
 	if s.Conn, err = ConnectBus(s.Bus, creds.Log); err == nil {
 		s.Blobs, err = natsbus.OpenBlobs(ctx, s.Conn)
 	}
 	if err != nil {
 		s.Close()
-		return stores{}, err
+		return Stores{}, err
 	}
 	return s, nil
 }

@@ -21,7 +21,7 @@ type Config struct {
 	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
-// ConfigFile, in a server's directory, has its Config.
+// ConfigFile is the name, in a server's directory, of the file with its Config.
 const ConfigFile = "server.json"
 
 // ReadConfig reads the configuration of the server in dir. CodeNotFound: there is no server.

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// EpochFile, next to the log, keeps which epoch of the log was served here (ADR 0018).
+// EpochFile is next to the log. It keeps which epoch of the log was served here (ADR 0018).
 const EpochFile = "epoch.json"
 
 // Epochs is the content of epochFile.
@@ -28,6 +28,7 @@ type Epochs struct {
 
 var _ writer.Epochs = (*Epochs)(nil)
 
+// OpenEpochs reads which epoch was served in a directory.
 func OpenEpochs(dir string) (*Epochs, error) {
 	e := &Epochs{path: filepath.Join(dir, EpochFile)}
 	raw, err := os.ReadFile(e.path)

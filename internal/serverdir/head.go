@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	// HeadFile is next to the log, and says how far it was acknowledged.
 	HeadFile  = "head"
 	logStream = "TUTTI_LOG" // as natsbus calls it
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// serverIdentity adapts package identity to the interfaces of package server.
+// Identity adapts package identity to the interfaces of package server.
 type Identity struct {
 	Authority *identity.Authority
 	Bus       *embed.Server
@@ -30,6 +30,7 @@ func (s *Identity) address(listen string) string {
 	return net.JoinHostPort(s.Config.Host, port)
 }
 
+// NewToken implements server.Identity.
 func (s *Identity) NewToken(in api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
 	return identity.NewToken(identity.TokenParams{
 		Address: s.address(s.Config.Listen), Bus: s.address(s.Config.Bus), Pin: s.Authority.Pin(),
@@ -37,11 +38,13 @@ func (s *Identity) NewToken(in api.CreateToken) (string, tutti.TokenID, tutti.Di
 	})
 }
 
+// VerifyEnrol implements server.Identity.
 func (s *Identity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
 	req := identity.EnrolRequest(in)
 	return tutti.DigestOf(in.Secret), req.Verify()
 }
 
+// Enrol implements server.Identity.
 func (s *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error) {
 	jwt, err := s.Authority.NodeJWT(key, node)
 	if err != nil {
@@ -54,6 +57,7 @@ func (s *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, 
 	}, err
 }
 
+// Revoke implements server.Identity.
 func (s *Identity) Revoke(keys ...tutti.NodeKey) error {
 	for _, key := range keys {
 		account, err := s.Authority.Revoke(key)
@@ -67,6 +71,7 @@ func (s *Identity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
+// IssueOperator implements server.Identity.
 func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
 	sign := s.Authority.SignOperator
 	if in.Follows {

@@ -105,7 +105,7 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 }
 
 // sameEnd reads the restored log like a server and compares its end with the backup's.
-func sameEnd(ctx context.Context, st stores, head archive.Head, end archive.End) error {
+func sameEnd(ctx context.Context, st Stores, head archive.Head, end archive.End) error {
 	log, err := natsbus.OpenLog(ctx, st.Conn, natsbus.LogOptions{Blobs: st.Blobs})
 	if err != nil {
 		return err
