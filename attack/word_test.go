@@ -383,7 +383,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 	f := start(t)
 	f.tutti("operator", "trust")
 	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // it is told the list when it joins
-	u.claims() // now it hears doorbells; one that rings before is lost
+	u.claims()                                                      // now it hears doorbells; one that rings before is lost
 	key, err := identity.ActionKey(f.path("operator"))
 	if err != nil || key == nil {
 		t.Fatal(key, err)
