@@ -135,7 +135,7 @@ func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Res
 	}
 	record, err := decodeRecord(raw)
 	if err != nil {
-		s.Opts.Logger.Warn("a record that is none", "run", in.Run, "error", err)
+		s.Opts.Logger.Warn("a record cannot be read", "run", in.Run, "error", err)
 		return nil, nil
 	}
 	if of.served != nil {
@@ -143,7 +143,7 @@ func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Res
 	}
 	kept, err := s.Past.StoreAsked(ctx, s.roomOf(key, MaxEnded), record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {
-		s.Opts.Logger.Warn("a record with a question that is none", "run", in.Run, "error", err)
+		s.Opts.Logger.Warn("a record has an invalid question", "run", in.Run, "error", err)
 		return nil, nil
 	}
 	return &kept, err
