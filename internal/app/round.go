@@ -129,17 +129,17 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logConn, err := serverdir.ConnectBus(bus, creds.Log)
+	logConn, err := serverdir.ConnectBus(ctx, bus, creds.Log)
 	if err != nil {
 		return err
 	}
 	defer logConn.Close()
-	nodeConn, err := serverdir.ConnectBus(bus, creds.Nodes)
+	nodeConn, err := serverdir.ConnectBus(ctx, bus, creds.Nodes)
 	if err != nil {
 		return err
 	}
 	defer nodeConn.Close()
-	sysConn, err := serverdir.ConnectBus(bus, creds.System)
+	sysConn, err := serverdir.ConnectBus(ctx, bus, creds.System)
 	if err != nil {
 		return err
 	}

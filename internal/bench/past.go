@@ -145,7 +145,7 @@ func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) er
 	if err != nil {
 		return err
 	}
-	nc, err := natsbus.Connect("", creds.Log.JWT, creds.Log.Seed, bus.InProcess())
+	nc, err := natsbus.Connect(ctx, "", creds.Log.JWT, creds.Log.Seed, bus.InProcess())
 	if err != nil {
 		return err
 	}

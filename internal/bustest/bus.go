@@ -128,7 +128,7 @@ func (b *Bus) Log(t testing.TB) *nats.Conn {
 func (b *Bus) RemoteLog(t testing.TB, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	user := b.creds(t).Log
-	nc, err := natsbus.Connect(b.URL(), user.JWT, user.Seed, append(options, nats.Secure(b.TLS(t)), nats.TLSHandshakeFirst())...)
+	nc, err := natsbus.Connect(t.Context(), b.URL(), user.JWT, user.Seed, append(options, nats.Secure(b.TLS(t)), nats.TLSHandshakeFirst())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func (b *Bus) creds(t testing.TB) identity.BusCreds {
 
 func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
 	t.Helper()
-	nc, err := natsbus.Connect("", user.JWT, user.Seed, b.Server.InProcess())
+	nc, err := natsbus.Connect(t.Context(), "", user.JWT, user.Seed, b.Server.InProcess())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func dialLog(t *testing.T, authority *identity.Authority, url string) *nats.Conn
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := natsbus.Connect(url, creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
+	nc, err := natsbus.Connect(t.Context(), url, creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // ConnectBus makes one of the server's own connections to its bus.
-func ConnectBus(bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
-	return natsbus.Connect("", user.JWT, user.Seed, bus.InProcess())
+func ConnectBus(ctx context.Context, bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
+	return natsbus.Connect(ctx, "", user.JWT, user.Seed, bus.InProcess())
 }
 
 // Stores are the bus of a server that does not run, and what is kept there.
@@ -52,7 +52,7 @@ func OpenStores(ctx context.Context, dir string) (Stores, error) {
 	if err != nil {
 		return Stores{}, err
 	}
-	if s.Conn, err = ConnectBus(s.Bus, creds.Log); err == nil {
+	if s.Conn, err = ConnectBus(ctx, s.Bus, creds.Log); err == nil {
 		s.Blobs, err = natsbus.OpenBlobs(ctx, s.Conn)
 	}
 	if err != nil {
