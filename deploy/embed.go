@@ -1,5 +1,5 @@
-// Package deploy holds the systemd units, as files for packages and as part of
-// the binary for `tutti join` and `tutti server init --unit`.
+// Package deploy has the systemd units. Packages install them as files. The binary contains them,
+// because `tutti join` and `tutti server init --unit` write them.
 package deploy
 
 import "embed"
