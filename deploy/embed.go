@@ -1,5 +1,5 @@
-// Package deploy has the systemd units. Packages install them as files. The binary contains them,
-// because `tutti join` and `tutti server init --unit` write them.
+// Package deploy has the systemd units. Debian packages install the units as files. The binary contains the units,
+// because `tutti join` and `tutti server init --unit` write them to the disk.
 package deploy
 
 import "embed"
