@@ -56,7 +56,7 @@ func TestRevokedOperator(t *testing.T) {
 		})
 	}()
 	<-watching
-	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+	if _, err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, "the watch", <-watched, tutti.CodeUnauthenticated)
@@ -97,10 +97,10 @@ func TestLastOperator(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Operator != "admin" || list[0].Certificates != 1 || !list[0].CodeKey {
 		t.Fatalf("operators %+v, %v: want the first one", list, err)
 	}
-	err = f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin"})
+	_, err = f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin"})
 	wantCode(t, "revoke the last operator", err, tutti.CodeConflict)
 	f.works("during")
-	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true}); err != nil {
+	if _, err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.admin.ListJobs(t.Context())

@@ -126,7 +126,7 @@ func TestWithoutACertificate(t *testing.T) {
 		"issue":   func() error { _, err := nobody.IssueOperator(ctx, api.IssueOperator{}); return err },
 		"renew":   func() error { _, err := nobody.RenewOperator(ctx, nil); return err },
 		"people":  func() error { _, err := nobody.ListOperators(ctx); return err },
-		"revoke":  func() error { return nobody.RevokeOperator(ctx, api.RevokeOperator{}) },
+		"revoke":  func() error { _, err := nobody.RevokeOperator(ctx, api.RevokeOperator{}); return err },
 		"show":    func() error { _, err := nobody.ShowNode(ctx, "x"); return err },
 		"why":     func() error { _, err := nobody.ExplainNode(ctx, "x"); return err },
 		"whence":  func() error { _, err := nobody.ExplainValue(ctx, "x"); return err },
