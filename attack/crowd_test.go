@@ -38,7 +38,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			flood := newFlood(t, crowd, 8*runtime.NumCPU(), crowdAgain, f.https, func(c net.Conn) error {
 				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 				defer func() { _ = c.SetDeadline(time.Time{}) }()
-				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n{")
+				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: "+f.https+"\r\nContent-Length: 15000\r\n\r\n{")
 				return err
 			})
 			flood.full()

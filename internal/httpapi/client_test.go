@@ -44,6 +44,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		},
 		Denied: func(_ *http.Request, what string, cause error) { f.Denied(t.Context(), "address:test", what, cause) },
 		Ready:  f.Ready(),
+		Names:  authority.Names,
 	}))
 	s.Listener = tls.NewListener(s.Listener, authority.HTTPS())
 	s.Start()
