@@ -117,8 +117,12 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	default:
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
+	owed, err := a.owes(order.Mode)
+	if err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	spec := Spec{
-		Order: order, Node: a.opts.Node, EnvironmentPath: code.environments,
+		Order: order, Node: a.opts.Node, Owed: owed, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
 	}
 	sock, err := a.listen(dir, spec)
@@ -241,6 +245,14 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	if out.EndedAt.Before(out.StartedAt) {
 		out.EndedAt = out.StartedAt
 	}
+	if spec.Order.Mode == tutti.ModeApply {
+		owed, err := a.settle(dir, spec)
+		if err != nil { // without a result on disk, the next agent counts again what this run owes
+			a.unsettled = append(a.unsettled, dir)
+			return a.tell(ctx, dir, unrecorded(out, err), err)
+		}
+		out.Owed = owed.told()
+	}
 	book, err := openBook(dir)
 	if err != nil {
 		return a.end(ctx, dir, unrecorded(out, err))
@@ -285,13 +297,18 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if err == nil {
 		return nil
 	}
+	return a.tell(ctx, dir, result, err)
+}
+
+// tell tells the server at once how a run ended, because the disk does not take it. why is the disk's error.
+func (a *Agent) tell(ctx context.Context, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
 		// Perhaps the process was not killed, but could not write its end either.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
-		result.Message += ", or could not write how it went on: " + err.Error()
+		result.Message += ", or could not write how it went on: " + why.Error()
 	}
 	if hasFile(dir, LocalFile) { // the server does not wait for it
-		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
+		return fmt.Errorf("keep the result of local run %s: %w", result.Run, why)
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
@@ -304,9 +321,9 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, wire.OpResult, tells.Result)
 	}
 	if sendErr != nil {
-		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
+		return fmt.Errorf("keep the result of run %s: %w", result.Run, why)
 	}
-	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
+	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", why)
 	a.told[result.Run] = true
 	return nil
 }

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// OwedFile has the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). It is on disk
+// before the result of the run that changed it.
+const OwedFile = "owed.json"
+
+// Refreshes is what the events of a run say of refreshes.
+type Refreshes struct {
+	Due  []string // resources that the run should have refreshed and has not, or perhaps has not
+	Over []string // resources that it has refreshed, or that are not to be refreshed any more
+}
+
+// debts is the content of OwedFile.
+type debts struct {
+	Owed []tutti.Owed `json:"owed"`
+}
+
+// after are the debts when a run has ended. It does not matter how often one run is counted.
+func (d debts) after(run tutti.RunID, r Refreshes) debts {
+	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
+	for _, resource := range r.Due {
+		if !slices.ContainsFunc(out, func(o tutti.Owed) bool { return o.Resource == resource }) {
+			out = append(out, tutti.Owed{Resource: resource, Run: run})
+		}
+	}
+	return debts{out}
+}
+
+// readDebts returns what the node with its state in dir owes.
+func readDebts(dir string) (debts, error) {
+	kept, err := readSealed[debts](filepath.Join(dir, OwedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return debts{}, nil
+	}
+	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
+}
+
+// settle counts what a run in mode apply has refreshed, and what it has not. When it returns, the debts are on disk.
+func (a *Agent) settle(dir string, spec Spec) (debts, error) {
+	before, err := readDebts(a.opts.Dir)
+	if err != nil {
+		return before, err
+	}
+	refreshes, err := a.opts.Runner.Refreshes(dir)
+	if err != nil {
+		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", spec.Order.Run)
+	}
+	after := before.after(spec.Order.Run, refreshes)
+	if slices.Equal(after.Owed, before.Owed) {
+		return after, nil
+	}
+	killpoint.Here("agent.owes")
+	if err := writeSealed(filepath.Join(a.opts.Dir, OwedFile), after); err != nil {
+		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", spec.Order.Run)
+	}
+	killpoint.Here("agent.owed")
+	return after, nil
+}
+
+// settleLate counts the runs for which that was not possible when they ended.
+func (a *Agent) settleLate() error {
+	for len(a.unsettled) > 0 {
+		spec, err := a.opts.Runner.Spec(a.unsettled[0])
+		if err == nil {
+			_, err = a.settle(a.unsettled[0], spec)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		a.unsettled = a.unsettled[1:]
+	}
+	return nil
+}
+
+// owes returns the resources whose refresh a run of a mode repeats. A run that changes nothing repeats none.
+func (a *Agent) owes(mode tutti.Mode) ([]string, error) {
+	if err := a.settleLate(); err != nil || mode != tutti.ModeApply {
+		return nil, err
+	}
+	kept, err := readDebts(a.opts.Dir)
+	var out []string
+	for _, o := range kept.Owed {
+		out = append(out, o.Resource)
+	}
+	return out, err
+}
+
+// told returns the debts that a result has room for.
+func (d debts) told() []tutti.Owed {
+	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])
+	for i := range out {
+		if name := out[i].Resource; len(name) > maxOwedName {
+			out[i].Resource = strings.ToValidUTF8(name[:maxOwedName], "") + "…"
+		}
+	}
+	return out
+}
+
+// maxOwedName bounds the name of a resource in a result, in bytes. OwedFile has the whole name.
+const maxOwedName = 1 << 10
