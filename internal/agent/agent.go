@@ -151,7 +151,7 @@ type Agent struct {
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
 	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
-	unsettled []string             // directories of those of them whose refreshes are not in OwedFile; belongs to the claim loop
+	debts     ledger               // belongs to the claim loop
 	refusals  refusals             // belongs to the claim loop
 	begun     begun                // as on disk, or newer; belongs to the claim loop
 	takenMu   sync.Mutex           // guards ActionsFile
@@ -229,6 +229,7 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
+	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
 		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},

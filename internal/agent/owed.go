@@ -46,49 +46,52 @@ func readDebts(dir string) (debts, error) {
 	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
 }
 
+// ledger keeps the node's debts.
+type ledger struct {
+	dir       string // the agent's
+	runner    Runner
+	unsettled []string // directories of runs that have ended and are not in OwedFile yet
+}
+
 // settle counts what a run in mode apply has refreshed, and what it has not. When it returns, the debts are on disk.
-func (a *Agent) settle(dir string, spec Spec) (debts, error) {
-	before, err := readDebts(a.opts.Dir)
+func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
+	before, err := readDebts(l.dir)
 	if err != nil {
 		return before, err
 	}
-	refreshes, err := a.opts.Runner.Refreshes(dir)
+	refreshes, err := l.runner.Refreshes(dir)
 	if err != nil {
-		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", spec.Order.Run)
+		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", run)
 	}
-	after := before.after(spec.Order.Run, refreshes)
+	after := before.after(run, refreshes)
 	if slices.Equal(after.Owed, before.Owed) {
 		return after, nil
 	}
 	killpoint.Here("agent.owes")
-	if err := writeSealed(filepath.Join(a.opts.Dir, OwedFile), after); err != nil {
-		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", spec.Order.Run)
+	if err := writeSealed(filepath.Join(l.dir, OwedFile), after); err != nil {
+		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", run)
 	}
 	killpoint.Here("agent.owed")
 	return after, nil
 }
 
 // settleLate counts the runs for which that was not possible when they ended.
-func (a *Agent) settleLate() error {
-	for len(a.unsettled) > 0 {
-		spec, err := a.opts.Runner.Spec(a.unsettled[0])
-		if err == nil {
-			_, err = a.settle(a.unsettled[0], spec)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (l *ledger) settleLate() error {
+	for len(l.unsettled) > 0 {
+		if _, err := l.settle(l.unsettled[0], tutti.RunID(filepath.Base(l.unsettled[0]))); err != nil {
 			return err
 		}
-		a.unsettled = a.unsettled[1:]
+		l.unsettled = l.unsettled[1:]
 	}
 	return nil
 }
 
 // owes returns the resources whose refresh a run of a mode repeats. A run that changes nothing repeats none.
-func (a *Agent) owes(mode tutti.Mode) ([]string, error) {
-	if err := a.settleLate(); err != nil || mode != tutti.ModeApply {
+func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
+	if err := l.settleLate(); err != nil || mode != tutti.ModeApply {
 		return nil, err
 	}
-	kept, err := readDebts(a.opts.Dir)
+	kept, err := readDebts(l.dir)
 	var out []string
 	for _, o := range kept.Owed {
 		out = append(out, o.Resource)

@@ -117,7 +117,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	default:
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
-	owed, err := a.owes(order.Mode)
+	owed, err := a.debts.owes(order.Mode)
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
@@ -246,10 +246,10 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		out.EndedAt = out.StartedAt
 	}
 	if spec.Order.Mode == tutti.ModeApply {
-		owed, err := a.settle(dir, spec)
+		owed, err := a.debts.settle(dir, spec.Order.Run)
 		if err != nil { // without a result on disk, the next agent counts again what this run owes
-			a.unsettled = append(a.unsettled, dir)
-			return a.tell(ctx, dir, unrecorded(out, err), err)
+			a.debts.unsettled = append(a.debts.unsettled, dir)
+			return tell(ctx, a, dir, unrecorded(out, err), err)
 		}
 		out.Owed = owed.told()
 	}
@@ -297,11 +297,11 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if err == nil {
 		return nil
 	}
-	return a.tell(ctx, dir, result, err)
+	return tell(ctx, a, dir, result, err)
 }
 
 // tell tells the server at once how a run ended, because the disk does not take it. why is the disk's error.
-func (a *Agent) tell(ctx context.Context, dir string, result tutti.Result, why error) error {
+func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
 		// Perhaps the process was not killed, but could not write its end either.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
