@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // OwedFile has the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). It is on disk
@@ -67,11 +67,9 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	if slices.Equal(after.Owed, before.Owed) {
 		return after, nil
 	}
-	killpoint.Here("agent.owes")
 	if err := writeSealed(filepath.Join(l.dir, OwedFile), after); err != nil {
 		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", run)
 	}
-	killpoint.Here("agent.owed")
 	return after, nil
 }
 
@@ -93,10 +91,26 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	}
 	kept, err := readDebts(l.dir)
 	var out []string
+	size := 0
 	for _, o := range kept.Owed {
+		if size += len(o.Resource); size > maxRepeated { // the next run repeats the rest
+			break
+		}
 		out = append(out, o.Resource)
 	}
 	return out, err
+}
+
+// maxRepeated bounds the names of the resources that one run is told to refresh, in bytes.
+const maxRepeated = 4 << 20
+
+// endUnknown ends a run whose marker cannot be read. Its events are there all the same.
+func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) error {
+	if _, err := a.debts.settle(dir, out.Run); err != nil {
+		a.debts.unsettled = append(a.debts.unsettled, dir)
+		return tell(ctx, a, dir, unrecorded(out, err), err)
+	}
+	return a.end(ctx, dir, out)
 }
 
 // told returns the debts that a result has room for.

@@ -109,6 +109,34 @@ func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {
 	}
 }
 
+// What a run owes is known even if nobody knows any more what was started.
+func TestARunWithADamagedMarkerOwesItsRefreshes(t *testing.T) {
+	told, end := make(chan []string, 1), make(chan struct{})
+	damaged := make(chan struct{})
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := refreshing(told, agent.Refreshes{Due: list{"Service[b]"}})(p)
+		damages["truncated"](t, filepath.Join(p.dir, markerFile))
+		close(damaged)
+		<-end
+		return out
+	})
+	l.start()
+	job := l.job()
+	<-damaged
+	<-told
+	l.kill()
+	close(end)
+	l.start()
+	if got := l.end(job); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery {
+		t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+	}
+	l.ruby.does(refreshing(told, agent.Refreshes{}))
+	l.end(l.job())
+	if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" {
+		t.Errorf("repeated -want +got\n%s", diff)
+	}
+}
+
 // A whole foreign run makes its node good, but Puppet does not repeat a refresh.
 func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 	for _, tc := range []struct {

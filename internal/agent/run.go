@@ -69,7 +69,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return a.begin(ctx, dir, claimed)
 	case err != nil:
-		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+		return endUnknown(ctx, a, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	return a.resume(ctx, dir, spec)
 }
@@ -369,7 +369,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 		}
 		any = true
 		if err != nil {
-			err = a.end(ctx, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
+			err = endUnknown(ctx, a, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
 		} else {
 			held, release := a.hold(ctx, run)
 			err = a.resume(held, dir, spec)

@@ -323,9 +323,6 @@ func (d *decision) proves(r *engine.Run) bool {
 	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
 		return false // the catalogs do not show what the foreign run did to the node
 	}
-	if owed(last) != "" {
-		return false // a compile refreshes nothing
-	}
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 

@@ -101,7 +101,10 @@ RSpec.describe 'an owed refresh' do
         def restart; File.write('#{run.path('restarted')}', ''); end
       end
     RUBY
-    run.manifest("file { '#{run.path('conf.txt')}': content => 'new' } ~> service { 'x': ensure => running, provider => pretend }\n").call
+    run.manifest("file { '#{run.path('conf.txt')}': content => 'new' } ~> service { 'x': ensure => running, provider => pretend }\n")
+    noop = again(['Service[x]'], mode: 'noop')
+    expect(refreshes(noop)).to eq({ change: [], refreshed: [], dropped: [] }), noop.said
+    run.call
     expect([refreshes(run)[:refreshed], File.exist?(run.path('restarted'))]).to eq([['Service[x]'], false]), run.said
     expect([refreshes(again(['Service[x]']))[:refreshed], File.exist?(run.path('restarted'))]).to eq([['Service[x]'], true])
   end

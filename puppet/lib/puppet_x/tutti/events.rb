@@ -8,7 +8,7 @@ module PuppetX
     # Writes what happens to each resource of the host catalog while it happens.
     class Events
       # How many references one line has.
-      MOST = 1000
+      MOST = 100
 
       # @param journal [Journal]
       # @param owed [Array<String>] the resources whose refresh an earlier run owes

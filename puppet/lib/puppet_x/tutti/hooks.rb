@@ -180,9 +180,10 @@ module PuppetX
 
       # Before and after a resource of the host catalog is refreshed. A service that was just started needs no refresh any more.
       module EventManager
-        def dequeue_events_for_resource(target, callback)
+        def queue_events(resource, events)
           super
-          Launcher.current.events.refreshed(target) if transaction.catalog.host_config?
+          done = transaction.catalog.host_config? && events.any? { |event| event.invalidate_refreshes && event.status == 'success' }
+          Launcher.current.events.refreshed(resource) if done
         end
 
         private
