@@ -8,11 +8,23 @@ RSpec.describe 'a signal to a run' do
 
   after { run.clean }
 
-  %w[TERM INT HUP USR1 USR2 QUIT].each do |name|
-    it "is said when it was #{name}, while the catalog is applied" do
-      run.waiting_manifest.end_by(name).call
-      expect([run.done['phase'], run.done['error']]).to eq(['done', { 'class' => 'SignalException', 'message' => "SIG#{name}" }]), run.said
-      expect(run.report['status']).to eq('failed'), run.said
+  def expect_said(name)
+    expect([run.done['phase'], run.done['error']]).to eq(['done', { 'class' => 'SignalException', 'message' => "SIG#{name}" }]), run.said
+  end
+
+  def applies_until(name)
+    run.waiting_manifest.end_by(name).call
+    expect_said(name)
+    expect(run.report['status']).to eq('failed'), run.said
+  end
+
+  it 'is said when it was INT, on which Puppet exits by itself' do
+    applies_until('INT')
+  end
+
+  %w[TERM HUP USR1 USR2 QUIT].each do |name|
+    it "is said when it was #{name}" do
+      applies_until(name)
     end
   end
 
@@ -26,7 +38,7 @@ RSpec.describe 'a signal to a run' do
         { ok: true, verdict: 'go' }
       end
       run.end_by(name).call
-      expect([run.done['phase'], run.done['error']]).to eq(['done', { 'class' => 'SignalException', 'message' => "SIG#{name}" }]), run.said
+      expect_said(name)
       expect(run.phases).not_to include('apply')
     end
   end
