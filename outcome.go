@@ -155,6 +155,7 @@ type Result struct {
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
 	Waits       []Wait    `json:"waits,omitempty"`      // what a waiting run lacks
+	Owed        []Owed    `json:"owed,omitempty"`       // on the node, when this run in mode apply had ended
 	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
 	Stopped     bool      `json:"stopped,omitempty"`    // ended at the gate, nothing was applied
 	NoopPending bool      `json:"noop_pending,omitempty"`
@@ -247,6 +248,9 @@ func (r Result) Validate() error {
 		if err := w.Validate(); err != nil {
 			return Wrap(CodeInvalid, err, "result of run %s", r.Run)
 		}
+	}
+	if err := r.validOwed(); err != nil {
+		return err
 	}
 	for _, d := range r.Attachments() {
 		if err := d.Validate(); err != nil {

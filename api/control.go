@@ -51,7 +51,8 @@ type Operators interface {
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator ends all certificates of an operator, and the calls that use
 	// them. CodeConflict: no other operator is known to have one, and Last is not set.
-	RevokeOperator(ctx context.Context, in RevokeOperator) error
+	// It cancels the operator's jobs that have not begun on a node, and with CancelJobs the others, too.
+	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether an operator may do something by the fleet file.
 	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
 }
@@ -436,6 +437,14 @@ type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`
 	Last     bool   `json:"last,omitempty"`
+	// CancelJobs cancels also the operator's jobs that have begun. A server of an earlier release does not know it, see RevokedOperator.
+	CancelJobs bool `json:"cancel_jobs,omitempty"`
+}
+
+// RevokedOperator says what became of the operator's jobs. A server of an earlier release cancels none, and leaves both lists nil.
+type RevokedOperator struct {
+	Cancelled []tutti.JobID `json:"cancelled"`
+	GoOn      []tutti.JobID `json:"go_on"` // those that stay unfinished and are not cancelled
 }
 
 // EnrolRequest asks to admit Key under Name, signed by the key. Package

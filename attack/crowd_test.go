@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 
 const (
 	// crowd is how many strangers finish TLS and begin to enrol: some times what the server lets
-	// stay, and more than the files of the second server.
+	// stay, and more than the files of the second server. ATTACK_STRANGERS says another number.
 	crowd = 4000
 	// crowdAgain is when one that was put out comes again, on average. TLS costs both sides, and
 	// they share the machine.
@@ -23,11 +25,26 @@ const (
 	crowdMemory = 50 << 20
 )
 
+// strangers is how many there are.
+func strangers(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("ATTACK_STRANGERS")
+	if text == "" {
+		return crowd
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < crowd {
+		t.Fatalf("ATTACK_STRANGERS %q: a number from %d", text, crowd)
+	}
+	return n
+}
+
 // TestStrangersWhoFinishTLS: without a certificate they finish TLS, begin an enrolment and say
 // no more. That costs the server little, nobody else's request fails, and nothing ends when they
 // are more than the files that the server may open.
 func TestStrangersWhoFinishTLS(t *testing.T) {
-	moreFiles(t, crowd)
+	count := strangers(t)
+	moreFiles(t, count)
 	for _, limit := range []int{0, 3000} {
 		t.Run(fmt.Sprintf("files=%d", limit), func(t *testing.T) {
 			f := startWith(t, limit)
@@ -35,10 +52,10 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			config := f.trusting(t)
 			config.ServerName = "127.0.0.1"
 			config.ClientSessionCache = nil
-			flood := newFlood(t, crowd, 8*runtime.NumCPU(), crowdAgain, f.https, func(c net.Conn) error {
+			flood := newFlood(t, count, 8*runtime.NumCPU(), crowdAgain, f.https, func(c net.Conn) error {
 				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 				defer func() { _ = c.SetDeadline(time.Time{}) }()
-				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n{")
+				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: "+f.https+"\r\nContent-Length: 15000\r\n\r\n{")
 				return err
 			})
 			flood.full()
@@ -56,7 +73,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			if more := f.memory() - memory; more > crowdMemory {
 				t.Errorf("the server took %d MiB more", more>>20)
 			} else {
-				t.Logf("the server took %d MiB more, %d files", more>>20, f.files())
+				t.Logf("%d strangers: the server took %d MiB more, %d files", count, more>>20, f.files())
 			}
 			flood.end()
 			f.works("after")

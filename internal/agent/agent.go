@@ -51,6 +51,8 @@ type Runner interface {
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
 	// Judge says how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
+	// Refreshes says what the run has refreshed, and what it has not.
+	Refreshes(dir string) (Refreshes, error)
 	// Strangers names Puppets that take no lock.
 	Strangers() ([]string, error)
 }
@@ -63,6 +65,7 @@ type Spec struct {
 	Socket          string
 	StartedAt       time.Time
 	Clock           tutti.Clock // the node's clock at StartedAt
+	Owed            []string    // resources whose refresh an earlier run owes
 }
 
 // Options are what an agent needs. Zero durations take the defaults.
@@ -148,6 +151,7 @@ type Agent struct {
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
 	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
+	debts     ledger               // belongs to the claim loop
 	refusals  refusals             // belongs to the claim loop
 	begun     begun                // as on disk, or newer; belongs to the claim loop
 	takenMu   sync.Mutex           // guards ActionsFile
@@ -225,6 +229,7 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
+	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
 		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},

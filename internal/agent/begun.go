@@ -25,7 +25,8 @@ type begun struct {
 }
 
 // Forget removes from a state directory what an agent remembers of orders, of its server and of its ticket, what it
-// would do without a server, and the runs of its outbox. All this says nothing about another fleet.
+// would do without a server, and the runs of its outbox. All this says nothing about another fleet. Which refreshes are owed
+// stays: that is about the machine.
 func Forget(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
 	if err != nil {

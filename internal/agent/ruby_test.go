@@ -44,6 +44,8 @@ func (r *ruby) does(script func(p *puppet) tutti.Result) {
 const (
 	markerFile  = "marker.json"
 	verdictFile = "verdict.json"
+	// refreshesFile stands for the events of a run.
+	refreshesFile = "refreshes.json"
 )
 
 func (r *ruby) Start(dir string, spec agent.Spec) (agent.Process, error) {
@@ -117,6 +119,18 @@ func (r *ruby) Judge(dir string, run tutti.RunID) tutti.Result {
 		return tutti.Result{Run: run, Outcome: tutti.Failed, Reason: tutti.BecauseMachinery}
 	}
 	return out
+}
+
+func (r *ruby) Refreshes(dir string) (agent.Refreshes, error) {
+	var out agent.Refreshes
+	raw, err := os.ReadFile(filepath.Join(dir, refreshesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
 }
 
 func (r *ruby) Strangers() ([]string, error) {

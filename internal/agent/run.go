@@ -69,7 +69,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return a.begin(ctx, dir, claimed)
 	case err != nil:
-		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+		return endUnknown(ctx, a, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	return a.resume(ctx, dir, spec)
 }
@@ -117,8 +117,12 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	default:
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
+	owed, err := a.debts.owes(order.Mode)
+	if err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	spec := Spec{
-		Order: order, Node: a.opts.Node, EnvironmentPath: code.environments,
+		Order: order, Node: a.opts.Node, Owed: owed, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
 	}
 	sock, err := a.listen(dir, spec)
@@ -241,6 +245,14 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	if out.EndedAt.Before(out.StartedAt) {
 		out.EndedAt = out.StartedAt
 	}
+	if spec.Order.Mode == tutti.ModeApply {
+		owed, err := a.debts.settle(dir, spec.Order.Run)
+		if err != nil { // without a result on disk, the next agent counts again what this run owes
+			a.debts.unsettled = append(a.debts.unsettled, dir)
+			return tell(ctx, a, dir, unrecorded(out, err), err)
+		}
+		out.Owed = owed.told()
+	}
 	book, err := openBook(dir)
 	if err != nil {
 		return a.end(ctx, dir, unrecorded(out, err))
@@ -285,13 +297,18 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if err == nil {
 		return nil
 	}
+	return tell(ctx, a, dir, result, err)
+}
+
+// tell tells the server at once how a run ended, because the disk does not take it. why is the disk's error.
+func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
 		// Perhaps the process was not killed, but could not write its end either.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
-		result.Message += ", or could not write how it went on: " + err.Error()
+		result.Message += ", or could not write how it went on: " + why.Error()
 	}
 	if hasFile(dir, LocalFile) { // the server does not wait for it
-		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
+		return fmt.Errorf("keep the result of local run %s: %w", result.Run, why)
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
@@ -304,9 +321,9 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, wire.OpResult, tells.Result)
 	}
 	if sendErr != nil {
-		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
+		return fmt.Errorf("keep the result of run %s: %w", result.Run, why)
 	}
-	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
+	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", why)
 	a.told[result.Run] = true
 	return nil
 }
@@ -352,7 +369,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 		}
 		any = true
 		if err != nil {
-			err = a.end(ctx, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
+			err = endUnknown(ctx, a, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
 		} else {
 			held, release := a.hold(ctx, run)
 			err = a.resume(held, dir, spec)

@@ -54,10 +54,12 @@ func parts(rows budget) []part {
 		}
 	}
 	all := []part{
-		{"go", "all Go tests with -race, more random cases, with kill points", []stage{{name: "go-race", run: goTests(
+		{"go", "all Go tests with -race, more random cases, with kill points, and a larger crowd of strangers", []stage{{name: "go-race", run: goTests(
 			goTest{args: []string{"-race", "-count", "1", "-timeout", "50m", "./..."}},
 			goTest{args: []string{"-race", "-count", "1", "-timeout", "30m", "-tags", "killpoints", "./cmd/tutti"}},
-		)}, {name: "go-random", run: moreRandom}}},
+		)}, {name: "go-random", run: moreRandom}, {name: "go-strangers", run: goTests(
+			goTest{env: []string{"ATTACK_STRANGERS=14000"}, args: []string{"-count", "1", "-timeout", "20m", "-run", "^TestStrangersWhoFinishTLS$", "./attack"}},
+		)}}},
 		{"fuzz", "every decoder, a minute each", []stage{{name: "fuzz", run: counted(fuzzRE, []string{"script/fuzz"}, "FUZZTIME=1m", "GOMAXPROCS=2")}}},
 		{"specs", "the module's specs, cold and warm, on Puppet 7 and 8", []stage{{name: "specs-all", run: specs("all")}}},
 		{"lab", "the lab itself", on("lab")},

@@ -147,6 +147,28 @@ func factsWhy(f *engine.Facts) string {
 // unfinished says why a node is not good whatever it read; empty: there is no
 // such reason.
 func unfinished(last engine.Last) string {
+	if why := ended(last); why != "" {
+		return why
+	}
+	return owed(last)
+}
+
+// owed says which refresh the node owes by the run that was told last; empty: none.
+func owed(last engine.Last) string {
+	var latest *engine.Run
+	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
+		if r != nil && r.Foreign == nil && r.Result != nil && (latest == nil || r.EndedSeq > latest.EndedSeq) {
+			latest = r
+		}
+	}
+	if latest == nil {
+		return ""
+	}
+	return latest.Result.Owes()
+}
+
+// ended says why the end of a node's last runs is not good; empty: there is no such reason.
+func ended(last engine.Last) string {
 	a := last.Applied
 	switch {
 	case a == nil:

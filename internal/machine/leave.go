@@ -23,7 +23,7 @@ import (
 
 // agentState lists everything that join and agent ever make in the state directory.
 // If a new file is not listed here, `tutti leave` does not remove it.
-var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
+var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.OwedFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
 // leftFile says that the server has removed the node. Only the cleanup on this machine is
 // missing.

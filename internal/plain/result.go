@@ -32,7 +32,11 @@ func Result(r tutti.Result) tutti.Result {
 	for i, w := range r.Waits {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
 	}
-	r.Failures, r.Changes, r.Waits = nil, nil, nil
+	var owed []tutti.Owed
+	for _, o := range r.Owed { // none is left out: that would make a node good
+		owed = append(owed, tutti.Owed{Resource: Cut(o.Resource, maxShort), Run: o.Run})
+	}
+	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed
 	room := maxResult - encoded(r)
 	r.Failures = fitting(failures, &room, func(f tutti.Failure) tutti.Failure { return failure(f, maxShort) })
 	r.Changes = fitting(changes, &room, func(c tutti.Change) tutti.Change { return tutti.Change(failure(tutti.Failure(c), maxShort)) })

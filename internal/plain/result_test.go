@@ -80,6 +80,7 @@ func full(text string) tutti.Result {
 	for range tutti.MaxFailures {
 		r.Failures = append(r.Failures, tutti.Failure{Resource: text, File: text, Line: 1, Message: text})
 		r.Changes = append(r.Changes, tutti.Change{Resource: text, File: text, Line: 1, Message: text})
+		r.Owed = append(r.Owed, tutti.Owed{Resource: text})
 	}
 	return r
 }
@@ -105,6 +106,9 @@ func TestAResultFitsIntoTheLog(t *testing.T) {
 		out := plain.Result(full(text))
 		if n := size(out); n > 66<<10 {
 			t.Errorf("%s: %d bytes", reason, n)
+		}
+		if len(out.Owed) != tutti.MaxFailures {
+			t.Errorf("%s: %d owed refreshes", reason, len(out.Owed))
 		}
 		if len(out.Failures) == 0 || out.Failures[0].Line != 1 || !strings.Contains(out.Message, "(left out, because they are too long: ") && len(out.Changes) < tutti.MaxFailures {
 			t.Errorf("%s: %d failures, %d changes, message %.100q", reason, len(out.Failures), len(out.Changes), out.Message)

@@ -64,6 +64,10 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 		if json.Unmarshal(line, &e) != nil {
 			return
 		}
+		switch e.Event {
+		case "change", "refreshed", "dropped": // for who repeats refreshes
+			return
+		}
 		out = append(out, tutti.Live{
 			Run: f.run, At: e.T, Resource: e.Resource, Done: e.Event == "done",
 			Changed: e.Changed, Failed: e.Failed, Skipped: e.Skipped, Message: e.Message, Total: e.Total,

@@ -94,9 +94,9 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
 	}
 	if tr.reached["apply"] && !out.Outcome.Good() {
-		lost, err := lostRefreshes(dir)
+		lost, err := lostRefreshes(dir, out.Failures)
 		if err != nil {
-			out.Message += "; which refreshes are lost cannot be read: " + err.Error()
+			out.Message += "; which refreshes are owed cannot be read: " + err.Error()
 		}
 		out.Failures = slices.Concat(out.Failures, lost)
 		out.Failures = out.Failures[:min(len(out.Failures), tutti.MaxFailures)]

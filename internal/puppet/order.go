@@ -31,6 +31,7 @@ type Order struct {
 	Tags            []string       `json:"tags"`
 	SkipTags        []string       `json:"skip_tags"`
 	VolatileFacts   []string       `json:"volatile_facts"`
+	Owed            []string       `json:"owed,omitempty"` // resources whose refresh an earlier run owes
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
 	// DisabledLock replaces Puppet's agent_disabled_lockfile; empty: Puppet's own.

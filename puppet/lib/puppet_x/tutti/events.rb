@@ -7,21 +7,47 @@ module PuppetX
   module Tutti
     # Writes what happens to each resource of the host catalog while it happens.
     class Events
-      # @param journal [#write]
-      def initialize(journal)
+      # How many references one line has.
+      MOST = 100
+
+      # @param journal [Journal]
+      # @param owed [Array<String>] the resources whose refresh an earlier run owes
+      def initialize(journal, owed = [])
         @journal = journal
+        @owed = owed.to_set
         @ended = Set.new
+        @changing = {} # reference → what is refreshed because of its change
+        @due = Set.new # references of the resources that are to be refreshed
       end
 
       # The evaluation of a resource: says that it begins, yields, says how it ended.
       def around(transaction, resource)
         total(transaction)
-        start(transaction, resource)
+        @journal.write('event' => 'start', 'resource' => resource.ref)
+        repeat(transaction, resource) if @owed.delete?(resource.ref)
         before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
         result = yield
         elapsed = Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
         ended(transaction.resource_status(resource), elapsed)
         result
+      end
+
+      # A resource is changed next: what Puppet is to refresh after it is on disk before, since Puppet forgets it. A run that is cut off has no
+      # other chance to say it.
+      # @raise [SystemCallError] when it cannot be written; then nothing may be changed
+      def changing(transaction, resource)
+        return if @changing.key?(resource.ref)
+
+        targets = refreshes(transaction).of(resource).reject { |reference| @due.include?(reference) }
+        targets.each_slice(MOST) { |some| @journal.note('event' => 'change', 'resource' => resource.ref, 'notifies' => some) }
+        @changing[resource.ref] = targets
+      end
+
+      # A resource was refreshed. What it notifies is to be refreshed next.
+      def refreshed(resource)
+        @due.delete(resource.ref)
+        @due.merge(@changing.fetch(resource.ref, []))
+        @journal.write('event' => 'refreshed', 'resource' => resource.ref)
       end
 
       # Says how those ended that Puppet judged without evaluating them (no provider, a failed generation).
@@ -40,17 +66,30 @@ module PuppetX
 
         @total = transaction.relationship_graph.vertices.count { |resource| !resource.is_a?(Puppet::Type::Whit) }
         @journal.write('event' => 'total', 'resources' => @total)
+        (@owed - transaction.relationship_graph.vertices.map(&:ref)).each { |reference| drop(reference) } unless @owed.empty?
       end
 
-      # What it notifies is said before it is applied: a run that is cut off has no other chance.
-      def start(transaction, resource)
+      def refreshes(transaction)
         @refreshes ||= Refreshes.new(transaction.relationship_graph)
-        notifies = @refreshes.of(resource)
-        @journal.write({ 'event' => 'start', 'resource' => resource.ref, 'notifies' => (notifies unless notifies.empty?) }.compact)
+      end
+
+      # Puppet refreshes the resource as if the change that an earlier run made had been made now: after all that it depends on, and not at all
+      # if it is left out.
+      def repeat(transaction, resource)
+        return drop(resource.ref) unless Refreshes.of?(resource)
+
+        resource.notice('tutti: an earlier run owes its refresh, which is repeated')
+        event = resource.event(name: :owed, status: 'success', message: 'an earlier run owes its refresh')
+        transaction.event_manager.queue_events_for_resource(resource, resource, :refresh, [event])
+      end
+
+      def drop(reference)
+        @journal.write('event' => 'dropped', 'resource' => reference)
       end
 
       def ended(status, elapsed)
         @ended << status.resource
+        @due.merge(@changing.fetch(status.resource, [])) if status.changed?
         @journal.write(
           'event' => 'done', 'resource' => status.resource, 'changed' => status.changed?,
           'failed' => status.failed? || status.failed_to_restart?, 'skipped' => status.skipped?,

@@ -5,7 +5,7 @@ require 'json'
 module PuppetX
   module Tutti
     # An append-only file of JSON lines. A line is one write, so a killed process leaves whole lines.
-    # Writing never raises: a full disk must not end a Puppet run midway.
+    # `write` never raises: a full disk must not end a Puppet run midway.
     class Journal
       # RFC 3339 with milliseconds, as all files of a run use it.
       def self.now
@@ -46,10 +46,28 @@ module PuppetX
 
       # Appends one line; fields that are nil are left out.
       def write(fields)
-        line = { 't' => Journal.now }.merge(fields.compact)
-        @file.write("#{Journal.json(line)}\n")
+        append(fields)
       rescue SystemCallError, IOError
         nil
+      end
+
+      # Appends one line that is on disk when this returns, with all lines before it.
+      # @raise [SystemCallError, IOError]
+      def note(fields)
+        append(fields)
+        @file.fdatasync
+      end
+
+      private
+
+      # A line that a full disk has cut off must not spoil the next one.
+      def append(fields)
+        line = "#{Journal.json({ 't' => Journal.now }.merge(fields.compact))}\n"
+        @file.write(@torn ? "\n#{line}" : line)
+        @torn = false
+      rescue SystemCallError, IOError
+        @torn = true
+        raise
       end
     end
   end

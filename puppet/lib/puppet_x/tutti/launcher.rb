@@ -17,6 +17,8 @@ module PuppetX
       STOPPED = 76
       DISABLED = 77
       NAME = 'puppet-tutti'
+      # What ends a process that does not expect it.
+      SIGNALS = %w[TERM HUP INT QUIT USR1 USR2].freeze
 
       class << self
         attr_accessor :current
@@ -236,7 +238,7 @@ module PuppetX
         require_relative 'settings'
         require_relative 'events'
         Log.to(@log)
-        @events = Events.new(Journal.new(file('events.jsonl')))
+        @events = Events.new(Journal.new(file('events.jsonl')), @order.owed)
         connect
         Hooks.install(@order)
         Puppet::Util::CommandLine.new('puppet', Settings.new(@order, @dir).arguments).execute
@@ -285,9 +287,9 @@ module PuppetX
         trap_signals
       end
 
-      # `puppet agent` sets traps of its own, of a daemon.
+      # Puppet sets traps of its own: on INT it exits, and `puppet agent` has those of a daemon.
       def trap_signals
-        %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
+        SIGNALS.each { |name| Signal.trap(name) { interrupted(name) } }
       end
 
       # Puppet ends in its own way and reports; that a signal was the cause is known here only.

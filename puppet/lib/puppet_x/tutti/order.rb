@@ -14,7 +14,7 @@ module PuppetX
       # What `puppet agent` needs not: its code is the Puppet Server's, and its environment may be.
       OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
-      LISTS = %w[modulepath tags skip_tags volatile_facts].freeze
+      LISTS = %w[modulepath tags skip_tags volatile_facts owed].freeze
       # Directories of a Puppet that does not use its defaults.
       DIRECTORIES = %w[confdir vardir].freeze
 
@@ -39,7 +39,7 @@ module PuppetX
           raise Refused, "#{path} asks for protocol #{data['protocol'].inspect}, this module speaks #{PROTOCOL}: " \
                          'agent and module must be of one version'
         end
-        @data = SECONDS.merge('program' => 'apply', 'modulepath' => [], 'tags' => [], 'skip_tags' => [], 'volatile_facts' => []).merge(data)
+        @data = SECONDS.merge('program' => 'apply', 'modulepath' => [], 'tags' => [], 'skip_tags' => [], 'volatile_facts' => [], 'owed' => []).merge(data)
         check(path)
       end
 
