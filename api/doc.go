@@ -1,3 +1,3 @@
-// Package api is what operators ask the server and what they get: interfaces, requests and views, which the server,
-// its HTTP API and the command line share. It imports the words alone, and performs no I/O.
+// Package api defines the requests and answers of operators. It contains interfaces, requests and views that the
+// server, its HTTP API and the command line share. It imports only the root package tutti, and performs no I/O.
 package api

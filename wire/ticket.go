@@ -7,18 +7,19 @@ import (
 )
 
 // A ticket shows that the machine that uses a node's key is the machine that used it before. A
-// copied disk has the same key and the same ticket. When the first of the two machines exchanges the
-// ticket, the ticket of the other one becomes invalid (ADR 0018).
+// copied disk contains the same key and the same ticket. When the first of the two machines
+// exchanges the ticket, the ticket of the other one becomes invalid (ADR 0018).
 
-// Hello exchanges a node's ticket, each time that it has connected. The new one is on the node's
-// disk before. If it is repeated, nothing else happens.
+// Hello exchanges a node's ticket. The agent sends it after each connection. The agent writes the
+// new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
 type Hello struct {
-	Ticket string `json:"ticket,omitempty"` // the one that the node has, empty: none yet
-	Next   string `json:"next"`             // the one that it wants to have
-	Boot   string `json:"boot,omitempty"`   // of its kernel; for people
-	Host   string `json:"host,omitempty"`   // what its kernel is called; for people
-	// Machine tells installations of machines apart. If the ticket is the same and Machine is another one, the agent's
-	// state was moved to another machine, or the machine was installed again and the state stayed. Empty: nothing is known.
+	Ticket string `json:"ticket,omitempty"` // the node's present ticket; empty if it has no ticket yet
+	Next   string `json:"next"`             // the new ticket that the node proposes
+	Boot   string `json:"boot,omitempty"`   // boot id of its kernel; for people
+	Host   string `json:"host,omitempty"`   // hostname of its kernel; for people
+	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,
+	// the agent's state was moved to another machine. Or the machine was installed again and the state stayed. Empty:
+	// nothing is known.
 	Machine tutti.Digest `json:"machine,omitempty"`
 }
 
@@ -39,18 +40,18 @@ func (h Hello) Validate() error {
 
 type ticketKey struct{}
 
-// WithTicket says with which ticket a node's message came.
+// WithTicket stores in the context the ticket of a node's message.
 func WithTicket(ctx context.Context, ticket string) context.Context {
 	return context.WithValue(ctx, ticketKey{}, ticket)
 }
 
-// TicketOf returns the digest of the ticket with which a node's message came, empty if it had none.
+// TicketOf returns the digest of the ticket of a node's message. It is empty if the message had no ticket.
 func TicketOf(ctx context.Context) tutti.Digest {
 	ticket, _ := ctx.Value(ticketKey{}).(string)
 	return TicketDigest(ticket)
 }
 
-// TicketDigest is the digest by which a ticket is known; empty for no ticket.
+// TicketDigest returns the digest that stands for a ticket. It is empty for no ticket.
 func TicketDigest(ticket string) tutti.Digest {
 	if ticket == "" {
 		return ""
