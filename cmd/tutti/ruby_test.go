@@ -16,9 +16,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// fakeRuby is a launcher and a Puppet that understand just enough to take the
-// place of real ones: docs/run-protocol.md on one side, and on the other a
-// manifests/site.pp with a line for each thing that a node does:
+// fakeRuby plays a launcher and a Puppet. It implements the small part of docs/run-protocol.md that
+// the tests need. It reads a manifests/site.pp with one line for each action of a node:
 //
 //	NODE read KEY            a value, at this line
 //	NODE collect TYPE
@@ -32,14 +31,14 @@ import (
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
-// Its facts say which node it is. As `puppet resource` it knows one user.
+// Its facts contain the name of the node. In the role of `puppet resource` it knows one user.
 func fakeRuby() {
 	if len(os.Args) > 2 && os.Args[2] == "resource" {
 		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])
 		return
 	}
 	if len(os.Args) > 2 && os.Args[len(os.Args)-2] == "--facts" {
-		return // they are what they were
+		return // the facts stay unchanged
 	}
 	r := &fakeRun{dir: os.Args[len(os.Args)-1], exports: []any{}}
 	if err := r.do(); err != nil {
@@ -63,7 +62,7 @@ type fakeRun struct {
 	todo    []statement
 	exports []any
 	values  []string
-	status  map[string]any // of resources that failed or changed
+	status  map[string]any // of the failed and changed resources
 	broken  bool           // one failed
 	padding int            // bytes of the report
 	exit    int
@@ -101,7 +100,7 @@ func (r *fakeRun) do() error {
 	}
 	r.phase(ask{"phase": "gate"})
 	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
-	if gate["error"] != nil { // as the module: its code is the verdict
+	if gate["error"] != nil { // like the module: the error's code is the verdict
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
 	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
@@ -120,7 +119,7 @@ func (r *fakeRun) do() error {
 	return nil
 }
 
-// began says who it is, and counts the start for the script.
+// began reports the run to the agent, and counts the start for the script.
 func (r *fakeRun) began() error {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -178,7 +177,7 @@ func (r *fakeRun) parse() error {
 	return nil
 }
 
-// compile asks and exports; it reports whether it failed.
+// compile sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
@@ -236,7 +235,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// hold waits until the file is there, or the run's directory is not.
+// hold waits until the file exists or the run's directory was removed.
 func (r *fakeRun) hold(file string) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -264,7 +263,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// became notes what became of a resource, as Puppet 8 reports it.
+// became records the status of a resource in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
@@ -297,7 +296,7 @@ func (r *fakeRun) report() error {
 	return os.Rename(tmp, filepath.Join(r.dir, "report.json"))
 }
 
-// say asks the agent, as long as it takes.
+// say sends a request to the agent, and repeats it until the agent answers.
 func (r *fakeRun) say(req ask) ask {
 	hello := ask{"op": "hello", "run": r.order.Run, "protocol": 1, "module": "fake", "puppet": "8.0.0", "certname": r.order.Node, "pid": os.Getpid()}
 	for {
@@ -305,11 +304,11 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // as the module: nobody tells it that the agent is back
+		time.Sleep(20 * time.Millisecond) // like the module: nothing signals that the agent is back
 	}
 }
 
-// testIsOver ends a run whose directory was removed: nothing outlives a test.
+// testIsOver ends a run whose directory was removed, so that no process outlives a test.
 func (r *fakeRun) testIsOver() {
 	if _, err := os.Stat(r.dir); err != nil {
 		os.Exit(1)
