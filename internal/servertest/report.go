@@ -19,8 +19,8 @@ plans:
     steps: [{run: web}]
 `
 
-// hostileReport is a report with a change of a Sensitive property, a failure, and
-// text that speaks to terminals.
+// hostileReport is a report with a change of a Sensitive property, a failure, and text with control
+// sequences for terminals.
 const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resource_statuses": {
 	"File[/etc/web.conf]": {"file": "/x/web.pp", "line": 7, "changed": true, "out_of_sync": true, "corrective_change": true, "evaluation_time": 0.5,
 		"containment_path": ["Stage[main]", "Web", "File[/etc/web.conf]"],
@@ -32,7 +32,8 @@ const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resourc
 
 const hostileLog = "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"message\":\"no \\u001b[2Jdisk\",\"source\":\"/Stage[main]/Exec[boom]\"}\n{\"level\":\"notice\"}\n"
 
-// sent ends the claimed run of a node with a report and a log, each if it is one.
+// sent claims a run of a node and ends it with a report and a log. An empty report or log is not
+// sent.
 func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunID {
 	t.Helper()
 	o := n.MustClaim()
@@ -51,7 +52,7 @@ func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunI
 	return o.Run
 }
 
-// TestReports is the contract of tutti.Reports.
+// TestReports is the contract of api.Reports.
 func TestReports(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -110,8 +111,8 @@ func TestReports(t *testing.T, side Side) {
 	}
 }
 
-// testLatest shows the latest run of a node, also one that goes on. The name of a
-// node comes before the end of an id.
+// testLatest shows the latest run of a node, even if the run has not ended. The name of a node has
+// priority over the end of an id.
 func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	t.Helper()
 	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {

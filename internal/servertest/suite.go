@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// API is all that operators ask of a server.
+// API contains all interfaces that operators use.
 type API interface {
 	api.Jobs
 	api.Nodes
@@ -28,8 +28,8 @@ type API interface {
 	api.Reports
 }
 
-// Side makes one side of a server's interfaces: the server itself, or a client
-// of it whose operator is called ada.
+// Side returns one side of the server's interfaces: the server itself, or a client whose operator
+// is called ada.
 type Side func(t *testing.T, f *Fleet) API
 
 const suiteFleet = `
@@ -58,7 +58,7 @@ func want[T any](t *testing.T, what string, want, got T, err error) {
 	}
 }
 
-// TestJobs is the contract of tutti.Jobs.
+// TestJobs is the contract of api.Jobs.
 func TestJobs(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -68,7 +68,7 @@ func TestJobs(t *testing.T, side Side) {
 	_, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	wantCode(t, "start without a fleet file", err, tutti.CodeNotFound)
 	_, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: "dance"})
-	wantCode(t, "start in a mode that is none", err, tutti.CodeInvalid)
+	wantCode(t, "start in an unknown mode", err, tutti.CodeInvalid)
 	f.Push(suiteFleet)
 	job, err := server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	want(t, "start", tutti.JobID("deploy-1"), job, err)
@@ -109,7 +109,7 @@ func TestJobs(t *testing.T, side Side) {
 	want(t, "whose the node is", job, nodes[0].HeldBy, err)
 }
 
-// follow watches a job and lets its node go on with what it sees.
+// follow watches a job and lets the job's node continue when it sees certain events.
 func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(Operator(), 20*time.Second)
@@ -140,7 +140,7 @@ func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	return kinds
 }
 
-// record ends a run with a record, and reads it.
+// record ends a run with a record, and then reads the record from the server.
 func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	t.Helper()
 	sent := tutti.Record{Run: run, Node: node.Name, Keys: []tutti.KeyRead{{Key: "a"}}, Published: map[string]tutti.Digest{"x": tutti.DigestOf(nil)}}
@@ -160,12 +160,12 @@ func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	want(t, "record", sent, got, err)
 }
 
-// TestNodes is the contract of tutti.Nodes.
+// TestNodes is the contract of api.Nodes.
 func TestNodes(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
 	_, err := server.CreateToken(ctx, api.CreateToken{Name: "web-["})
-	wantCode(t, "a pattern that is none", err, tutti.CodeInvalid)
+	wantCode(t, "a pattern that is not valid", err, tutti.CodeInvalid)
 	token, err := server.CreateToken(ctx, api.CreateToken{Name: "web-*", TTL: time.Hour, Groups: []tutti.GroupName{"web"}})
 	if err != nil || token.Text == "" || token.Token == "" || time.Until(token.Expires) > time.Hour {
 		t.Fatalf("token %+v, %v", token, err)
@@ -208,13 +208,13 @@ func TestNodes(t *testing.T, side Side) {
 	}
 }
 
-// TestCodes is the contract of tutti.Codes.
+// TestCodes is the contract of api.Codes.
 func TestCodes(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
 	_, err := server.GetFleet(ctx)
 	wantCode(t, "no fleet file", err, tutti.CodeNotFound)
-	content := []byte("notify { 'a': }\x00\xff\n") // not all files are text
+	content := []byte("notify { 'a': }\x00\xff\n") // not every file is text
 	digest := tutti.DigestOf(content)
 	missing, err := server.MissingBlobs(ctx, []tutti.Digest{digest})
 	want(t, "missing", []tutti.Digest{digest}, missing, err)
@@ -253,7 +253,7 @@ func TestCodes(t *testing.T, side Side) {
 	suggested, err := server.SuggestGrants(ctx, "")
 	want(t, "the grants that are missing where nothing ran", 0, len(suggested.Grants), err)
 	_, err = server.SuggestGrants(ctx, "none-1")
-	wantCode(t, "the grants that a job lacked that is not there", err, tutti.CodeNotFound)
+	wantCode(t, "the missing grants of an unknown job", err, tutti.CodeNotFound)
 	shown, err := server.ShowCode(ctx, api.AskCode{})
 	want(t, "the code of the fleet file's environment", pushed.Code, shown.Pushed.Code, err)
 	_, err = server.ShowCode(ctx, api.AskCode{Environment: "test"})
@@ -265,14 +265,14 @@ func TestCodes(t *testing.T, side Side) {
 	_, err = server.ReadCode(ctx, api.AskCode{Path: "../etc/passwd"})
 	wantCode(t, "a file that is not of the code", err, tutti.CodeNotFound)
 	_, err = server.ReadCode(ctx, api.AskCode{Path: CodePath, Before: true})
-	wantCode(t, "a file of the code before, which there is not", err, tutti.CodeNotFound)
+	wantCode(t, "a file of the earlier code, which does not exist", err, tutti.CodeNotFound)
 	_, err = server.ReleaseCode(ctx, "")
 	wantCode(t, "code that is not held", err, tutti.CodeConflict)
 	_, err = server.ReleaseCode(ctx, "test")
 	wantCode(t, "code that was not pushed", err, tutti.CodeNotFound)
 }
 
-// TestValues is the contract of tutti.Values.
+// TestValues is the contract of api.Values.
 func TestValues(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -321,7 +321,7 @@ func TestValues(t *testing.T, side Side) {
 	want(t, "what is left", 2, len(all), err)
 }
 
-// TestPauses is the contract of tutti.Pauses.
+// TestPauses is the contract of api.Pauses.
 func TestPauses(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
