@@ -3,7 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/own_facter'
 
-# What facts cost, for whom a machine's owner asks why Puppet is slow there.
+# The cost of facts, for an owner who wants to know why Puppet is slow on a machine.
 RSpec.describe 'what facts cost' do
   lib = 'code/production/modules/m/lib/facter'
   slow = <<~RUBY
@@ -35,13 +35,13 @@ RSpec.describe 'what facts cost' do
     facter.clean
   end
 
-  # One that has read the present facter.conf.
+  # A warm parent that has read the present facter.conf.
   def parent
     @parent&.stop
     @parent = WarmParent.new(environment) if WarmParent.wanted?
   end
 
-  # The next run, with facts that were collected ahead where it is warm.
+  # The next run. If it is warm, it uses facts that were collected ahead.
   def following(run)
     @parent&.collect(run.dir)
     run.again.tap { |other| other.environment.replace(environment) }.call

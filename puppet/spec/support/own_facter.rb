@@ -3,7 +3,7 @@
 require 'fileutils'
 require 'tmpdir'
 
-# A Facter of its own, which is as the system's: it may be changed, and so may its facter.conf and its cache.
+# A copy of the system's Facter. The examples may change the copy, its facter.conf and its cache.
 class OwnFacter
   # Goes into RUBYLIB.
   attr_reader :dir

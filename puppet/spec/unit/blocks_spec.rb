@@ -4,7 +4,7 @@ require_relative '../spec_helper'
 require_relative '../support/compiling'
 require 'puppet_x/tutti/run'
 
-# The functions with blocks, in a compile of a manifest.
+# The functions with blocks, in the compile of a manifest.
 RSpec.describe 'tutti::with and tutti::require_exports' do
   around { |example| Dir.mktmpdir { |dir| (@modules = dir) && File.symlink(RealRun::MODULE, File.join(dir, 'tutti')) && example.run } }
 

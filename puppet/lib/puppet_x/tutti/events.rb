@@ -5,7 +5,7 @@ require_relative 'refreshes'
 
 module PuppetX
   module Tutti
-    # Writes what happens to each resource of the host catalog while it happens.
+    # Writes the events of each resource in the host catalog while they happen.
     class Events
       # @param journal [#write]
       def initialize(journal)
@@ -13,7 +13,7 @@ module PuppetX
         @ended = Set.new
       end
 
-      # The evaluation of a resource: says that it begins, yields, says how it ended.
+      # Reports that the evaluation of a resource begins, yields, and reports how it ended.
       def around(transaction, resource)
         total(transaction)
         start(transaction, resource)
@@ -24,7 +24,8 @@ module PuppetX
         result
       end
 
-      # Says how those ended that Puppet judged without evaluating them (no provider, a failed generation).
+      # Reports the results of resources that Puppet judged without evaluating them (no provider, a failed
+      # generation).
       def rest(statuses)
         statuses.each do |status|
           next if @ended.include?(status.resource) || !(status.failed? || status.skipped?)
@@ -42,7 +43,8 @@ module PuppetX
         @journal.write('event' => 'total', 'resources' => @total)
       end
 
-      # What it notifies is said before it is applied: a run that is cut off has no other chance.
+      # Writes which resources this one notifies before Puppet applies it, because an interrupted run cannot write
+      # this later.
       def start(transaction, resource)
         @refreshes ||= Refreshes.new(transaction.relationship_graph)
         notifies = @refreshes.of(resource)
@@ -59,7 +61,8 @@ module PuppetX
         )
       end
 
-      # The first failure, else why it was skipped, else what changed. Puppet has redacted secrets in event messages.
+      # Returns the first failure. If there is none, it returns the reason for skipping the resource, or else the
+      # change. Puppet has already removed secrets from event messages.
       def message(status)
         event = status.events.find { |e| e.status == 'failure' }
         return event.message if event

@@ -5,8 +5,8 @@ require_relative 'canonical'
 
 module PuppetX
   module Tutti
-    # The digest of a node's facts without those that change at each collection and would keep the node suspect for ever, and without
-    # those that are the run's and not the node's.
+    # The digest of a node's facts. It leaves out facts that change at each collection, which would keep the node
+    # suspect for ever. It also leaves out facts that belong to the run and not to the node.
     module FactsDigest
       # Whole facts. The list is part of the module's documentation (README).
       VOLATILE = %w[

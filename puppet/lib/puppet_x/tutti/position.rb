@@ -4,7 +4,7 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Where in the manifests a question is asked, as far as Puppet tells.
+    # The place in the manifests where a question is asked, if Puppet reports it.
     module Position
       def self.of(scope)
         file, line = Puppet::Pops::PuppetStack.top_of_stack

@@ -2,9 +2,9 @@
 
 module PuppetX
   module Tutti
-    # Which resources Puppet refreshes once a resource has changed.
+    # The resources that Puppet refreshes after a resource has changed.
     class Refreshes
-      # Each resource of a class says what the class notifies.
+      # A limit, because each resource of a class lists everything that the class notifies.
       MOST = 100
 
       # @param graph [Puppet::Graph::RelationshipGraph] in which whits stand for the beginning and the end of containers

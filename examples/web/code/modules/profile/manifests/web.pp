@@ -1,11 +1,11 @@
-# @summary A web server: it shows its page, and says where it is.
+# @summary A web server, which shows its page and exports its address.
 #
 # @param release
-#   What the page shows.
+#   The release that the page shows.
 #
 # @param weight
-#   This server's part of the requests, beside the weights of the others; with 0 it
-#   gets none.
+#   The weight of this server. Its share of the requests depends on the weights of all
+#   servers. A server with weight 0 gets no requests.
 class profile::web (
   String[1]       $release,
   Integer[0, 256] $weight = 100,
