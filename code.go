@@ -13,7 +13,7 @@ type SignedCode struct {
 	// Signature covers manifest and environment only. Agents of release 0.2.0 and older check this
 	// signature.
 	Signature []byte `json:"signature"`
-	// Statement is of kind StatementCode. It is nil if release 0.2.0 or older pushed the code.
+	// Statement is of kind StatementCode. Statement is nil if release 0.2.0 or older pushed the code.
 	Statement *Statement `json:"statement,omitempty"`
 }
 
@@ -32,8 +32,8 @@ type CodeFile struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// CodeManifest lists the files of an environment. The keys of Files are slash-separated paths. Its
-// canonical encoding is that of encoding/json, which sorts maps.
+// CodeManifest lists the files of an environment. The keys of Files are slash-separated paths. The
+// canonical encoding of a manifest is that of encoding/json, which sorts maps.
 type CodeManifest struct {
 	Version     int                 `json:"v"`
 	Environment string              `json:"environment"`

@@ -31,8 +31,8 @@ type Error struct {
 	Err     error
 }
 
-// MaxErrorText bounds the text of an error, in bytes. An error text may quote input from others. It
-// goes to logs, terminals and the bus.
+// MaxErrorText bounds the text of an error, in bytes. An error text may quote input from others.
+// The error text goes to logs, terminals and the bus.
 const MaxErrorText = 128 << 10
 
 // Error returns the message, followed by the cause if there is one. Error cuts a text that is
@@ -70,7 +70,7 @@ func Wrap(code Code, err error, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// CodeOf returns the code of the outermost Error in err's chain. It returns CodeInternal if the
+// CodeOf returns the code of the outermost Error in err's chain. CodeOf returns CodeInternal if the
 // chain has no Error, and the empty code if err is nil.
 func CodeOf(err error) Code {
 	if err == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Body is the content of an event. Its name says in the past tense what happened. Each kind of
-// event is one struct. Fields are only added and never removed, because later releases must still
-// fold old logs.
+// Body is the content of an event. The name of a Body says in the past tense what happened. Each
+// kind of event is one struct. Fields are only added and never removed, because later releases must
+// still fold old logs.
 type Body interface {
 	// Kind is `noun.verb`. The subject in the log consists of the noun and the ID.
 	Kind() string
@@ -109,7 +109,7 @@ type eventJSON struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// MarshalJSON encodes an event as the log keeps it. It writes an event of a later release
+// MarshalJSON encodes an event as the log keeps it. MarshalJSON writes an event of a later release
 // unchanged.
 func (e Event) MarshalJSON() ([]byte, error) {
 	data, err := json.Marshal(e.Body)

@@ -285,7 +285,8 @@ func ofJob(body tutti.Body) bool {
 	return false
 }
 
-// A viewer shows as much as it can of the events of a later server. It passes them on unchanged.
+// A viewer shows as much as it can of the events of a later server. A viewer passes the events on
+// unchanged.
 func TestEventsAreViewed(t *testing.T) {
 	const head = `{"v":1,"seq":7,"kind":"KIND","at":"2026-01-02T03:04:05Z","by":"operator:ada","data":DATA}`
 	event := func(kind, data string) string {

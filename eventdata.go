@@ -31,7 +31,7 @@ func (*ExportsSet) Kind() string { return "exports.set" }
 // ID implements Body.
 func (b *ExportsSet) ID() string { return string(b.Node) }
 
-// ValueSet says that a node or an operator has set the value of a key. Owner is the node. It is
+// ValueSet says that a node or an operator has set the value of a key. Owner is the node. Owner is
 // empty if an operator set the value.
 type ValueSet struct {
 	Key   string          `json:"key"`

@@ -20,8 +20,8 @@ var fleetEvents = []eventKind{
 }
 
 // FleetSet replaces the fleet file. Source is the text of the fleet file, for people. Statement is the signed
-// statement about the fleet file. It is nil if the operator who pushed the file has no code key. Counter is the
-// highest counter that was ever signed for a fleet file.
+// statement about the fleet file. Statement is nil if the operator who pushed the file has no code key. Counter
+// is the highest counter that was ever signed for a fleet file.
 type FleetSet struct {
 	Fleet     Fleet      `json:"fleet"`
 	Digest    Digest     `json:"digest"`
@@ -53,16 +53,17 @@ type CodePushed struct {
 	Signed      Digest `json:"signed"` // the blob of SignedCode
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
-	// Held is true if the code waits for its release. Until then only Canary nodes run the new code by themselves.
+	// Held is true if the code waits for its release. Before the release only Canary nodes run the new code by
+	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Released and PassedOver belong to held code. Released is the code that all other nodes continue to use; it is
-	// empty if there is no such code. PassedOver lists the codes that were pushed since then and never released, the
-	// latest last.
+	// Released and PassedOver belong to held code. Released is the code that all other nodes continue to use.
+	// Released is empty if there is no such code. PassedOver lists the codes that were pushed since then and never
+	// released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
 	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older
-	// pushed without them; then Counter is 0 and Statement is nil.
+	// pushed without counter and statement. For such pushes Counter is 0 and Statement is nil.
 	Counter   uint64     `json:"counter,omitempty"`
 	Statement *Statement `json:"statement,omitempty"`
 }
@@ -108,7 +109,8 @@ func (*CodeReleased) Kind() string { return "code.released" }
 // ID implements Body.
 func (b *CodeReleased) ID() string { return b.Environment }
 
-// Goes returns the code that nodes other than canaries run by themselves. It is empty if there is no such code.
+// Goes returns the code that nodes other than canaries run by themselves. The digest is empty if there is no such
+// code.
 func (b CodePushed) Goes() Digest {
 	if b.Held {
 		return b.Released
@@ -155,8 +157,8 @@ func pausedID(target string) string {
 	return "target " + target
 }
 
-// EpochBegun is the first event of a log. It is also the first event after each restore of the log.
-// Events before the first EpochBegun belong to epoch 1.
+// EpochBegun is the first event of a log. EpochBegun is also the first event after each restore of
+// the log. Events before the first EpochBegun belong to epoch 1.
 type EpochBegun struct {
 	Epoch
 }

@@ -22,7 +22,7 @@ type JobStarted struct {
 	Env     string                  `json:"environment"`
 	Code    Digest                  `json:"code"`
 	Targets map[StepName][]NodeName `json:"targets"` // sorted
-	// Cause says in words why the server began the job by itself. It is empty for jobs of people.
+	// Cause says in words why the server began the job by itself. Cause is empty for jobs of people.
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -32,8 +32,8 @@ func (*JobStarted) Kind() string { return "job.started" }
 // ID implements Body.
 func (b *JobStarted) ID() string { return string(b.Job) }
 
-// Validate refuses a plan that cannot be executed. It also refuses target nodes for a step that
-// runs nothing.
+// Validate refuses a plan that cannot be executed. Validate also refuses target nodes for a step
+// that runs nothing.
 func (b *JobStarted) Validate() error {
 	if err := b.Plan.Validate(); err != nil {
 		return err

@@ -101,12 +101,12 @@ func (*NodeRemoved) Kind() string { return "node.removed" }
 // ID implements Body.
 func (b *NodeRemoved) ID() string { return string(b.Node) }
 
-// NodeSetBack says that node and log disagree: either the node does not know a run of the log, or
-// the log does not know a run of the node. One of them was restored to an earlier state. The node
-// may have lost the state that its earlier runs left.
+// NodeSetBack says that node and log disagree. Either the node does not know a run of the log, or
+// the log does not know a run of the node. Either the node or the log was restored to an earlier
+// state. The node may have lost the state that its earlier runs left.
 type NodeSetBack struct {
 	Node NodeName `json:"node"`
-	// Run is the run that the node does not know. It is empty if the log does not know the last run
+	// Run is the run that the node does not know. Run is empty if the log does not know the last run
 	// of the node.
 	Run   RunID `json:"run,omitempty"`
 	Begun Fence `json:"begun"` // the fence of the last run that the node has begun
@@ -161,7 +161,7 @@ type NodeConnected struct {
 	Rivals []Digest `json:"rivals,omitempty"`
 	// Out lists the tickets of machines that are no longer the node; see NodeKept.
 	Out []Digest `json:"out,omitempty"`
-	// Machine is the machine's digest from the Hello. It is empty if the agent did not report a
+	// Machine is the machine's digest from the Hello. Machine is empty if the agent did not report a
 	// digest.
 	Machine Digest `json:"machine,omitempty"`
 }

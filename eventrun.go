@@ -21,8 +21,8 @@ type RunWanted struct {
 	Order Order `json:"order"`
 	// ByFacts is true if the only reason for the run is that the node's facts have changed.
 	ByFacts bool `json:"by_facts,omitempty"`
-	// Changed lists questions of the node whose answers had changed, at most MaxChanged. It is set only
-	// for a run that the server wants by itself.
+	// Changed lists questions of the node whose answers had changed, at most MaxChanged. Changed is set
+	// only for a run that the server wants by itself.
 	Changed []Query `json:"changed,omitempty"`
 }
 
@@ -66,8 +66,8 @@ func (*RunCompiled) Kind() string { return "run.compiled" }
 // ID implements Body.
 func (b *RunCompiled) ID() string { return string(b.Run) }
 
-// RunAsked replaces the list of questions of a run. It comes when the run failed before its gate,
-// asked more after its gate, or was compiled by a Puppet Server.
+// RunAsked replaces the list of questions of a run. The event comes when the run failed before its
+// gate, asked more after its gate, or was compiled by a Puppet Server.
 type RunAsked struct {
 	Run    RunID   `json:"run"`
 	Asked  Digest  `json:"asked"`
@@ -102,8 +102,8 @@ func (b *RunProved) ID() string { return string(b.Run) }
 // that was refused so far during the run.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants lists the grants that would have allowed the run, without the field To. One of them has the word
-	// `dangerous` and covers what needs this word. The other covers the rest.
+	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
+	// `dangerous` and covers what needs this word. The other grant covers the rest.
 	Wants []Grant `json:"wants"`
 }
 

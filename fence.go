@@ -19,9 +19,9 @@ type Epoch struct {
 // exists that JSON of any language can hold.
 const MaxEpoch = 1 << 53
 
-// EpochStep is the largest distance between the number of an epoch and the larger one of the present time and the last
-// seen number: a hundred years. Without this bound, an attacker who once posed as the server could use up all higher
-// numbers.
+// EpochStep bounds the number of a new epoch. The number may exceed the larger one of the present time and the last
+// seen number by at most a hundred years. Without EpochStep, an attacker who once posed as the server could use up all
+// higher numbers.
 const EpochStep = 100 * 365 * 24 * 60 * 60 * 1000
 
 // Plausible returns an error with CodeRefused if no honest server would begin this epoch after the seen position.
@@ -44,8 +44,8 @@ type Position struct {
 
 // Behind returns an error with CodeDamaged if this server cannot be the server that was at the
 // position seen, or has gone back since then. The argument at is the link of the seen event in this
-// server's log. It is empty if the log no longer has that event. If the seen position has no epoch,
-// Behind returns no error.
+// server's log. The argument at is empty if the log no longer has that event. If the seen position
+// has no epoch, Behind returns no error.
 func (p Position) Behind(seen Position, at Digest) error {
 	var what string
 	mend := "tutti server new-epoch"

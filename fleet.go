@@ -27,7 +27,7 @@ type Fleet struct {
 	// such names.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
-	// group has another value. 0 means the default, and Never means that nodes make no safety runs.
+	// group has another value. With 0 the default counts. With Never nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
@@ -96,7 +96,7 @@ type Reaction struct {
 // CodeReaction says which nodes run pushed code by themselves. At most one field is set.
 type CodeReaction struct {
 	Confirm bool `json:"confirm,omitempty"` // no nodes before an operator releases the code
-	// the number of nodes that run first; the other nodes run when these are good. 0 means that all nodes
+	// the number of nodes that run first. The other nodes run when these nodes are good. With 0 all nodes
 	// run at once
 	Canary int `json:"canary,omitempty"`
 }
@@ -173,8 +173,8 @@ func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string
 
-// The times. If no rule fits, the time is now. It is window if more than a tenth of the fleet, and
-// more than 20 nodes, read the answer.
+// The times. If no rule fits, the time is now. The time is window if more than a tenth of the
+// fleet, and more than 20 nodes, read the answer.
 const (
 	ReactNow       ReactionTime = "now"       // after Reaction.Window
 	ReactWindow    ReactionTime = "window"    // after Reaction.Wide
@@ -223,11 +223,11 @@ type Grant struct {
 	Write []string      `json:"write,omitempty"`
 	Read  []string      `json:"read,omitempty"`
 	Types []ExportGrant `json:"types,omitempty"`
-	// Exports are the types that a fleet file before 0.3.0 granted. They keep their meaning of that
-	// time (see OldDangerousExport). A fleet file of this release never sets Exports.
+	// Exports are the types that a fleet file before 0.3.0 granted. The types keep their meaning of
+	// that time (see OldDangerousExport). A fleet file of this release never sets Exports.
 	Exports   []string `json:"exports,omitempty"`
 	Dangerous bool     `json:"dangerous,omitempty"`
-	// Compile is true if the Puppet Server of these nodes compiles for all other nodes. It gets the
-	// answers that the other nodes would get (see Compile). It takes Dangerous.
+	// Compile is true if the Puppet Server of these nodes compiles for all other nodes. The Puppet
+	// Server gets the answers that the other nodes would get (see Compile). It takes Dangerous.
 	Compile bool `json:"compile,omitempty"`
 }

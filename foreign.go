@@ -18,8 +18,8 @@ type Foreign struct {
 	// during that time. The agent knows nothing about those runs, because each report replaces the report before
 	// it.
 	Unwatched bool `json:"unwatched,omitempty"`
-	// Ago says how long before the agent's message the run had begun, at least. It is measured by a clock that nobody can
-	// set. Zero means that the time is unknown. In that case the run does not make the node good.
+	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
+	// time. Zero means that the time is unknown. If the time is unknown, the run does not make the node good.
 	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023). If Local is
 	// nil, the server does not know who began the run.
@@ -33,8 +33,8 @@ type Local struct {
 	Away   bool `json:"away,omitempty"`   // true if the server did not answer when the run began
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As is the earlier run that had the same code, environment, program, answers and catalog. It is empty if
-	// one of them was different.
+	// As is the earlier run that had the same code, environment, program, answers and catalog. As is empty if
+	// one of these inputs was different.
 	As RunID `json:"as,omitempty"`
 }
 

@@ -6,11 +6,13 @@ import (
 )
 
 // If systemd could not start, stop or restart a unit, Puppet adds the last 50 lines of the unit's
-// journal to its message (provider/service/systemd.rb, prepare_error_message; the same in 7.23 and
-// 8.10). Puppet logs this text twice, and the event in the report contains it a third time.
+// journal to its message. The code is in provider/service/systemd.rb, prepare_error_message, and is
+// the same in 7.23 and 8.10. Puppet logs this text twice, and the event in the report contains it a
+// third time.
 const journalMark = "\njournalctl log for "
 
-// These constants bound the part of a journal that stays in a message. Its last lines say the reason.
+// These constants bound the part of a journal that stays in a message. The last lines of a journal say the
+// reason.
 const (
 	maxJournalLines = 20
 	maxJournalLine  = 300     // bytes
@@ -18,8 +20,8 @@ const (
 )
 
 // SplitJournal splits Puppet's message about a service into Puppet's own words, the name of the unit,
-// and the last lines of the unit's journal. It returns at most 20 lines, of 3 KiB together. If the
-// message has no journal, SplitJournal returns the text unchanged.
+// and the last lines of the unit's journal. SplitJournal returns at most 20 lines, of 3 KiB together.
+// If the message has no journal, SplitJournal returns the text unchanged.
 func SplitJournal(text string) (said, unit string, journal []string) {
 	said, rest, is := strings.Cut(text, journalMark)
 	unit, lines, named := strings.Cut(rest, ":\n")

@@ -12,16 +12,16 @@ const MaxEvent = 64 << 20
 // Log is the one durable sequence of events. It has one writer. If the log refuses an append, the
 // writer ends, because another writer has appended.
 type Log interface {
-	// Append stores all events or none of them. They follow the event with the sequence last (0 if
-	// the log is empty). Append returns the sequence of its last event when all events are on disk.
-	// CodeConflict means that last is not the sequence of the log's last event. CodeInvalid means
-	// that an event has more than MaxEvent bytes, or is not a valid event. Append sets Seq and Link
-	// of each event.
+	// Append stores all events or none of them. The new events follow the event with the sequence
+	// last (0 if the log is empty). Append returns the sequence of its last event when all events are
+	// on disk. CodeConflict means that last is not the sequence of the log's last event. CodeInvalid
+	// means that an event has more than MaxEvent bytes, or is not a valid event. Append sets Seq and
+	// Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
-	// Read yields, in order, the events whose sequence is above after. It ends with the event that is
-	// the last one at the time of the call. It stops at the first error. The error is CodeDamaged if
-	// an event is missing or its link does not fit. It is CodeNotFound if the event was removed
-	// (Trimming).
+	// Read yields, in order, the events whose sequence is above after. Read ends with the last event
+	// that the log has at the time of the call. Read stops at the first error. The error is
+	// CodeDamaged if an event is missing or its link does not fit. The error is CodeNotFound if the
+	// event was removed (Trimming).
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
 	// LinkAt returns the link of the event seq without reading other events. The error is
 	// CodeNotFound if the log has no such event, or the event was removed.
@@ -81,8 +81,8 @@ type Sizing interface {
 
 // Sweeping is a Blobs that can delete content.
 type Sweeping interface {
-	// List returns the digests of all content, in no order. They include remains of an interrupted
-	// Put.
+	// List returns the digests of all content, in no order. The digests include remains of an
+	// interrupted Put.
 	List(ctx context.Context) ([]Digest, error)
 	// Delete removes content permanently. Deleting missing content is not an error.
 	Delete(ctx context.Context, digest Digest) error

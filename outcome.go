@@ -166,7 +166,7 @@ type Result struct {
 	Phase       string    `json:"phase,omitempty"` // the last one reached
 	Warm        bool      `json:"warm,omitempty"`  // the run was a fork of a process that had Puppet loaded
 	Cold        string    `json:"cold,omitempty"`  // the reason why the run was not warm
-	// FactsAge is the age of the facts when the run began. It is 0 if the run collected its own facts.
+	// FactsAge is the age of the facts when the run began. FactsAge is 0 if the run collected its own facts.
 	FactsAge  time.Duration `json:"facts_age,omitempty"`
 	Counts    Counts        `json:"counts"`
 	StartedAt time.Time     `json:"started_at"`

@@ -10,7 +10,7 @@ type Plan struct {
 }
 
 // Validate checks the rules that the execution of a plan needs. Steps have different names and one
-// kind each. Their edges lead to existing steps and form no cycle.
+// kind each. The edges of the steps lead to existing steps and form no cycle.
 func (p Plan) Validate() error {
 	if p.Exclusive != nil {
 		if err := p.Exclusive.Validate(); err != nil {

@@ -14,8 +14,8 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
-	// QueryPublished asks for the value of a key of the node itself. Such a question does not count
-	// as a read.
+	// QueryPublished asks for the value of a key of the node itself. A question of this kind does not
+	// count as a read.
 	QueryPublished QueryKind = "published"
 )
 

@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// RemoteAction is a request to a node's Puppet. Its text is the name that policies use.
+// RemoteAction is a request to a node's Puppet. The text of an action is the name that policies
+// use.
 type RemoteAction string
 
 // The actions. Only RemoteEnable and RemoteDisable change something. RemoteRun asks whether a run
@@ -104,8 +105,8 @@ type RemoteRequest struct {
 	Title   string        `json:"title,omitempty"`
 	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
-	// Signed is the statement that the operator has signed for this node. The other fields repeat its
-	// content for older agents.
+	// Signed is the statement that the operator has signed for this node. The other fields repeat the
+	// content of Signed for older agents.
 	Signed *Statement `json:"signed,omitempty"`
 	// Unknown is the error about fields of the question that this release does not know.
 	Unknown error `json:"-"`
@@ -127,8 +128,8 @@ func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Validate refuses questions of a later release. It also refuses text that a file or a command line
-// would understand as something else.
+// Validate refuses questions of a later release. Validate also refuses text that a file or a
+// command line would understand as something else.
 func (r RemoteRequest) Validate() error {
 	switch {
 	case r.Unknown != nil:

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// A secret is a value that its sender seals before the server gets it: to the nodes that shall have
-// the value, and to the recovery key of the operators (ADR 0025). The sealed content is a SecretText.
+// A secret is a value that its sender seals before the server gets it (ADR 0025). The sender seals
+// the value to its target nodes, and to the recovery key of the operators. The sealed content is a
+// SecretText.
 
 // Bounds of secrets.
 const (
 	MaxSecret = 32 << 10 // bytes of the JSON before it is sealed
 	maxSealed = 64 << 10 // bytes of the sealed JSON
-	// MaxPieces bounds the pieces of one request. That many pieces of small secrets fit into one event.
+	// MaxPieces bounds the pieces of one request. One event has room for that many pieces of small secrets.
 	MaxPieces = 250
 	maxFor    = 100 // targets
 	maxID     = 64
@@ -27,8 +28,8 @@ const (
 	forNode  = "node:"
 )
 
-// SecretText is the content before it is sealed. It contains Key and ID, so that nobody can send one secret in place
-// of another secret.
+// SecretText is the content before it is sealed. SecretText contains Key and ID, so that nobody can send one secret
+// in place of another secret.
 type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
@@ -129,8 +130,8 @@ func ValidateTargets(targets []string) error {
 	return nil
 }
 
-// Target splits a target into a group and a node. One of the two results is empty. Both results are empty if the text
-// is not a target.
+// Target splits a target into a group and a node. Either the group or the node is empty. Group and node are both
+// empty if the text is not a target.
 func Target(text string) (GroupName, NodeName) {
 	if name, is := strings.CutPrefix(text, forGroup); is {
 		return GroupName(name), ""
@@ -172,8 +173,8 @@ func ValidateBoxKey(boxKey string) error {
 // sealedType marks a secret in an answer.
 const sealedType = "Tutti::Sealed"
 
-// SealedValue is a secret in an answer. It contains the piece of the node that must open it. An answer for a caller
-// that only looks has no piece.
+// SealedValue is a secret in an answer. SealedValue contains the piece of the node that must open it. An answer for
+// a caller that only looks has no piece.
 type SealedValue struct {
 	Type   string   `json:"__ptype"`
 	ID     string   `json:"id"`
@@ -195,7 +196,7 @@ func (s Secret) Value(sealed []byte) json.RawMessage {
 	return raw
 }
 
-// ParseSealed returns the secret in the value of an answer. It returns false if the value is not a secret.
+// ParseSealed returns the secret in the value of an answer. ParseSealed returns false if the value is not a secret.
 func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 	var v SealedValue
 	if !strings.Contains(string(value), sealedType) || json.Unmarshal(value, &v) != nil || v.Type != sealedType {
@@ -208,7 +209,7 @@ func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 func (v SealedValue) Digest() Digest { return Secret{ID: v.ID}.Digest() }
 
 // SecretSealed sets a key to a sealed value. If the ID is that of the present value, the event adds pieces to
-// that value. Owner is the node. It is empty if an operator sealed the value.
+// that value. Owner is the node. Owner is empty if an operator sealed the value.
 type SecretSealed struct {
 	Secret
 	Owner NodeName `json:"owner,omitempty"`

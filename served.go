@@ -24,7 +24,7 @@ type Served struct {
 	Set   Digest   `json:"set,omitempty"` // the digest of the exports; empty if there are no exports
 	Count int      `json:"count,omitempty"`
 	Waits []Wait   `json:"waits,omitempty"`
-	// Record is a Record with the questions and their places in the code. It is empty in older
+	// Record is a Record with the questions and their places in the code. Record is empty in older
 	// events.
 	Record Digest `json:"record,omitempty"`
 	// Failed is true if there is no catalog. Waits and Lags may give the reason.

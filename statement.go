@@ -83,7 +83,7 @@ func (s SignedPlans) Validate() error {
 // Trusted is a statement of code keys about themselves: which code keys sign from now on.
 type Trusted struct {
 	Fleet   Digest   `json:"fleet"`
-	Counter uint64   `json:"counter"` // each such statement adds one; 0 before the first statement
+	Counter uint64   `json:"counter"` // each such statement adds one. The counter is 0 before the first statement
 	Keys    []string `json:"keys"`    // public keys, in PEM
 }
 
@@ -112,7 +112,8 @@ type Signing struct {
 	// Operators is the last statement about the operators who sign actions. If it is nil, nodes do the actions that the
 	// server sends.
 	Operators *Statement `json:"operators,omitempty"`
-	// Plans is the signed statement about the fleet file. It is nil if the operator who pushed the file has no code key.
+	// Plans is the signed statement about the fleet file. Plans is nil if the operator who pushed the file has no code
+	// key.
 	Plans *Statement `json:"plans,omitempty"`
 	// Codes lists all codes that the server may order nodes to run. The code that was pushed last is the first.
 	Codes []SignedNow `json:"codes,omitempty"`

@@ -56,8 +56,8 @@ type StepTable[T any] interface {
 	Sleep() T
 }
 
-// ForStep returns a layer's table row for a kind. It returns false for a kind that this release
-// does not know. Only viewers meet such a kind (see Step.Unknown).
+// ForStep returns a layer's table row for a kind. ForStep returns false for a kind that this
+// release does not know. Only viewers meet such a kind (see Step.Unknown).
 func ForStep[T any](table StepTable[T], kind StepKind) (row T, known bool) {
 	switch kind {
 	case StepRun:
@@ -164,7 +164,7 @@ func (s Step) validateKind() error {
 // plainStep is a Step that is encoded by its fields alone.
 type plainStep Step
 
-// MarshalJSON encodes a step. It writes a step of an unknown kind unchanged.
+// MarshalJSON encodes a step. MarshalJSON writes a step of an unknown kind unchanged.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if s.Unknown != nil {
 		return s.Unknown.Raw, nil

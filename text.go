@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes a foreign text safe for logs and terminals. It removes bytes that are not UTF-8,
+// Plain makes a foreign text safe for logs and terminals. Plain removes bytes that are not UTF-8,
 // control characters other than line ends and tabs, and characters that change the direction of
 // writing. The result has at most the given number of bytes. A shortened text ends in an ellipsis.
 func Plain(text string, most int) string {
@@ -30,9 +30,9 @@ func Plain(text string, most int) string {
 	return text[:end] + cut
 }
 
-// Visible makes a foreign text safe for a terminal without losing content. It writes each control character other than
-// a line end or a tab, and each character that changes the direction of writing, as \u and its number, as in JSON.
-// Visible replaces bytes that are not UTF-8 by U+FFFD.
+// Visible makes a foreign text safe for a terminal without losing content. Visible writes each control character other
+// than a line end or a tab as \u and its number, as in JSON. It does the same with characters that change the
+// direction of writing. Visible replaces bytes that are not UTF-8 by U+FFFD.
 func Visible(text string) string {
 	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {
 		return text

@@ -23,7 +23,7 @@ func WithTurn(ctx context.Context, leave func()) (context.Context, *Turn) {
 	return context.WithValue(ctx, turnKey{}, t), t
 }
 
-// TurnOf returns the turn of a call. It returns nil if the call did not come by a bus.
+// TurnOf returns the turn of a call. TurnOf returns nil if the call did not come by a bus.
 func TurnOf(ctx context.Context) *Turn {
 	t, _ := ctx.Value(turnKey{}).(*Turn)
 	return t

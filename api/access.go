@@ -54,8 +54,8 @@ func (a AskAccess) What() string {
 	return strings.Join(words, " ")
 }
 
-// AccessAnswer says whether the operator has the verb. It names the entry of the fleet file that gives the verb, or
-// the entry that is missing.
+// AccessAnswer says whether the operator has the verb. AccessAnswer names the entry of the fleet file that gives
+// the verb, or the entry that is missing.
 type AccessAnswer struct {
 	May bool   `json:"may"`
 	Why string `json:"why"`

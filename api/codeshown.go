@@ -17,17 +17,18 @@ type AskCode struct {
 type CodeShown struct {
 	Environment string      `json:"environment"`
 	Pushed      CodeVersion `json:"pushed"`
-	// Held is true if the code waits for its release. Until then only Canary nodes run the code by themselves.
+	// Held is true if the code waits for its release. Before the release only Canary nodes run the code by
+	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
 	// Signed has the signatures of code keys for the pushed code. Plans has the signatures for the fleet file.
 	Signed SignedBy `json:"signed,omitzero"`
 	Plans  SignedBy `json:"plans,omitzero"`
-	// Goes is the code that nodes run by themselves. It is empty if there is no such code yet.
+	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
 	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
-	// themselves. Otherwise Before is the code that was pushed before. It is nil if the log knows no earlier
-	// code.
+	// themselves. Otherwise Before is the code that was pushed before. Before is nil if the log knows no
+	// earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.
@@ -39,8 +40,8 @@ type CodeShown struct {
 	Others     []tutti.NodeName `json:"others,omitempty"`
 }
 
-// SignedBy is the counter of a signed statement, and the keys that signed it. It is zero if there is no
-// signature.
+// SignedBy is the counter of a signed statement, and the keys that signed it. SignedBy is zero if there
+// is no signature.
 type SignedBy struct {
 	Counter uint64         `json:"counter,omitempty"`
 	Keys    []tutti.Digest `json:"keys,omitempty"`

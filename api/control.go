@@ -17,7 +17,7 @@ type Jobs interface {
 	CancelJob(ctx context.Context, in CancelJob) error
 	ListJobs(ctx context.Context) ([]JobView, error)
 	// WatchJob yields the events of a job from its start on. With Follow it continues until the job
-	// has its verdict. It stops if yield returns an error.
+	// has its verdict. WatchJob stops if the function yield returns an error.
 	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
 	// RunRecord returns the record of a run: what the run read and published.
 	RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, error)
@@ -70,9 +70,9 @@ type Codes interface {
 	// environment means the fleet file's environment. The error is CodeConflict if the environment has
 	// no held code.
 	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
-	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. It also returns
-	// grants for exports that the old grants in the log allow and a new push would not allow (ADR 0022). An empty job
-	// means the last noop converge, if there is one.
+	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. SuggestGrants also
+	// returns grants for exports that the old grants in the log allow, although a new push would not allow these
+	// exports (ADR 0022). An empty job means the last noop converge, if there is one.
 	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
 	// ShowCode says which code an environment has, and how this code differs from the earlier code. The error is
 	// CodeNotFound if the environment has no code.
@@ -160,7 +160,7 @@ type Values interface {
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
-// AskValues asks for the values below a prefix. It asks only for keys after the key After.
+// AskValues asks for the values below a prefix. AskValues asks only for keys after the key After.
 type AskValues struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"`
@@ -172,8 +172,9 @@ type ValuesPage struct {
 	More   bool        `json:"more,omitempty"`
 }
 
-// Effect says which nodes run because of a change. These nodes read the value themselves and would
-// get another answer than in their last run. The publications of their runs may cause more runs.
+// Effect says which nodes run because of a change. The affected nodes read the value themselves and
+// would get another answer than in their last run. The publications of their runs may cause more
+// runs.
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
@@ -183,7 +184,7 @@ type Effect struct {
 }
 
 // EffectRuns says how many nodes would run at a certain time, and lists the first few of them.
-// Without reactions there is no time. The nodes then run with the next `tutti converge`.
+// Without reactions the time is empty. The nodes then run with the next `tutti converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`
@@ -203,13 +204,13 @@ type Pauses interface {
 
 // Audits gives access to the log as an audit trail.
 type Audits interface {
-	// ReadAudit yields the entries of the log in order, including entries that have left the log. It
-	// ends with the entry that is the last one at the time of the call.
+	// ReadAudit yields the entries of the log in order, including entries that have left the log.
+	// ReadAudit ends with the last entry that the log has at the time of the call.
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
 // ReadAudit asks for the entries after a sequence. Acts leaves out entries that people seldom need
-// (package audit). Then the remaining entries cannot be verified.
+// (package audit). Without these entries the remaining entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`
@@ -327,7 +328,8 @@ type NodeView struct {
 	SeenAt   time.Time         `json:"seen_at,omitzero"`
 	// the server heard from the node recently, within the time after which a node is silent
 	Connected bool `json:"connected"`
-	// the agent has reported that it stops, and nothing later; only for people, no decision uses this field
+	// the agent has reported that it stops, and has sent nothing since then. No decision uses this field, which is for
+	// people
 	Stopped bool   `json:"stopped,omitempty"`
 	Version string `json:"version,omitempty"`
 	Puppet  string `json:"puppet,omitempty"`
@@ -474,11 +476,11 @@ type Enrolled struct {
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's
 	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
-	// Fleet is the id of the fleet. It is empty if the server is of release 0.2.0 or older.
+	// Fleet is the id of the fleet. Fleet is empty if the server is of release 0.2.0 or older.
 	Fleet tutti.Digest `json:"fleet,omitempty"`
 	// Trust is the last statement about code keys. If it is nil, there is no statement yet, and CodeKey is the first key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
-	// Operators is the list of operators who sign actions. It is nil if there is no list.
+	// Operators is the list of operators who sign actions. Operators is nil if there is no list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
@@ -486,6 +488,6 @@ type Enrolled struct {
 type FleetSource struct {
 	File   string `json:"file"`
 	Source []byte `json:"source"`
-	// Statement is of kind StatementPlans. It is nil if the fleet file is not signed.
+	// Statement is of kind StatementPlans. Statement is nil if the fleet file is not signed.
 	Statement *tutti.Statement `json:"statement,omitempty"`
 }

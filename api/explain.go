@@ -8,13 +8,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Explains explains states and their causes. It uses the log and the records of runs. No method
-// waits for a node.
+// Explains explains states and their causes. Explains uses the log and the records of runs. No
+// method waits for a node.
 type Explains interface {
 	// ShowNode returns the node's state and its record. CodeNotFound: no such node.
 	ShowNode(ctx context.Context, node tutti.NodeName) (NodeDetail, error)
-	// ExplainNode explains the node's state. It says who changed the data that the node read, or
-	// which node could provide a missing answer. CodeNotFound: no such node.
+	// ExplainNode explains the node's state. ExplainNode says who changed the data that the node
+	// read, or which node could provide a missing answer. CodeNotFound: no such node.
 	ExplainNode(ctx context.Context, node tutti.NodeName) (NodeExplanation, error)
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
 	// has no such value, and no node asks for the key.
@@ -24,7 +24,7 @@ type Explains interface {
 	// report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
 	// Graph returns which nodes read the publications of other nodes. The target is a group or a
-	// node; an empty target means the fleet. The error is CodeNotFound if there is no such group or
+	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
 	// node.
 	Graph(ctx context.Context, target string) (Graph, error)
 }
@@ -57,11 +57,12 @@ type NodeStanding struct {
 
 // RunView is a run with the job and the person that caused it.
 type RunView struct {
-	Run     tutti.RunID    `json:"run"`
-	Node    tutti.NodeName `json:"node"`
-	Job     tutti.JobID    `json:"job,omitempty"`
-	Step    tutti.StepName `json:"step,omitempty"`
-	By      string         `json:"by,omitempty"`    // who started the job; empty if the server has removed the job
+	Run  tutti.RunID    `json:"run"`
+	Node tutti.NodeName `json:"node"`
+	Job  tutti.JobID    `json:"job,omitempty"`
+	Step tutti.StepName `json:"step,omitempty"`
+	// the operator who started the job. It is empty if the server has removed the job
+	By      string         `json:"by,omitempty"`
 	Cause   string         `json:"cause,omitempty"` // the reason why the server began the job by itself
 	Plan    tutti.PlanName `json:"plan,omitempty"`
 	Mode    tutti.Mode     `json:"mode"`
@@ -95,7 +96,7 @@ type NodeDetail struct {
 	Exports   []string                `json:"exports,omitempty"` // references
 }
 
-// ReadView is a read of the run. It says whether the answer has changed since then.
+// ReadView is a read of the run. ReadView says whether the answer has changed since the run read it.
 type ReadView struct {
 	tutti.Read
 	Changed   bool      `json:"changed,omitempty"`
@@ -107,7 +108,7 @@ type NodeExplanation struct {
 	Node     tutti.NodeName `json:"node"`
 	Standing NodeStanding   `json:"standing"`
 	Active   *RunView       `json:"active,omitempty"` // the current run
-	// the other inputs besides answers; nil if the node never passed a gate
+	// the inputs other than answers. It is nil if the node never passed a gate
 	Basis    *NodeBasis      `json:"basis,omitempty"`
 	Reads    int             `json:"reads"` // the number of answers that the node got
 	Changed  []ChangedRead   `json:"changed,omitempty"`
@@ -118,21 +119,21 @@ type NodeExplanation struct {
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
-// NodeBasis lists the inputs of a node's state other than answers. They come from the run that decides
-// the state.
+// NodeBasis lists the inputs of a node's state other than answers. The inputs come from the run that
+// decides the state.
 type NodeBasis struct {
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"` // empty: a Puppet Server's
 	Puppet      string       `json:"puppet,omitempty"`
 	Facts       tutti.Digest `json:"facts,omitempty"`
-	// FactsAt is the time of the node's last report of its facts. It is zero if the node has not reported
-	// facts.
+	// FactsAt is the time of the node's last report of its facts. FactsAt is zero if the node has not
+	// reported facts.
 	FactsAt time.Time `json:"facts_at,omitzero"`
 	Machine time.Time `json:"machine,omitzero"` // the time when this machine became the node
 }
 
-// ChangedRead is a question whose answer has changed. It says where the question was asked and who
-// changed the answer. Causes is empty if the server no longer has these events.
+// ChangedRead is a question whose answer has changed. ChangedRead says where the run asked the
+// question and who changed the answer. Causes is empty if the server no longer has these events.
 type ChangedRead struct {
 	Query  tutti.Query  `json:"query"`
 	At     tutti.Place  `json:"at,omitzero"`
@@ -209,7 +210,7 @@ type ResourceExplanation struct {
 	Node     tutti.NodeName `json:"node"`
 	Resource string         `json:"resource"`
 	Run      *RunView       `json:"run"`
-	// the resource is in the report; Puppet 8 leaves out unchanged resources
+	// whether the report contains the resource. Puppet 8 leaves out unchanged resources
 	Reported bool        `json:"reported"`
 	Status   string      `json:"status,omitempty"` // failed, skipped, changed, out of sync or unchanged
 	At       time.Time   `json:"at,omitzero"`

@@ -10,11 +10,11 @@ import (
 
 // Remotes is the remote control of Puppet on the nodes.
 type Remotes interface {
-	// AskNodes asks the nodes that a selector selects. It yields one answer for each of them, even if
-	// a node does not answer. Each call of yield gets the answers that are present at that moment.
-	// AskNodes stops if yield returns an error. The error is CodeInvalid if the question or the
-	// selector is wrong; then no node gets the question. It is CodeNotFound if the selector selects
-	// no node.
+	// AskNodes asks the nodes that a selector selects. AskNodes yields one answer for each selected
+	// node, even if a node does not answer. Each call of yield gets the answers that are present at
+	// that moment. AskNodes stops if yield returns an error. The error is CodeInvalid if the question
+	// or the selector is wrong. In this case AskNodes asks no node. The error is CodeNotFound if the
+	// selector selects no node.
 	AskNodes(ctx context.Context, in AskNodes, yield func([]NodeAnswer) error) error
 }
 
@@ -28,9 +28,9 @@ type AskNodes struct {
 	Type  string        `json:"type,omitempty"`  // resource
 	Title string        `json:"title,omitempty"` // title of the resource; empty means all resources of the type
 	Wait  time.Duration `json:"wait,omitempty"`  // 0: DefaultRemoteWait
-	// Signed contains statements of kind StatementAction, each for some of the nodes. If it is not empty, the
-	// server asks these nodes, and On says how the operator chose them. It is empty if the operator has signed
-	// nothing.
+	// Signed contains statements of kind StatementAction, each for some of the nodes. If Signed is not empty,
+	// the server asks these nodes, and On says how the operator chose the nodes. Signed is empty if the
+	// operator has signed nothing.
 	Signed []tutti.Statement `json:"signed,omitempty"`
 }
 

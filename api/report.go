@@ -11,9 +11,9 @@ import (
 // terminals (Plain). A value that Puppet marked as Sensitive is shown as `[redacted]`.
 type Reports interface {
 	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a
-	// node, which means its latest run. It can also be the beginning or the end of an id, with at
-	// least four characters, that fits only one stored run. A node name has priority over a part of
-	// an id. CodeNotFound: none is kept. CodeConflict: several are.
+	// node, which means its latest run. The argument run can also be the beginning or the end of an
+	// id. The part must have at least four characters and fit only one stored run. A node name has
+	// priority over a part of an id. CodeNotFound: none is kept. CodeConflict: several are.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
 	// if the server has no such run or no log of it. The error text says why.

@@ -10,13 +10,13 @@ import (
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
 	// RotateCA does one step of the rotation, or completes an interrupted step. The error is CodeConflict if
-	// another step must come first. It is also CodeConflict if a node or an operator has not followed and the
-	// call does not name it.
+	// another step must come first. The error is also CodeConflict if a node or an operator has not followed
+	// the rotation and the call does not name this node or operator.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
 	// ShowCARotation returns the phase of the rotation, and the nodes and operators that have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is like Operators.RenewOperator, but the CA that issues now signs the certificate. It is for clients
-	// that can store all CAs of the answer.
+	// FollowRotation is like Operators.RenewOperator, but the CA that issues now signs the certificate. FollowRotation is
+	// for clients that can store all CAs of the answer.
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 

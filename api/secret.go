@@ -39,8 +39,8 @@ type SecretView struct {
 	At      time.Time        `json:"at"`
 	Sealed  []tutti.NodeName `json:"sealed"`            // targets that have a piece
 	Waiting []tutti.NodeName `json:"waiting,omitempty"` // targets that have no piece yet
-	// The operator must rotate the secret because of these nodes. It was sealed to Former nodes, which are no longer
-	// targets, or to an earlier machine of a node in Replaced.
+	// The operator must rotate the secret because of these nodes. The secret was sealed to the nodes in Former,
+	// which are no longer targets, or to an earlier machine of a node in Replaced.
 	Former   []tutti.NodeName `json:"former,omitempty"`
 	Replaced []tutti.NodeName `json:"replaced,omitempty"`
 }

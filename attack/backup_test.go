@@ -62,7 +62,7 @@ func (f *fleet) rotate(args ...string) {
 	}
 }
 
-// thief is an attacker with a backup of the server. He can issue credentials with the keys in the backup.
+// thief is an attacker with a backup of the server. The thief can issue credentials with the keys in the backup.
 type thief struct {
 	f     *fleet
 	keys  *identity.Authority

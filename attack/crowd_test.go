@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// crowd is the number of strangers who finish TLS and begin to enrol. It is several times the
+	// crowd is the number of strangers who finish TLS and begin to enrol. crowd is several times the
 	// number that the server allows, and more than the file limit of the second server.
 	crowd = 4000
 	// crowdAgain is the average time after which a disconnected stranger connects again. TLS costs

@@ -43,7 +43,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is the time limit for each action. It is long, because the machine may be busy.
+// patience is the time limit for each action. patience is long, because the machine may be busy.
 const patience = 3 * time.Minute
 
 // fleet is a real server and two honest nodes.
@@ -268,8 +268,8 @@ func (f *fleet) audited(want denial) {
 	})
 }
 
-// eventually repeats a function until it succeeds. It is for effects that may come after the answer
-// of a call.
+// eventually repeats a function until it succeeds. eventually is for effects that may come after
+// the answer of a call.
 func (f *fleet) eventually(try func() error) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)

@@ -23,15 +23,15 @@ const (
 	halfOpen = 10_000
 	// comesAgain is the average time after which a disconnected connection is made again.
 	comesAgain = 2 * time.Second
-	// slack is the allowed number of open files above the server's bound. It covers connections that have
-	// just arrived.
+	// slack is the allowed number of open files above the server's bound. slack covers connections that
+	// have just arrived.
 	slack = 3000
 )
 
-// TestHalfOpenConnections opens ten thousand connections from one address to each port. They never
-// finish TLS, and they come again as soon as the server disconnects them. During this attack runs
-// must succeed, and nodes and operators from the same address must be able to connect. The server
-// must keep only a limited number of these connections.
+// TestHalfOpenConnections opens ten thousand connections from one address to each port. The
+// connections never finish TLS, and they come again as soon as the server disconnects them. During
+// this attack runs must succeed, and nodes and operators from the same address must be able to
+// connect. The server must keep only a limited number of these connections.
 func TestHalfOpenConnections(t *testing.T) {
 	moreFiles(t, halfOpen)
 	for _, tc := range []struct {
@@ -181,8 +181,8 @@ func (f *fleet) files() int {
 	return len(entries)
 }
 
-// holdsNoMore waits until the server has at most the given number of files open. It checks this at
-// least once.
+// holdsNoMore waits until the server has at most the given number of files open. holdsNoMore checks
+// this at least once.
 func (f *fleet) holdsNoMore(most int, until time.Time) {
 	f.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -146,7 +146,8 @@ func TestLies(t *testing.T) {
 	all := lies(*claimed.Order, theirs, asked, victim)
 	told := map[string]bool{}
 	var wanted []denial
-	// A run that is not applying may not publish values. So the exports come first, then the gate.
+	// A run that is not applying may not publish values. Therefore the exports come first, then the
+	// gate.
 	slices.SortStableFunc(all, func(a, b lie) int { return rank(a.op) - rank(b.op) })
 	passed := false
 	for _, l := range all {
@@ -196,7 +197,7 @@ func TestLies(t *testing.T) {
 	f.works("after")
 }
 
-// askVictim asks a node that does not answer whether it is enabled. It returns the id of the
+// askVictim asks a node that does not answer whether it is enabled. askVictim returns the id of the
 // question, which stays open until the test ends.
 func (f *fleet) askVictim(victim *node) string {
 	f.t.Helper()

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// issued lets the server issue a certificate for a new operator, whose key is made here. It returns
-// the operator's client.
+// issued lets the server issue a certificate for a new operator, whose key is made here. issued
+// returns the operator's client.
 func (f *fleet) issued(name string) *httpapi.Client {
 	f.t.Helper()
 	key, err := identity.NewOperatorKey()

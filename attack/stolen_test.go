@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestStolenCredentials plays an attacker who has copied a node's identity. He connects from
-// elsewhere at the same time as the node. For the fleet he is that node and no other node. The
+// TestStolenCredentials plays an attacker who has copied a node's identity. The attacker connects
+// from elsewhere at the same time as the node. For the fleet he is that node and no other node. The
 // server must notice that there are two machines. Removing the node must lock out both of them.
 func TestStolenCredentials(t *testing.T) {
 	f := start(t)
@@ -42,8 +42,8 @@ func TestStolenCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The attacker gets the same answers as the node, and may answer in its place. Both of them
-		// claim the same run, and the run ends only once.
+		// The attacker gets the same answers as the node, and may answer in its place. The attacker and
+		// the node claim the same run, and the run ends only once.
 		var his, its wire.Claimed
 		f.eventually(func() error {
 			if err := thief.call(ctx, wire.OpClaim, wire.Claim{}, &his); err != nil || his.Order == nil {

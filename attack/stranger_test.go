@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// calling returns a client of the operators' port with a TLS configuration. It retries like real
-// clients. On a busy machine, the server may disconnect a client before its TLS hello.
+// calling returns a client of the operators' port with a TLS configuration. calling retries like
+// real clients. On a busy machine, the server may disconnect a client before its TLS hello.
 func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	t.Helper()
 	transport := httpapi.Transport(config, &net.Dialer{})

@@ -27,7 +27,7 @@ import (
 // site is the only file in the code of these tests.
 const site = "notify { 'hello': }\n"
 
-// usurper is an attacker with everything from the server's disk. He answers a node in place of the server.
+// usurper is an attacker with everything from the server's disk. The usurper answers a node in place of the server.
 type usurper struct {
 	t     *testing.T
 	bus   *bustest.Bus
@@ -286,8 +286,8 @@ func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	f.works("after")
 }
 
-// TestAServerThatWasTakenOverAndCodeKeys checks that a compromised server cannot make a node trust another key. It also
-// cannot make the node forget that a stolen key was rotated.
+// TestAServerThatWasTakenOverAndCodeKeys checks that a compromised server cannot make a node trust another key. The
+// server also cannot make the node forget that a stolen key was rotated.
 func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 	f := start(t)
 	u := f.usurp(f.join("taken"))
@@ -379,12 +379,13 @@ func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 }
 
 // TestAServerThatWasTakenOverAndActions checks a fleet whose operators sign changes on nodes. A compromised server
-// cannot make its own changes. It also cannot repeat a signed change, use it later, or use it on other nodes.
+// cannot make its own changes. The compromised server also cannot repeat a signed change, use it later, or use it
+// on other nodes.
 func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 	f := start(t)
 	f.tutti("operator", "trust")
 	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // the node gets the list when it joins
-	// after its first claim the agent hears doorbells; an earlier doorbell would be lost
+	// after its first claim the agent hears doorbells, and an earlier doorbell would be lost
 	u.claims()
 	key, err := identity.ActionKey(f.path("operator"))
 	if err != nil || key == nil {

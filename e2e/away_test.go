@@ -9,7 +9,7 @@ import (
 )
 
 // TestServerAway stops the server while nodes compile. A question that the node asked before gets
-// the last known answer. Then the run waits at its gate for the server and is marked. A question
+// the last known answer. The run then waits at its gate for the server and is marked. A question
 // that the node never asked gets no answer, which differs from an empty answer.
 func TestServerAway(t *testing.T) {
 	for _, key := range []string{"shared/away/known", "shared/away/new"} {

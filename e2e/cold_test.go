@@ -133,8 +133,8 @@ func coldStarts(t *testing.T, c coldTest) {
 		"seed", "runs", "compiles", "failed", "second runs", "second compiles", "wall", "weather", strings.Join(table, "\n"))
 }
 
-// coldStart converges a fleet from nothing, and then a second time. It returns the line of the
-// table. The first converge takes one run of each node. Even with delays, each node except one
+// coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of
+// the table. The first converge takes one run of each node. Even with delays, each node except one
 // takes at most one more run.
 func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()

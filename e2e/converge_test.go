@@ -26,7 +26,7 @@ grants:
   - {to: round, write: [shared/round/**], exports: [Notify]}
 `
 
-// roundSite is a cycle of three nodes: node-02 collects an export of node-01, node-03 reads a value
+// roundSite is a cycle of three nodes. node-02 collects an export of node-01, node-03 reads a value
 // of node-02, and node-01 reads a value of node-03. An export is known after the compile, so
 // node-02 runs first and node-01 last. Each node records the value that it has read. The argument
 // word makes one site differ from another.
@@ -115,7 +115,7 @@ func TestConvergeFaults(t *testing.T) {
 		push(t, roundFleet, roundSite("killed"))
 		first := newBarrier(t, host(t, "node-02"))
 		j := converge(t, fleet)
-		first.wait() // node-02 applies; the other nodes wait at their gates or have not reached them yet
+		first.wait() // node-02 applies, and the other nodes wait at their gates or have not reached their gates yet
 		killServer(t, fleet)
 		first.open()
 		j.end()

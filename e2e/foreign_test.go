@@ -89,7 +89,7 @@ func lastReport(t *testing.T, h *lab.Host) string {
 }
 
 // foreignRun waits until the run of a host's last report differs from the run before, and is the
-// last run that its node has reported. This must be a run that Tutti did not begin.
+// last run that its node has reported. Tutti must not have begun this run.
 func foreignRun(t *testing.T, f *stage.LabFleet, h *lab.Host, before string) api.NodeDetail {
 	t.Helper()
 	var n api.NodeDetail

@@ -99,7 +99,7 @@ func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 }
 
 // TestSafetyRun checks that nodes without their server continue to repair changes, once in each
-// interval. Their runs are spread over the interval.
+// interval. The safety runs are spread over the interval.
 func TestSafetyRun(t *testing.T) {
 	alone(t, "1m")
 	names := []tutti.NodeName{"node-01", "node-02", "node-03"}

@@ -22,8 +22,8 @@ const localSite = `
 	-> file { '/run/e2e-after': content => 'the rest of the catalog' }
 `
 
-// asNobody runs a shell script on a host as a user without any rights. It prints the output of the
-// script. It does not fail if the attacks in the script fail.
+// asNobody runs a shell script on a host as a user without any rights. asNobody prints the output
+// of the script. asNobody succeeds even if the attacks in the script fail.
 func asNobody(t *testing.T, h *lab.Host, script string) string {
 	t.Helper()
 	return sh(t, h, fmt.Sprintf("runuser -u nobody -- sh -c '%s' 2>&1 || true", script))

@@ -36,7 +36,7 @@ plans:
 `
 
 // serverDeadline and nodeBeat shorten the deadline of silence and the heartbeat for tests that wait
-// for the deadline. They are a fifth of the defaults.
+// for the deadline. Both flags set a fifth of the default.
 const (
 	serverDeadline = "--lost-after 6s"
 	nodeBeat       = "--beat 1s"

@@ -124,8 +124,8 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 	return running
 }
 
-// startFleet creates a fleet on the hosts of a lab. With E2E_WARM=0 all runs are cold. This is for
-// measuring the benefit of warm runs. Tests of warm runs and of the agent's unit then fail.
+// startFleet creates a fleet on the hosts of a lab. With E2E_WARM=0 all runs are cold. E2E_WARM=0
+// is for measuring the benefit of warm runs. Tests of warm runs and of the agent's unit then fail.
 func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*stage.LabFleet, error) {
 	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {
@@ -140,7 +140,7 @@ func startFleet(ctx context.Context, running *lab.Running, serverHost, dir strin
 }
 
 // withFleet creates the shared fleet and calls f. In any case it removes all labs of these tests
-// afterwards. It returns an error if a lab has left something.
+// afterwards. withFleet returns an error if a lab has left something.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	spec, err := readSpec("lab.yaml")
 	if err != nil {
@@ -246,8 +246,8 @@ func sh(t *testing.T, h *lab.Host, script string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// eventually repeats the check until the condition holds. It is for effects on a host outside of
-// any job.
+// eventually repeats the check until the condition holds. eventually is for effects on a host
+// outside of any job.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	within(t, time.Minute, what, holds)

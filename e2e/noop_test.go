@@ -37,8 +37,8 @@ node 'node-02' {
 }
 `
 
-// TestNoop checks that a noop job changes nothing and publishes nothing. Its second stage must see
-// the exports that its first stage would publish.
+// TestNoop checks that a noop job changes nothing and publishes nothing. The second stage of the
+// job must see the exports that its first stage would publish.
 func TestNoop(t *testing.T) {
 	// The job would also see exports of earlier tests, so these are removed first.
 	push(t, noopFleet, "notify { 'nothing': }\n", map[string]string{"modules/mark/manifests/init.pp": mark})

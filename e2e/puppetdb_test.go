@@ -63,7 +63,7 @@ func (s *puppetSite) lag(t *testing.T) (end func()) {
 }
 
 // throughPuppetDB deploys the example through a Puppet Server and the exported resources in its
-// PuppetDB. Then it changes an export.
+// PuppetDB. The test then changes an export.
 func (s *puppetSite) throughPuppetDB(t *testing.T) {
 	s.setFleet(t, swiftSiteFleet)
 	t.Run("deployed by the plan", func(t *testing.T) {

@@ -68,7 +68,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 			t.Fatal(err)
 		}
 		// There is one run of each node. All nodes compile. The ring builder has seen all devices, and
-		// applies. Then the storage nodes apply, because they read the digests of the rings.
+		// applies. After that the storage nodes apply, because they read the digests of the rings.
 		j := s.reacts(t, map[tutti.NodeName]int{"storage-05": 1, "storage-06": 1, "storage-07": 1, "proxy-03": 1})
 		j.checkSummary(tutti.VerdictConverged, 4, 0)
 		checkSwift(t, f, j)

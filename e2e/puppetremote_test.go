@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// checkRemoteControl asks and controls the Puppet of nodes where the stock daemon is idle. Then it
-// checks a run that it has begun.
+// checkRemoteControl asks and controls the Puppet of nodes where the stock daemon is idle.
+// checkRemoteControl then begins a run and checks it.
 func checkRemoteControl(t *testing.T, s *puppetSite) {
 	first := s.web[0]
 	puppet := func(code int, args ...string) string {

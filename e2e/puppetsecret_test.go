@@ -56,8 +56,8 @@ func (s *puppetSite) setSecrets(t *testing.T) {
 	seal(t, s.LabFleet, hieraSecret, "data", "set", "--secret", "--yes", "--string", "shared/hiera/e2e::secret", "--for", "group:web", "--for", "node:puppet")
 }
 
-// rotateSecrets rotates the key of the Puppet Server's host, which must cause no run. Then it changes the value of the
-// hiera secret.
+// rotateSecrets rotates the key of the Puppet Server's host, which must cause no run. rotateSecrets then changes the
+// value of the hiera secret.
 func (s *puppetSite) rotateSecrets(t *testing.T) {
 	t.Helper()
 	sh(t, s.server, "tutti agent rotate-key")

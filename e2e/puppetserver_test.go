@@ -154,7 +154,8 @@ func TestPuppetServer(t *testing.T) {
 			sh(t, h, "touch /run/e2e-go")
 		}
 		j.end()
-		j.expect(run(j), tutti.Changed, "", "") // the catalog is complete; the report reaches Tutti, but not the Puppet Server
+		// the catalog is complete, and the report reaches Tutti but not the Puppet Server
+		j.expect(run(j), tutti.Changed, "", "")
 		j = s.execute(t, "deploy")
 		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "Failed to open TCP connection to puppet:8140")
 	})

@@ -44,7 +44,7 @@ func newSwiftSite(t *testing.T) *puppetSite {
 	return newSite(t, siteSpec{Spec: spec, tutti: "puppet", units: []string{"puppetserver", "puppetdb"}, nodes: storedSwift})
 }
 
-// TestPuppetServerSwift deploys the example through a Puppet Server. It does this once with
+// TestPuppetServerSwift deploys the example through a Puppet Server. The test deploys once with
 // PuppetDB, and once with the module and without PuppetDB. Between these two, the module collects
 // exports from PuppetDB.
 func TestPuppetServerSwift(t *testing.T) {

@@ -60,10 +60,10 @@ type mixed struct {
 }
 
 // TestMixedReleases lets this release and the last release, which is built from its commit, work
-// together. It first upgrades the agents before the server, and then the server before the agents.
-// The server must not send an order to agents of the last release if they do not know this order.
-// The last release knows all present orders. Therefore one server treats it as a release without
-// the option `debug`.
+// together. The test first upgrades the agents before the server, and then the server before the
+// agents. The server must not send an order to agents of the last release if they do not know this
+// order. The last release knows all present orders. Therefore one server treats it as a release
+// without the option `debug`.
 func TestMixedReleases(t *testing.T) {
 	all, err := release.Read("..")
 	if err != nil {
@@ -245,8 +245,8 @@ func (m *mixed) explains() {
 	}
 }
 
-// refused runs a plan whose first step counts as unknown to the last release. It checks where Tutti
-// reports this.
+// refused runs a plan whose first step counts as unknown to the last release. refused checks where
+// Tutti reports the refusal.
 func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)

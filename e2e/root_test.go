@@ -10,9 +10,9 @@ import (
 )
 
 // TestRootNeedsTheWord checks exports that give root, because a collecting node applies foreign exports as
-// root. A node with a harmless grant must not be able to use this: not with another type, not with a
-// parameter, and not with a value that is a call (finding F6). With the word `dangerous` in the grant, the
-// same call runs on the collecting node.
+// root. A node with a harmless grant must not be able to get root (finding F6). Another type, a parameter,
+// or a value that is a call must not help the node. With the word `dangerous` in the grant, the same call
+// runs on the collecting node.
 func TestRootNeedsTheWord(t *testing.T) {
 	const fleetFile = `fleet: e2e
 groups: {all: {nodes: [node-01, node-02, node-03]}, sends: {nodes: [node-01, node-02]}, collects: {nodes: [node-03]}}

@@ -49,8 +49,8 @@ var scaleModule = map[string]string{
 }
 
 // TestConvergeScale checks a fleet that keeps itself converged. A new storage node causes one run
-// of itself, one run of the builder, and one run of each storage node that must fetch the new
-// rings. The removal of a storage node causes one run of the builder.
+// of itself and one run of the builder. It also causes one run of each storage node that must fetch
+// the new rings. The removal of a storage node causes one run of the builder.
 func TestConvergeScale(t *testing.T) {
 	h := host(t, leaver)
 	for _, h := range fleet.Nodes {
@@ -91,7 +91,7 @@ const spareStorage = "storage-04"
 
 // checkSwiftScales adds a storage node to a Swift fleet that keeps itself converged, and then
 // removes the node. The devices of the node stay in the rings, because the packaged provider cannot
-// remove them. So the digest of the rings stays the same, and only the ring builder runs.
+// remove them. The digest of the rings therefore stays the same, and only the ring builder runs.
 func checkSwiftScales(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h, err := f.Lab.Host(spareStorage)

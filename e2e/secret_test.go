@@ -82,7 +82,7 @@ node 'node-03' {
 `
 
 // TestSecret checks that exports keep every type of the language. The clear text of a Sensitive may
-// only be in the file on its own node, but not on the server or another node, and not in a log,
+// be only in the file on its own node. It may not be on the server or another node, or in a log,
 // report or record.
 func TestSecret(t *testing.T) {
 	const secret, clear = "e2e-hunter2-77b1", "e2e-in-clear-77b1"

@@ -30,8 +30,8 @@ type siteSpec struct {
 	nodes    []string // the hosts that join; on these hosts the stock daemon runs, and has already run once
 }
 
-// newSite boots a site. Its Puppet Server is Debian's package and signs every certificate request.
-// Only the hosts that the spec names have Tutti.
+// newSite boots a site. The site's Puppet Server is Debian's package and signs every certificate
+// request. Only the hosts that the spec names have Tutti.
 func newSite(t *testing.T, spec siteSpec) *puppetSite {
 	t.Helper()
 	running := bootLab(t, spec.Spec)
@@ -56,8 +56,8 @@ func newSite(t *testing.T, spec siteSpec) *puppetSite {
 	return s
 }
 
-// manifest writes the manifest of the site on the Puppet Server. It contains one file for each
-// node, and the given text.
+// manifest writes the manifest of the site on the Puppet Server. The manifest contains one file for
+// each node, and the given text.
 func (s *puppetSite) manifest(t *testing.T, more string) {
 	t.Helper()
 	const dir = "/etc/puppet/code/environments/production/manifests"
@@ -131,10 +131,10 @@ func (s *puppetSite) set(t *testing.T, key, value string) {
 	}
 }
 
-// startDaemons starts the stock daemon of Puppet on the hosts of an environment, and waits for the
-// end of its first run, which gets the certificate. It starts all of them at once, because Puppet's
-// agent waits half a minute for its certificate. Plugins that are on the host as a package need not
-// be fetched one by one.
+// startDaemons starts the stock daemon of Puppet on the hosts of an environment. It waits for the
+// end of the first run of each daemon, which gets the certificate. startDaemons starts all daemons
+// at once, because Puppet's agent waits half a minute for its certificate. Plugins that are on the
+// host as a package need not be fetched one by one.
 func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

@@ -41,7 +41,7 @@ func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Jo
 }
 
 // checkOwnFacts fails unless the runs of a step have collected their own facts. The first run of a node in a
-// person's job must do this.
+// person's job must collect its own facts.
 func checkOwnFacts(t *testing.T, st *engine.Step) {
 	t.Helper()
 	for _, n := range st.Nodes {
@@ -84,8 +84,8 @@ var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
 // passing lists the keys of a report that differ in every run.
 var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
 
-// leftBy returns the catalog and the report that a run has left. They must not depend on how the
-// run was started.
+// leftBy returns the catalog and the report that a run has left. Catalog and report must not depend
+// on how the run was started.
 func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
 	t.Helper()
 	dir := path.Join("/var/lib/tutti/agent/runs", string(run))

@@ -6,23 +6,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Claim asks for the node's next run. It lists the agent's capabilities, so that the server sends
-// no order that the agent would misunderstand.
+// Claim asks for the node's next run. Claim lists the agent's capabilities, so that the server
+// sends no order that the agent would misunderstand.
 type Claim struct {
 	Version string `json:"version,omitempty"` // of the agent
 	// the capabilities of its release; empty for release 0.2.0 or older
 	Knows []tutti.Capability `json:"knows,omitempty"`
 	// Begun is the fence of the last order that the node has begun. Before the first order it is the
-	// zero fence. It is nil if the agent stores no fence. If a node's disk was restored to an earlier
-	// state, the node reports an older fence.
+	// zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
+	// earlier state, the node reports an older fence.
 	Begun *tutti.Fence `json:"begun,omitempty"`
 	// Seen is the last position of the server's log that this node knows.
 	Seen tutti.Position `json:"seen,omitzero"`
-	// Trusts is the counter of the last statement about code keys that the node has accepted. It is nil
-	// if the agent does not know such statements.
+	// Trusts is the counter of the last statement about code keys that the node has accepted. Trusts is
+	// nil if the agent does not know such statements.
 	Trusts *uint64 `json:"trusts,omitempty"`
-	// Operators is the counter of the node's list of operators. It is nil if the agent does not know
-	// such lists.
+	// Operators is the counter of the node's list of operators. Operators is nil if the agent does
+	// not know such lists.
 	Operators *uint64 `json:"operators,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type Claimed struct {
 	Trust []tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions, if the node has an older list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
-	// Unknown is the error about order fields that this release does not know. In that case only Run
-	// and Node of the order are set. No agent may carry out such an order.
+	// Unknown is the error about order fields that this release does not know. If Unknown is set,
+	// only Run and Node of the order are set. No agent may carry out such an order.
 	Unknown error `json:"-"`
 }
 

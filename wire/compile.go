@@ -5,7 +5,7 @@ import "github.com/tutti-project/tutti"
 // Compile says that the Puppet Server on the sending node compiles a catalog for another node. The
 // sending node needs the grant `compile`.
 type Compile struct {
-	Run tutti.RunID    `json:"run"` // the transaction's uuid; a foreign run has one too
+	Run tutti.RunID    `json:"run"` // the uuid of the transaction, which a foreign run also has
 	For tutti.NodeName `json:"for"`
 }
 
@@ -14,7 +14,7 @@ type Compiling struct {
 	// Node is true if For is a node of the fleet. Otherwise the server answers no question for this
 	// machine.
 	Node bool `json:"node"`
-	// Recorded is true if Tutti ordered the run. Such a run needs a CompiledFor to continue.
+	// Recorded is true if Tutti ordered the run. A recorded run needs a CompiledFor to continue.
 	Recorded bool `json:"recorded"`
 }
 

@@ -15,7 +15,7 @@ func EncodeForeign(f tutti.Foreign, report []byte) ([]byte, error) {
 
 // DecodeForeign decodes a message of EncodeForeign. The report shares memory with the message. The
 // error is CodeInvalid if the message has another form. The error is CodeConflict if the report is
-// cut off; the node must send it again.
+// cut off. The node must then send the message again.
 func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
 	head, report, _ := bytes.Cut(message, []byte("\n"))
 	var f tutti.Foreign

@@ -78,7 +78,7 @@ type Ask struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
-	// Stored is set for a collector that PuppetDB has answered. It contains the catalogs, as they
+	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs, as they
 	// were before the answer, of all nodes that export resources of the type. If the answer contains
 	// another node, Stored has an empty catalog for that node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
@@ -93,10 +93,11 @@ type Answered struct {
 	Exports []tutti.Export  `json:"exports,omitempty"`
 	Digest  tutti.Digest    `json:"digest,omitempty"`
 	Seq     uint64          `json:"seq"`
-	// Lags lists the nodes that make PuppetDB's answer differ from this answer. It can be set only if
-	// Stored was sent. In that case Exports is empty.
+	// Lags lists the nodes that make PuppetDB's answer differ from this answer. Lags can be set only
+	// if Stored was sent. If Lags is set, Exports is empty.
 	Lags []tutti.Lag `json:"lags,omitzero"`
-	// Awaits is the key of a secret for the node that is not yet sealed to the node. In that case no value is found.
+	// Awaits is the key of a secret for the node that is not yet sealed to the node. If Awaits is set, no value is
+	// found.
 	Awaits string `json:"awaits,omitempty"`
 }
 
@@ -192,8 +193,8 @@ type AskRecipients struct {
 	For []string    `json:"for"`
 }
 
-// NodeRecipients answers AskRecipients. Current is the present secret of the same node. It is nil if there is no
-// secret.
+// NodeRecipients answers AskRecipients. Current is the present secret of the same node. Current is nil if there
+// is no secret.
 type NodeRecipients struct {
 	tutti.Recipients
 	Current *SealedTo `json:"current,omitempty"`
@@ -215,8 +216,8 @@ type OwnPiece struct {
 // key in one message.
 const MaxOwnPieces = 512 << 10
 
-// NewBox replaces a node's key for secrets. It contains all of the node's pieces, sealed to the new key.
-// The error is CodeConflict if a secret came or changed in the meantime.
+// NewBox replaces a node's key for secrets. NewBox contains all of the node's pieces, sealed to the new
+// key. The error is CodeConflict if a secret came or changed in the meantime.
 type NewBox struct {
 	BoxKey string     `json:"box_key"`
 	Pieces []OwnPiece `json:"pieces"`
@@ -229,8 +230,8 @@ type SealedTo struct {
 	Boxes map[tutti.NodeName]tutti.Digest `json:"boxes"`
 }
 
-// Ended is a result in the form that the node sends. It encloses the small ones of report, log and
-// record. The agent has sent the larger ones before.
+// Ended is a result in the form that the node sends. Ended encloses those of report, log and record
+// that are small. The agent has sent the larger ones before.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte
@@ -265,7 +266,7 @@ func (e Ended) Encode() ([]byte, error) {
 
 // DecodeEnded decodes a message of Encode. A plain Result has no enclosed parts. The enclosed parts
 // share memory with the message. The error is CodeInvalid if the message has another form. The
-// error is CodeConflict if the message is cut off; the node must send it again.
+// error is CodeConflict if the message is cut off. The node must then send it again.
 func DecodeEnded(message []byte) (Ended, error) {
 	line, rest, _ := bytes.Cut(message, []byte("\n"))
 	var head endedHead

@@ -45,13 +45,13 @@ func WithTicket(ctx context.Context, ticket string) context.Context {
 	return context.WithValue(ctx, ticketKey{}, ticket)
 }
 
-// TicketOf returns the digest of the ticket of a node's message. It is empty if the message had no ticket.
+// TicketOf returns the digest of the ticket of a node's message. The digest is empty if the message had no ticket.
 func TicketOf(ctx context.Context) tutti.Digest {
 	ticket, _ := ctx.Value(ticketKey{}).(string)
 	return TicketDigest(ticket)
 }
 
-// TicketDigest returns the digest that stands for a ticket. It is empty for no ticket.
+// TicketDigest returns the digest that stands for a ticket. The digest of an empty ticket is empty.
 func TicketDigest(ticket string) tutti.Digest {
 	if ticket == "" {
 		return ""

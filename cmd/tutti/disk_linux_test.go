@@ -198,8 +198,8 @@ func TestDiskNearlyFull(t *testing.T) {
 }
 
 // Other files fill the disk to the last byte while operators write. No acknowledged value may be
-// missing. The process must say why it cannot work, even if it is started on the full disk. It must
-// work again by itself when space is free.
+// missing. The process must say why it cannot work, even if it is started on the full disk. The
+// process must work again by itself when space is free.
 func TestDiskFull(t *testing.T) {
 	s := newSmall(t)
 	s.start()
@@ -258,7 +258,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // useUp makes requests that the server still allows in its reserve, until the last block of the log
-// is full, too. It removes from values each key that it has deleted or may have deleted.
+// is full, too. useUp removes from values each key that it has deleted or may have deleted.
 func (s *small) useUp(values map[string]bool) {
 	s.t.Helper()
 	for key := range values {

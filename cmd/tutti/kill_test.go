@@ -24,10 +24,10 @@ import (
 // Afterwards nobody can know this, so the run counts as interrupted and is not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
-// beside are points of an agent that are not part of a run. If an agent finds that its server is
-// not ready yet, the load of the machine decides whether the agent asks again before the job ends.
-// TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because there a job waits
-// for the answer.
+// beside are points of an agent that are not part of a run. An agent may find that its server is
+// not ready yet. Then the load of the machine decides whether the agent asks again before the job
+// ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because there a job
+// waits for the answer.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
 // greeting lists the endings of the points in a ticket exchange, and how often one exchange passes
@@ -36,8 +36,9 @@ var beside = []string{"agent.calls lease", "agent.answered lease"}
 var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.answered hello": 1, " node.connected": 1, " ticket.json": 2}
 
 // TestKilledAtEveryPoint runs a job once and records every kill point that server and agent pass.
-// Then it repeats the job for each point. It kills the process there with SIGKILL and starts the
-// process again. The job must end as it does without a kill, and no Puppet may start twice.
+// After that, TestKilledAtEveryPoint repeats the job for each point. TestKilledAtEveryPoint kills
+// the process at the point with SIGKILL and starts the process again. The job must end as it does
+// without a kill, and no Puppet may start twice.
 func TestKilledAtEveryPoint(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	noted := t.TempDir()

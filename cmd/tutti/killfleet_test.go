@@ -27,8 +27,8 @@ import (
 	"github.com/tutti-project/tutti/internal/operator"
 )
 
-// killFleet is a server and two agents. They are real processes in their own directory. If a
-// process ends, the test starts it again.
+// killFleet is a server and two agents. The server and the agents are real processes in their own
+// directory. If a process ends, the test starts it again.
 type killFleet struct {
 	dir    string
 	client *httpapi.Client
@@ -70,8 +70,8 @@ web-01 collect Database
 web-01 read db/ready
 `
 
-// template is the directory of a fleet whose nodes have joined and whose code is pushed. It also
-// has the addresses of the fleet's server.
+// template is the directory of a fleet whose nodes have joined and whose code is pushed. template
+// also has the addresses of the fleet's server.
 type template struct{ dir, bus, listen string }
 
 // newServer creates a new server without nodes, and the files of the fleet.
@@ -292,7 +292,8 @@ func (f *killFleet) clear(t *testing.T) {
 	_ = os.RemoveAll(f.dir)
 }
 
-// killDeadline limits the time of a hanging test. It is long, because the machine may be busy.
+// killDeadline limits the time of a hanging test. killDeadline is long, because the machine may be
+// busy.
 const killDeadline = 3 * time.Minute
 
 // ready waits until the server answers.
@@ -305,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again repeats an action until it succeeds or is refused. It repeats the action while the server
-// does not answer.
+// again repeats an action until it succeeds or is refused. again repeats the action while the
+// server does not answer.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

@@ -35,9 +35,9 @@ type turned struct {
 	Verdict tutti.Verdict // verdict of a job after the rotation
 }
 
-// TestARotationKilledAtEveryPoint rotates the CA once and records every kill point that server and agent pass. Then it
-// repeats the rotation for each point, kills the process there, and repeats each step that got no answer. The rotation
-// must end as it does without a kill.
+// TestARotationKilledAtEveryPoint rotates the CA once and records every kill point that server and agent pass. After
+// that, the test repeats the rotation for each point, kills the process there, and repeats each step that got no
+// answer. The rotation must end as it does without a kill.
 func TestARotationKilledAtEveryPoint(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	noted := t.TempDir()

@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// powerNode is the node of the agent db as a machine. It has a disk, and all of its processes are
-// in one PID namespace and end together.
+// powerNode is the node of the agent db as a machine. powerNode has a disk, and all of its
+// processes are in one PID namespace and end together.
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
@@ -39,9 +39,10 @@ type powerCase struct {
 	left func(*powerfs.FS) powerfs.Image
 }
 
-// TestAnAgentSurvivesLossOfPower switches a node off at each fsync and each rename on its disk,
-// from the start of its agent to the end of a run. Then it switches the node on again. (Between
-// these steps the content of the disk stays the same, and only the agent's progress differs.)
+// TestAnAgentSurvivesLossOfPower switches a node off at each fsync and each rename on its disk. The
+// test covers the time from the start of the node's agent to the end of a run. The test then
+// switches the node on again. (Between these steps the content of the disk stays the same, and only
+// the agent's progress differs.)
 func TestAnAgentSurvivesLossOfPower(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	want, steps := powerCase{}.try(t, tpl)
@@ -123,7 +124,7 @@ func (r powerResult) check(t *testing.T, want outcome) {
 }
 
 // try runs the job with a loss of power, and then a second job, to check that the agent is not
-// stuck. A zero powerCase runs the job without a loss of power. It returns the steps of the first
+// stuck. A zero powerCase runs the job without a loss of power. try returns the steps of the first
 // job.
 func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []powerfs.Step) {
 	f := tpl.copy(t)
@@ -215,7 +216,7 @@ func (n *powerNode) live() error {
 	}
 }
 
-// machine runs an agent in its own namespaces. It unmounts the disks of other machines in its
+// machine runs an agent in its own namespaces. machine unmounts the disks of other machines in its
 // copied mount namespace. Otherwise a loss of power there would wait for this machine's end.
 const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done

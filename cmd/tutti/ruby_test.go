@@ -16,8 +16,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// fakeRuby plays a launcher and a Puppet. It implements the small part of docs/run-protocol.md that
-// the tests need. It reads a manifests/site.pp with one line for each action of a node:
+// fakeRuby plays a launcher and a Puppet. fakeRuby implements the small part of
+// docs/run-protocol.md that the tests need. fakeRuby reads a manifests/site.pp with one line for
+// each action of a node:
 //
 //	NODE read KEY            a value, at this line
 //	NODE collect TYPE
@@ -31,7 +32,8 @@ import (
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
-// Its facts contain the name of the node. In the role of `puppet resource` it knows one user.
+// The facts of a fake run contain the name of the node. In the role of `puppet resource` it knows
+// one user.
 func fakeRuby() {
 	if len(os.Args) > 2 && os.Args[2] == "resource" {
 		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])

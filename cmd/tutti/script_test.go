@@ -97,7 +97,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// untilDeadline limits the time of a hanging test. It is long, because the machine may be busy.
+// untilDeadline limits the time of a hanging test. untilDeadline is long, because the machine may
+// be busy.
 const untilDeadline = 3 * time.Minute
 
 // until [PATTERN] COMMAND...: repeats the command until it succeeds and its output matches. The
@@ -119,7 +120,8 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// These patterns match text that differs between runs. The second field replaces the text.
+// These patterns match text that differs between runs. The second field of a row replaces the
+// matching text.
 var variable = []struct{ pattern, is string }{
 	{`\d\d:\d\d:\d\d  `, "TIME  "},
 	{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "DATE"},

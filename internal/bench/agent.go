@@ -34,7 +34,7 @@ type agentRun struct {
 }
 
 // measureAgent measures `puppet agent -t` by hand on a lab host, and the same run through
-// `tutti run`. The two alternate. They use a Puppet Server and an empty catalog.
+// `tutti run`. The two alternate. Both ways use a Puppet Server and an empty catalog.
 func measureAgent(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {

@@ -36,8 +36,8 @@ const (
 )
 
 // measureConverge measures the effects of a change in a fleet of 10,000 nodes with 2,000 questions
-// each. It uses the server's own code on the real log, in memory and without TLS. Its nodes are
-// calls of the server's handlers.
+// each. measureConverge uses the server's own code on the real log, in memory and without TLS. The
+// nodes of this fleet are calls of the server's handlers.
 func measureConverge(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("/dev/shm", "tutti-bench-converge-")
 	if err != nil {

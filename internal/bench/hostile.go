@@ -30,7 +30,7 @@ const (
 	hostileNodes   = 4
 	hostileCalls   = 16 // concurrent calls of one node, as many as the bus allows
 	hostileExports = 5000
-	hostileTerms   = 900 // terms of a question; they cause 4.5 million comparisons, a little less than the limit
+	hostileTerms   = 900 // terms of a question. They cause 4.5 million comparisons, a little less than the limit
 	hostileRounds  = 5   // each round measures without and then with the hostile nodes
 	hostileProbes  = 60  // in a round
 	hostileEvery   = 10 * time.Millisecond
@@ -266,7 +266,7 @@ func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 }
 
 // attack starts the hostile nodes in a separate process with the lowest priority, because only the
-// server's work should be measured. It returns after the nodes have begun.
+// server's work should be measured. attack returns after the nodes have begun.
 func (h *hostile) attack() (stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {

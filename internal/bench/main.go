@@ -1,6 +1,6 @@
-// Command bench measures the numbers in docs/benchmarks.md. It prints one line for each number:
-// name, value, unit, goal, and whether the goal was met. Numbers that compare two things are ratios
-// of times from the same run. It needs root for the lab.
+// Command bench measures the numbers in docs/benchmarks.md. Command bench prints one line for each
+// number: name, value, unit, goal, and whether the goal was met. Numbers that compare two things
+// are ratios of times from the same run. Command bench needs root for the lab.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// figure is one measured number. Its goal is the largest allowed value. A figure without a goal (0)
-// only explains other figures.
+// figure is one measured number. The goal of a figure is the largest allowed value. A figure
+// without a goal (0) only explains other figures.
 type figure struct {
 	name  string
 	value float64

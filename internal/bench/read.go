@@ -26,8 +26,8 @@ const (
 )
 
 // measureRead measures the delay that readers of a large fleet cause for writers at the same time.
-// It also measures the cost of the readers' own fold. The log is real but has no fsync, because the
-// time of an fsync varies by more than the allowed delay.
+// measureRead also measures the cost of the readers' own fold. The log is real but has no fsync,
+// because the time of an fsync varies by more than the allowed delay.
 func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-read-")
 	if err != nil {

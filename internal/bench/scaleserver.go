@@ -27,8 +27,8 @@ const (
 	ticksPerSecond = 100 // clock ticks of /proc/PID/stat, the same on every Linux
 )
 
-// serverProcess is the server in a separate process. So its memory and CPU can be measured, and
-// kill -9 is possible.
+// serverProcess is the server in a separate process. In a separate process the server's memory and
+// CPU can be measured, and kill -9 is possible.
 type serverProcess struct {
 	*httpapi.Client
 	args     []string

@@ -55,8 +55,8 @@ func allow(q policy.Question) (bool, string) {
 }
 
 // measureStatus measures the time until `tutti puppet status` has its last reply, once on an idle
-// machine and once while other processes use every core. It also counts the nodes without a good
-// answer.
+// machine and once while other processes use every core. measureStatus also counts the nodes
+// without a good answer.
 func measureStatus(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
 		if err := m.server.start(ctx); err != nil {

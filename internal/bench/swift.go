@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// measureSwift boots the four hosts of the example and deploys Swift on them. It compares the time
-// of the orchestration with Puppet's own time, and measures memory.
+// measureSwift boots the four hosts of the example and deploys Swift on them. measureSwift compares
+// the time of the orchestration with Puppet's own time, and measures memory.
 func measureSwift(ctx context.Context, o options) (figures []figure, err error) {
 	spec, err := lab.ReadSpec(swiftLab)
 	if err != nil {

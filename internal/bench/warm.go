@@ -20,14 +20,14 @@ import (
 // warmRounds is how often a warm and a cold run are measured. The two alternate.
 const warmRounds = 7
 
-// warmPlans are two plans that run one node each. The first plan's run is warm, and the second
-// plan's run is cold.
+// warmPlans are two plans that run one node each. The run of the first plan is warm, and the run of
+// the second plan is cold.
 const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
 // measureWarm compares runs that find Puppet loaded with runs that load Puppet. The two alternate.
-// It measures two storage nodes of the converged Swift example, then a manifest with one notify,
-// and then the storage nodes again without facter.conf. This file causes the most expensive fact on
-// the hosts of a lab. Other nodes have such a file only if somebody wrote it.
+// measureWarm measures two storage nodes of the converged Swift example, then a manifest with one
+// notify, and then the storage nodes again without facter.conf. This file causes the most expensive
+// fact on the hosts of a lab. Other nodes have such a file only if somebody wrote it.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
@@ -93,9 +93,9 @@ func writeNotify(dir, fleet string) error {
 	)
 }
 
-// warmAndCold returns the figures of one manifest. They are the times of Puppet's processes, as the
-// agents have measured them. The first round does not count, because the nodes fetch the code in
-// it.
+// warmAndCold returns the figures of one manifest. The figures are the times of Puppet's processes,
+// as the agents have measured them. The first round does not count, because the nodes fetch the
+// code in it.
 func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
 	source, err := os.ReadFile(fleet)
 	if err != nil {

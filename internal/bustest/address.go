@@ -15,8 +15,8 @@ const (
 	portCount = 12_000
 )
 
-// Address reserves a loopback address until the test ends. It is for a server that another process
-// starts, or that starts more than once.
+// Address reserves a loopback address until the test ends. Address is for a server that another
+// process starts, or that starts more than once.
 func Address(t testing.TB) string {
 	t.Helper()
 	addr, release, err := ReserveAddress()

@@ -1,5 +1,5 @@
-// Package bustest runs a real bus with real credentials for tests. It has an authority, an embedded
-// server on a free port, and any number of nodes.
+// Package bustest runs a real bus with real credentials for tests. The bus has an authority, an
+// embedded server on a free port, and any number of nodes.
 package bustest
 
 import (
@@ -41,7 +41,8 @@ type Node struct {
 	JWT string
 }
 
-// Start creates an authority and starts its bus. Both end with the test. It does not fsync.
+// Start creates an authority and starts its bus. The authority and the bus end with the test. It
+// does not fsync.
 func Start(t testing.TB) *Bus {
 	t.Helper()
 	return StartWith(t, func(*embed.Options) {})
@@ -116,7 +117,7 @@ func (b *Bus) start(t testing.TB, listen string, change func(*embed.Options)) {
 }
 
 // Log returns the server's connection to the account of the log. Nodes returns its connection to
-// the account of the nodes. Both end with the test.
+// the account of the nodes. Both connections end with the test.
 func (b *Bus) Log(t testing.TB) *nats.Conn {
 	t.Helper()
 	return b.connect(t, b.creds(t).Log)

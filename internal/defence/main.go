@@ -1,8 +1,9 @@
 // Command defence shows that the tests can fail. For each row of the files defences.yaml, it
-// removes the defence in a copy of the file, which the compiler reads with -overlay. It runs the
-// test, which must fail. Then it runs the test again with the defence, and the test must pass. No
-// file of the tree changes. It prints a table with one line for each row, and a last line with the
-// counts. It fails if a test passes without its defence.
+// removes the defence in a copy of the file, which the compiler reads with -overlay. Command
+// defence runs the test, which must fail without the defence. Command defence then runs the test
+// again with the defence, and the test must pass. No file of the tree changes. Command defence
+// prints a table with one line for each row, and a last line with the counts. Command defence fails
+// if a test passes without its defence.
 package main
 
 import (
@@ -51,8 +52,8 @@ func run(ctx context.Context, c choice, list bool) error {
 	return tryAll(ctx, os.Stdout, rows)
 }
 
-// tryAll tries the rows one after the other. Its last line has the numbers of passed and failed
-// rows.
+// tryAll tries the rows one after the other. The last line of the output has the numbers of passed
+// and failed rows.
 func tryAll(ctx context.Context, out io.Writer, rows []defence) error {
 	fmt.Fprintln(out, "| invariant or attack | taken out | test | printed without it | prints with it |")
 	fmt.Fprintln(out, "|---|---|---|---|---|")

@@ -122,8 +122,8 @@ func (d defence) testNames() []string {
 	return names
 }
 
-// functionFile returns the test file in a directory that declares the function. It returns "" if
-// there is no such file.
+// functionFile returns the test file in a directory that declares the function. functionFile
+// returns "" if there is no such file.
 func functionFile(dir, name string) string {
 	files, _ := filepath.Glob(filepath.Join(dir, "*_test.go")) // the pattern is well-formed
 	for _, file := range files {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// module is the directory of the Puppet module. Its defences are in Ruby, and its tests are specs.
+// module is the directory of the Puppet module. The defences of the module are in Ruby, and its
+// tests are specs.
 const module = "puppet"
 
 // isSpec reports whether the row's test is an example in a spec file.
@@ -68,8 +69,8 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 // expectedRE matches the failing line, and the text of the expectation or error below it.
 var expectedRE = regexp.MustCompile(`Failure/Error:\s*(\S.*)(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
 
-// objection returns the first message of a failing example, in one line. It returns nothing for a
-// file that does not load, because that proves nothing.
+// objection returns the first message of a failing example, in one line. objection returns nothing
+// for a file that does not load, because that proves nothing.
 func objection(out string) string {
 	m := expectedRE.FindStringSubmatch(out)
 	switch {

@@ -102,8 +102,8 @@ var (
 
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
-// complaint returns the first message of a failing test, in one line. It returns nothing if the
-// build failed, because that proves nothing.
+// complaint returns the first message of a failing test, in one line. complaint returns nothing if
+// the build failed, because that proves nothing.
 func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""

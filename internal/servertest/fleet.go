@@ -1,5 +1,6 @@
-// Package servertest runs a real server on a log, blobs, a bus and identities in memory. Its nodes
-// do what the test wants. The tests of package server and of all users of a server are built on it.
+// Package servertest runs a real server on a log, blobs, a bus and identities in memory. The nodes
+// of this server do what the test wants. The tests of package server and of all users of a server
+// are built on it.
 package servertest
 
 import (
@@ -76,7 +77,7 @@ func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*
 	return f
 }
 
-// Stop ends the server and returns the reason of its end. It returns nil if the server ended
+// Stop ends the server and returns the reason of its end. Stop returns nil if the server ended
 // because of Stop.
 func (f *Fleet) Stop() error {
 	f.cancel()

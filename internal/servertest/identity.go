@@ -92,8 +92,8 @@ func (i *Identity) Revoked() []tutti.NodeKey {
 	return slices.Clone(i.revoked)
 }
 
-// OperatorLife is the lifetime of a certificate that IssueOperator creates. It is more than a day
-// and still short. A test that sleeps for this time must run all timers of the server.
+// OperatorLife is the lifetime of a certificate that IssueOperator creates. OperatorLife is short,
+// but more than a day. A test that sleeps for this time must run all timers of the server.
 const OperatorLife = 26 * time.Hour
 
 // IssueOperator implements server.Identity. IssueOperator writes the operator's name as the
@@ -135,8 +135,8 @@ func State(kind tutti.StatementKind, body any, signers ...string) tutti.Statemen
 // Fleet implements server.Signers.
 func (i *Identity) Fleet() tutti.Digest { return FleetID }
 
-// trusts returns the names of the keys that are trusted after some statements. The first key is that of
-// the operator.
+// trusts returns the names of the keys that are trusted after some statements. The first key is the
+// operator's key.
 func trusts(said []tutti.Statement) (keys []string, counter uint64, err error) {
 	keys = []string{"operator"}
 	for _, st := range said {

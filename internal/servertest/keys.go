@@ -12,8 +12,8 @@ var (
 	NewKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("new CA")), Issuer: "ANEXT"}
 )
 
-// Keys is a server.Keys without real keys. Its sets survive a restart of the server. It can be rotated
-// once.
+// Keys is a server.Keys without real keys. The key sets survive a restart of the server. Keys can
+// be rotated once.
 type Keys struct {
 	mu      sync.Mutex
 	sets    tutti.KeySets

@@ -19,9 +19,9 @@ type Node struct {
 	Key   tutti.NodeKey
 	Fleet *Fleet
 	Agent wire.Claim // the claim of its agent; if empty, the agent is of release 0.2.0
-	// Ticket is the ticket in its messages. It is empty if the agent stores no ticket.
+	// Ticket is the ticket in its messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
-	// Machine identifies its installation. It is empty if the agent does not report it.
+	// Machine identifies its installation. Machine is empty if the agent does not report it.
 	Machine tutti.Digest
 }
 
@@ -74,7 +74,7 @@ func (n *Node) must(t testing.TB, op string, in, out any) {
 	}
 }
 
-// Claim asks for work. It returns nil if there is no work.
+// Claim asks for work. Claim returns nil if there is no work.
 func (n *Node) Claim() *tutti.Order {
 	n.Fleet.t.Helper()
 	var out wire.Claimed

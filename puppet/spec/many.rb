@@ -19,8 +19,8 @@ cut = 0 # runs that a kill came in time for
 span = nil # how much a run says before it applies
 began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-# The kill comes after the run has written a certain number of bytes about its phases. So it depends on progress and not
-# on time.
+# The kill comes after the run has written a certain number of bytes about its phases. The moment of the kill depends on
+# progress and not on time.
 def kill(run, pid, bytes)
   Waiting.for(60, 'the next phase') { !WarmParent.alive?(pid) || (File.size?(run.path("#{run.run}/phase.jsonl")) || 0) >= bytes }
   Process.kill('KILL', pid)

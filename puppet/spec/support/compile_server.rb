@@ -34,8 +34,8 @@ Puppet::Node.indirection.terminus_class = :plain
 Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
-# A fake of PuppetDB's termini and library. It answers from the file puppetdb.json. It records stored data in the file
-# stored, and questions in the file asked.
+# A fake of PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The fake PuppetDB
+# records stored data in the file stored, and questions in the file asked.
 module FakePuppetDB
   def self.note(file, line)
     File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }

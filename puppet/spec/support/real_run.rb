@@ -26,7 +26,7 @@ class RealRun
 
   attr_reader :root, :run, :agent, :order, :status, :environment
 
-  # The warm parent of runs that name no other parent. It is nil if these runs are cold.
+  # The warm parent of runs that name no other parent. The parent is nil if these runs are cold.
   def self.parent
     WarmParent.shared(environment) if WarmParent.wanted?
   end

@@ -14,7 +14,7 @@ class WarmParent
       ENV['TUTTI_SPECS'] == 'warm'
     end
 
-    # The parent that all specs of a process share. It ends with the process.
+    # The parent that all specs of a process share. The shared parent ends with the process.
     def shared(environment)
       @shared ||= new(environment).tap { |parent| at_exit { parent.stop } }
     end

@@ -5,8 +5,8 @@ require 'puppet'
 
 # All things that may differ between a run that finds Puppet loaded and a run that loads Puppet itself.
 module WarmRows
-  # `between` means that another run of the same parent comes first. Then the given change happens. `cold` is the
-  # reason why the run becomes cold. `changed` is the file because of which the parent ends.
+  # `between` means that another run of the same parent comes first. The given change happens after that run.
+  # `cold` is the reason why the run becomes cold. `changed` is the file because of which the parent ends.
   Row = Struct.new(:reason, :setup, :between, :cold, :changed, :order, :shows, keyword_init: true)
 
   LIB = 'code/production/modules/m/lib'

@@ -28,8 +28,8 @@ RSpec.describe PuppetX::Tutti::FactSearch do
   end
 
   describe PuppetX::Tutti::FactSearch::Configuration do
-    # A stand-in for the part of Facter. It counts its calls, and returns an empty result with a
-    # complaint for an invalid file.
+    # A stand-in for the part of Facter. This reader counts its calls, and returns an empty result
+    # with a complaint for an invalid file.
     let(:reader) do
       Class.new do
         attr_accessor :conf, :times, :meanwhile

@@ -5,8 +5,8 @@ require 'puppet_x/tutti/client'
 require 'puppet_x/tutti/order'
 require 'puppet_x/tutti/run'
 
-# The answer of the agent may be damaged. In this case the question has no answer, and the error gives a reason.
-# The client never returns an empty answer, and no run passes the gate.
+# The answer of the agent may be damaged. If the answer is damaged, the question has no answer, and the error
+# gives a reason. The client never returns an empty answer, and no run passes the gate.
 RSpec.describe 'hostile answers' do
   around { |example| Dir.mktmpdir { |dir| (@path = File.join(dir, 's')) && example.run } }
 

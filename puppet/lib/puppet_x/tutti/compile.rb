@@ -5,9 +5,9 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # A compile on a Puppet Server for a node of Tutti. It asks the same questions as a run and gets the node's answers.
-    # It reports its reads and exports before the node gets its catalog. The object belongs to one compile and one
-    # thread.
+    # A compile on a Puppet Server for a node of Tutti. The compile asks the same questions as a run and gets the node's
+    # answers. The compile reports its reads and exports before the node gets its catalog. The object belongs to one
+    # compile and one thread.
     class Compile < Run
       # The number of keys that a message names.
       SHOWN = 3
@@ -61,8 +61,8 @@ module PuppetX
       end
 
       # The answer of PuppetDB to a question. The block asks PuppetDB only once. The method first asks PuppetDB for its
-      # catalogs, then runs the block, and then asks Tutti. So a catalog that PuppetDB stores in between counts as not
-      # yet stored.
+      # catalogs, then runs the block, and then asks Tutti. If PuppetDB stores a catalog in between, this catalog
+      # counts as not yet stored.
       def through_puppetdb(type, filter)
         return yield unless @recorded
 

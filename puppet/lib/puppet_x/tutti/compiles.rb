@@ -12,10 +12,10 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # The compiles of a Puppet Server. Several compiles run at the same time, in threads and in JRubies. So this
-    # module stores nothing about a single compile.
+    # The compiles of a Puppet Server. Several compiles run at the same time, in threads and in JRubies.
+    # Therefore the module stores nothing about a single compile.
     module Compiles
-      # This file is in the directory of puppet.conf. It is optional.
+      # The configuration file is in the directory of puppet.conf. It is optional.
       FILE = 'tutti-server.yaml'
       DEFAULTS = { 'socket' => '/run/tutti-agent/compile.sock', 'exports' => 'tutti' }.freeze
       ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze

@@ -7,9 +7,9 @@ require 'puppet/indirector/request'
 
 module PuppetX
   module Tutti
-    # Content that is not in the catalog but decides what the catalog's application does: files that the catalog names,
-    # and code that Puppet loads while it applies the catalog. The digests do not depend on the directory of the code.
-    # The class reads each file once. It has no cache that could be wrong.
+    # Content that decides the effect of a catalog although it is not in the catalog. This includes files that the
+    # catalog names, and code that Puppet loads while it applies the catalog. The digests do not depend on the
+    # directory of the code. The class reads each file once. The class has no cache that could be wrong.
     class Content
       # Two directories that link to each other, and missing files, also count as content.
       LOOP = 'loop'
@@ -23,8 +23,8 @@ module PuppetX
 
       # @param uris [Array<String>] `puppet:` addresses, all alternatives
       # @param texts [Array<String>] what may name files of the code by their path: find_file(), module_directory()
-      # @return [String, nil] the digest of their content, or nil if the content is unknown.
-      #   It is unknown for another mount than `modules`, for another server, and for an unreadable file.
+      # @return [String, nil] the digest of their content, or nil if the content is unknown. The content
+      #   is unknown for another mount than `modules`, for another server, and for an unreadable file.
       def sources(uris, texts = [])
         named = uris.uniq.sort.map { |uri| [uri, of(path(uri))] }
         listed((named + places(texts)).map { |entry| [entry] }) { |entry| entry }
@@ -61,7 +61,7 @@ module PuppetX
         @roots ||= [*@environment.modulepath, @environment.configuration&.path_to_env].compact.map { |dir| dir.to_s.chomp('/') }.uniq
       end
 
-      # The path to which an address leads on this node. It is nil if the module has no such file.
+      # The path to which an address leads on this node. The path is nil if the module has no such file.
       def path(uri)
         request = Puppet::Indirector::Request.new(:file_metadata, :find, uri, nil, environment: @environment)
         mount, path = Puppet::FileServing::Configuration.configuration.split_path(request)

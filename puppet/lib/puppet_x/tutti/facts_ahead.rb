@@ -10,8 +10,8 @@ require_relative 'outside'
 module PuppetX
   module Tutti
     # Facts that a process collects after one run for the next run. The process does the first part of a run, up to the
-    # lock. It has its own directory and no agent, but it uses the settings of a run and asks Facter through Puppet's
-    # terminus. If the process ends before it has facts, there are no facts from it.
+    # lock. The process has its own directory and no agent. It uses the settings of a run and asks Facter through
+    # Puppet's terminus. If the process ends before it has facts, there are no facts from it.
     class FactsAhead < Launcher
       # A file in the directory of the run whose facts are compared. The agent reads this file.
       NOW = 'facts-now.json'
@@ -140,8 +140,8 @@ module PuppetX
       end
       private_class_method :puppets
 
-      # The directories of facts that Facter knows by itself or from facter.conf. They are known only after facts were
-      # found.
+      # The directories of facts that Facter knows by itself or from facter.conf. Facter knows these directories only
+      # after it has found facts.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
         dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }
@@ -170,8 +170,8 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # Puppet itself loads types, providers and similar files when it needs them. This is also true for a required type
-      # that Puppet would load from the same file, unless a library that was required later may depend on the type.
+      # Puppet itself loads types, providers and similar files when it needs them. A required type also counts if Puppet
+      # would load it from the same file. An exception is a type on which a library may depend that was required later.
       # @param before [Array<String>] what Ruby had loaded
       # @return [Array<String>] what was required since
       def self.required(before)
@@ -217,7 +217,7 @@ module PuppetX
       end
       private_class_method :ends_at_last
 
-      # A directory in the run's directory. It is removed with the run's directory at the latest.
+      # A directory in the run's directory. The directory is removed with the run's directory at the latest.
       def self.scratch(dir)
         File.join(dir, 'ahead').tap do |scratch|
           FileUtils.rm_rf(scratch)

@@ -162,7 +162,8 @@ module PuppetX
       end
 
       # The hook that lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
-      # state only for `puppet agent`. Without it every change of `puppet apply` counts as intentional.
+      # state only for `puppet agent`. Without this state every change of `puppet apply` counts as
+      # intentional.
       module Persistence
         def enabled?(catalog)
           catalog.host_config?

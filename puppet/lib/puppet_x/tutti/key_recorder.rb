@@ -28,7 +28,7 @@ module PuppetX
         @scope = outer
       end
 
-      # Puppet calls this method. It stores only the first place of each key.
+      # Puppet calls this method. The recorder stores only the first place of each key.
       def record(key)
         @asked[Puppet::Pops::Lookup::LookupKey.new(key).root_key] ||= Position.of(@scope)
         @outer&.record(key)

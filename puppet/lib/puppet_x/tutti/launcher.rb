@@ -8,9 +8,9 @@ require_relative 'client'
 
 module PuppetX
   module Tutti
-    # One run of Puppet that Tutti has ordered: the program `puppet-tutti RUNDIR`. It writes everything to files
-    # of the run's directory (docs/run-protocol.md). It uses no pipes, because a broken pipe makes a Puppet run
-    # fail in the middle.
+    # One run of Puppet that Tutti has ordered: the program `puppet-tutti RUNDIR`. The run writes everything to
+    # files of its directory (docs/run-protocol.md). The run uses no pipes, because a broken pipe makes a
+    # Puppet run fail in the middle.
     class Launcher
       BAD_ORDER = 64
       LOCKED = 75
@@ -78,7 +78,7 @@ module PuppetX
         @phases.write({ 'phase' => name }.merge(fields))
       end
 
-      # Sets the settings of this run from the order. They override the site's puppet.conf.
+      # Sets the settings of this run from the order. The settings of the order override the site's puppet.conf.
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
@@ -142,7 +142,8 @@ module PuppetX
         exit DISABLED
       end
 
-      # Whether the run has ended before it could change anything. In this case Puppet sends no report.
+      # Whether the run has ended before it could change anything. If the run has ended in this way, Puppet sends no
+      # report.
       def ended?
         !@ended.nil?
       end
@@ -152,7 +153,7 @@ module PuppetX
         waits(Run.current.waits.ending(error))
       end
 
-      # Waits at the gate. It returns only if the run may apply its catalog.
+      # Waits at the gate. The method returns only if the run may apply its catalog.
       def gate(catalog)
         waits(Run.current.waits.noted)
         phase('gate')

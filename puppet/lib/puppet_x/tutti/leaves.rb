@@ -4,8 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The single values in the parameters of the resources that a catalog applies, at any depth. They include secrets,
-    # so no value may leave this process.
+    # The single values in the parameters of the resources that a catalog applies, at any depth. The values include
+    # secrets, so no value may leave this process.
     class Leaves
       def initialize(catalog)
         @leaves = []

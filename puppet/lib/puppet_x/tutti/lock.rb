@@ -38,8 +38,8 @@ module PuppetX
 
       private
 
-      # Pidlock checks the owner with `ps`. This fails on small systems without `ps`, and when the
-      # owner ends between two checks.
+      # Pidlock checks the owner with `ps`. The check fails on small systems without `ps`, and when
+      # the owner ends between two checks.
       def attempt
         @lock.lock
       rescue Puppet::ExecutionFailure

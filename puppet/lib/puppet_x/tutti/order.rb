@@ -68,12 +68,12 @@ module PuppetX
       end
 
       # Path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has disabled every other
-      # Puppet. It is nil if there is none.
+      # Puppet. The path is nil if no job has disabled Puppet.
       def disabled_lockfile
         @data['disabled_lockfile']
       end
 
-      # The node's own key for digests of secrets. It is nil if the agent gives no key.
+      # The node's own key for digests of secrets. The key is nil if the agent gives no key.
       def digest_key
         @data['digest_key']
       end

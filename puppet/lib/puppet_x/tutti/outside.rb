@@ -8,10 +8,10 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # The files that a compile uses from the node and not from the pushed code: modules of $basemodulepath, a manifest,
-    # and Hiera data elsewhere with the file that names this data. Each kind counts as one more fact. For example, a
-    # node becomes suspect after a package has installed another version of a module. Files are compared by path, size
-    # and change time, without reading them. The private files of a version control system do not count.
+    # The files that a compile uses from the node and not from the pushed code. These are modules of $basemodulepath, a
+    # manifest, and Hiera data elsewhere with the file that names this data. Each kind counts as one more fact. For
+    # example, a node becomes suspect after a package has installed another version of a module. Files are compared by
+    # path, size and change time, without reading them. The private files of a version control system do not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'

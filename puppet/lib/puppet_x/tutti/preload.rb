@@ -2,9 +2,9 @@
 
 module PuppetX
   module Tutti
-    # The code that the warm parent has loaded for its children. It is only code of Puppet, loaded in an empty
-    # environment and without settings. No fact is resolved. If a run would have loaded some of this code
-    # differently, the run must not use it (docs/adr/0014-warm-runner.md).
+    # The code that the warm parent has loaded for its children. This is only code of Puppet, loaded in an
+    # empty environment and without settings. No fact is resolved. If a run would have loaded some of this
+    # code differently, the run must not use it (docs/adr/0014-warm-runner.md).
     class Preload
       # Files other than types that a run loads when it needs them.
       FILES = %w[
@@ -17,8 +17,9 @@ module PuppetX
       ].freeze
       OWN = %w[hooks lock log settings events].freeze
       PROVIDER = %r{\Apuppet/provider/(?<type>[^/]+)/[^/]+\z}.freeze
-      # Files that are read only once, when code is loaded or first used. They decide which facts Facter has, how
-      # OpenSSL works and which authorities it trusts, where users are looked up, and the time zone.
+      # Files that are read only once, when code is loaded or first used. The files decide which facts Facter
+      # has, how OpenSSL works and which authorities it trusts. They also decide where users are looked up, and
+      # the time zone.
       SYSTEM = %w[/etc/os-release /usr/lib/os-release /etc/nsswitch.conf].freeze
       # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze

@@ -140,8 +140,8 @@ module PuppetX
         end
       end
 
-      # Facter for code that is loaded ahead. It runs in a separate process. In this process its answers would stay
-      # for all runs.
+      # Facter for code that is loaded ahead. Facter runs in a separate process. In this process its answers would
+      # stay for all runs.
       class Facts
         def value(name)
           Premises.ask(:fact, name.to_s) { elsewhere(name) }

@@ -17,7 +17,7 @@ require_relative 'waits'
 
 module PuppetX
   module Tutti
-    # The run of this process, as functions, termini and providers see it. It exists only in a process that the
+    # The run of this process, as functions, termini and providers see it. A run exists only in a process that the
     # launcher started, and during a compile on a Puppet Server (Compile). Elsewhere `Run.current` is nil, and the
     # module reads nothing and publishes nothing.
     class Run
@@ -34,13 +34,13 @@ module PuppetX
       class << self
         attr_writer :current
 
-        # On a Puppet Server the result is the present compile. It is nil for a node that Tutti does not know.
+        # On a Puppet Server the result is the present compile. The result is nil for a node that Tutti does not know.
         def current
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # Like current, but on a Puppet Server it is also nil outside of all compiles. It is for hooks, which every call
-        # passes.
+        # Like current, but on a Puppet Server it is also nil outside of all compiles. The method is for hooks, which
+        # every call passes.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end

@@ -6,8 +6,9 @@ require_relative 'hiera_config'
 
 module PuppetX
   module Tutti
-    # Puppet's settings for one run. The run uses the site's puppet.conf, except settings that would make the run
-    # different from the order: another node or environment, no gate, a cache, or a splay.
+    # Puppet's settings for one run. The run uses the site's puppet.conf with exceptions. It ignores settings
+    # that would make the run different from the order: another node or environment, no gate, a cache, or a
+    # splay.
     class Settings
       ROOT = File.realpath('../../..', __dir__)
 

@@ -3,8 +3,7 @@
 # @param release
 #   The release that the page shows.
 #
-# @param weight
-#   The weight of this server. Its share of the requests depends on the weights of all
+# @param weight The weight of this server. The share of a server depends on the weights of all
 #   servers. A server with weight 0 gets no requests.
 class profile::web (
   String[1]       $release,

@@ -1,8 +1,8 @@
 # @summary The one node that builds the rings from the devices of all storage nodes,
 #   and serves the rings to the other nodes.
 #
-# @param part_power
-#   The number of partitions as a power of two. It cannot be changed later.
+# @param part_power The number of partitions as a power of two. The number of partitions cannot be
+#   changed later.
 #
 # @param replicas
 #   The number of copies of each object.
