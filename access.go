@@ -14,14 +14,14 @@ type Verb string
 const (
 	VerbView Verb = "view" // lists of jobs, nodes and pauses, but no values, logs or error texts
 	VerbRead Verb = "read" // all that is kept
-	// start and cancel jobs (plans, groups and noop narrow this), and pause (groups narrow this)
+	// start and cancel jobs (narrowed by plans, groups and noop), and pause (narrowed by groups)
 	VerbRun     Verb = "run"
 	VerbApprove Verb = "approve" // release code that is held
 	VerbCode    Verb = "code"    // push signed code together with the server's present fleet file
-	VerbData    Verb = "data"    // set and unset values (keys narrow this)
-	VerbPuppet  Verb = "puppet"  // ask nodes, and disable and enable their Puppet (groups narrow this)
+	VerbData    Verb = "data"    // set and unset values (narrowed by keys)
+	VerbPuppet  Verb = "puppet"  // ask nodes, and disable and enable their Puppet (narrowed by groups)
 	VerbNodes   Verb = "nodes"   // add and remove nodes
-	VerbAdmin   Verb = "admin"   // everything; only this verb changes the fleet file and the operators
+	VerbAdmin   Verb = "admin"   // everything. Only this verb changes the fleet file and the operators
 )
 
 // Verbs are all verbs.

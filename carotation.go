@@ -11,7 +11,7 @@ type RotationPhase string
 const (
 	RotationBegun    RotationPhase = "begun"    // the old set issues
 	RotationSwitched RotationPhase = "switched" // the new set issues
-	// the old set issues again; some nodes or operators still have credentials of the new set
+	// the old set issues again, and some nodes or operators still have credentials of the new set
 	RotationReturning RotationPhase = "returning"
 	RotationFinished  RotationPhase = "finished"  // the old set was removed
 	RotationAbandoned RotationPhase = "abandoned" // the new set was removed
@@ -86,7 +86,7 @@ const (
 // Validate refuses values that no agent sends.
 func (p Pinned) Validate() error {
 	if len(p.CAs) == 0 || len(p.CAs) > maxPinned || len(p.Issuer) > maxIssuer || !slices.IsSorted(p.CAs) {
-		return Errorf(CodeInvalid, "%d CAs, sorted %t, issuer of %d bytes: want 1 to %d, sorted, and at most %d", len(p.CAs), slices.IsSorted(p.CAs), len(p.Issuer), maxPinned, maxIssuer)
+		return Errorf(CodeInvalid, "%d CAs, sorted %t, issuer of %d bytes: want 1 to %d sorted CAs, and an issuer of at most %d bytes", len(p.CAs), slices.IsSorted(p.CAs), len(p.Issuer), maxPinned, maxIssuer)
 	}
 	for _, ca := range p.CAs {
 		if err := ca.Validate(); err != nil {

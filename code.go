@@ -54,7 +54,7 @@ func (m CodeManifest) Validate() error {
 	}
 	for name, f := range m.Files {
 		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
-			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
+			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: this cannot be a file", name, f.Link, f.Size)
 		}
 		if !fs.ValidPath(name) || name == "." {
 			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)

@@ -12,12 +12,12 @@ type Code string
 
 // The codes. An error without a code counts as CodeInternal.
 const (
-	CodeInvalid         Code = "invalid"         // the input is wrong; sending it again cannot help
+	CodeInvalid         Code = "invalid"         // the input is wrong, and sending it again cannot help
 	CodeNotFound        Code = "not_found"       // the named thing does not exist
 	CodeConflict        Code = "conflict"        // the thing exists already, or changed at the same time
 	CodeUnauthenticated Code = "unauthenticated" // nobody we know
 	CodeRefused         Code = "refused"         // the caller is known, but has no grant
-	CodeUnavailable     Code = "unavailable"     // the other side does not answer; trying again may help
+	CodeUnavailable     Code = "unavailable"     // the other side does not answer, and trying again may help
 	CodeDeadline        Code = "deadline"        // the time limit was reached
 	CodeDamaged         Code = "damaged"         // the stored content is not the content that was written
 	CodeInternal        Code = "internal"        // our mistake

@@ -26,7 +26,7 @@ type Event struct {
 	Seq  uint64
 	At   time.Time
 	By   string // who: `operator:NAME`, `node:NAME`, `server`
-	Link Digest // set by the log and not stored with the event; see Link
+	Link Digest // Link is set by the log and not stored with the event (see func Link).
 	Body Body
 }
 
@@ -35,8 +35,8 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeJob  Scope = "job"  // the watch of the job that its ID names
-	ScopeRun  Scope = "run"  // the watch of the run that its ID names, and of that run's job
+	ScopeJob  Scope = "job"  // the watch of the job whose ID the event has
+	ScopeRun  Scope = "run"  // the watch of the run whose ID the event has, and the watch of that run's job
 	ScopeNode Scope = "node" // the watch of a node, but no watch of a job
 	ScopeNone Scope = "none" // of nobody
 )

@@ -100,7 +100,7 @@ func (b *KeysTrusted) ID() string { return strconv.FormatUint(b.Counter, 10) }
 type CodeReleased struct {
 	Environment string `json:"environment"`
 	Code        Digest `json:"code"`
-	Reason      string `json:"reason,omitempty"` // empty if a person released the code
+	Reason      string `json:"reason,omitempty"` // Reason is empty if a person released the code.
 }
 
 // Kind implements Body.
@@ -129,7 +129,7 @@ func (b *CodePushed) ID() string { return b.Environment }
 type Paused struct {
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
-	Until  time.Time `json:"until"` // zero if the pause ends only with Unpaused
+	Until  time.Time `json:"until"` // Until is zero if the pause ends only with an Unpaused event.
 }
 
 // Kind implements Body.
@@ -174,7 +174,7 @@ func (b *EpochBegun) ID() string { return strconv.FormatUint(b.Number, 10) }
 // report was lost. If the log has no such event yet, the server cannot say whether a missing report was deleted
 // or lost.
 type ReportsRetired struct {
-	Through uint64 `json:"through"` // of runs that Tutti started: the sequence of a run.finished
+	Through uint64 `json:"through"` // Through is the sequence of a run.finished event, for runs that Tutti started.
 	Foreign uint64 `json:"foreign"` // of foreign runs: run.foreign
 }
 

@@ -40,7 +40,7 @@ func (b *JobStarted) Validate() error {
 	}
 	for _, s := range b.Plan.Steps {
 		if s.ActsOn() != NodesListed && len(b.Targets[s.Name]) > 0 {
-			return Errorf(CodeInvalid, "job %q: step %q runs nothing and has nodes", string(b.Job), string(s.Name))
+			return Errorf(CodeInvalid, "job %q: step %q runs nothing, but has nodes", string(b.Job), string(s.Name))
 		}
 	}
 	return nil
@@ -165,7 +165,8 @@ const (
 	VerdictStuck     Verdict = "stuck"     // all nodes that are not good wait for a missing answer
 	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
 	VerdictPartial   Verdict = "partial"   // all connected nodes are good, but some nodes are not connected
-	// only for a reaction: some nodes are not good, and run later or when a person starts them
+	// the verdict of a reaction if some nodes are not good, and run later or when a person starts
+	// them
 	VerdictDeferred Verdict = "deferred"
 )
 

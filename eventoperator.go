@@ -19,7 +19,8 @@ type OperatorIssued struct {
 	Serial   string    `json:"serial"` // hexadecimal
 	Expires  time.Time `json:"expires"`
 	CodeKey  bool      `json:"code_key,omitempty"` // may sign code
-	// the CA that signed the certificate; empty in events that are older than the second CA
+	// CA is the CA that signed the certificate. It is empty in events that are older than the second
+	// CA.
 	CA Digest `json:"ca,omitempty"`
 }
 

@@ -53,10 +53,10 @@ func (b *RunClaimed) ID() string { return string(b.Run) }
 // before or together with the gate's decision. The blob Asked contains the questions of the run.
 type RunCompiled struct {
 	Run RunID  `json:"run"`
-	Set Digest `json:"set,omitempty"` // digest of the set of its exports; empty if there are no exports
+	Set Digest `json:"set,omitempty"` // Set is the digest of the set of its exports. It is empty if there are no exports.
 	Compiled
 	Asked  Digest `json:"asked"`
-	Absent Digest `json:"absent,omitempty"` // the blob that is named in Asked
+	Absent Digest `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
 	Reads  *Asked `json:"-"`                // the content of Asked
 }
 
@@ -171,5 +171,5 @@ type GateVerdict string
 const (
 	GateGo   GateVerdict = "go"
 	GateStop GateVerdict = "stop"
-	GateHold GateVerdict = "hold" // the node must ask again later; never in the log
+	GateHold GateVerdict = "hold" // the node must ask again later. This answer is never in the log
 )

@@ -28,7 +28,7 @@ func fixtures(t *testing.T) (today, older []string) {
 			older = append(older, file)
 		}
 	}
-	slices.SortFunc(older, func(a, b string) int { // so that number 10 comes after number 9
+	slices.SortFunc(older, func(a, b string) int { // number 10 must come after number 9
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
 	return today, older

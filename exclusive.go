@@ -40,7 +40,7 @@ func (x Exclusive) Validate() error {
 	case x.Wait <= 0:
 		return Errorf(CodeInvalid, "exclusive: wait %s must be positive", x.Wait)
 	case len(x.Reason) > MaxLeaseReason || x.Reason != Plain(x.Reason, MaxLeaseReason):
-		return Errorf(CodeInvalid, "exclusive: the reason %q is no line of at most %d bytes", x.Reason, MaxLeaseReason)
+		return Errorf(CodeInvalid, "exclusive: the reason %q must be one line of at most %d bytes", x.Reason, MaxLeaseReason)
 	}
 	return nil
 }
@@ -51,14 +51,14 @@ type LeaseState string
 // The states. The empty state means that the node has not answered yet.
 const (
 	LeaseEnabled  LeaseState = "enabled"  // nobody has disabled it
-	LeaseHeld     LeaseState = "held"     // the job has disabled the node; another Puppet may still run
-	LeaseIdle     LeaseState = "idle"     // the job has disabled the node; no other Puppet runs
+	LeaseHeld     LeaseState = "held"     // the job has disabled the node, and another Puppet may still run
+	LeaseIdle     LeaseState = "idle"     // the job has disabled the node, and no other Puppet runs
 	LeaseBusy     LeaseState = "busy"     // the job holds the node, and another Puppet did not end in time
 	LeaseReleased LeaseState = "released" // the node is in its earlier state again
 	LeaseKept     LeaseState = "kept"     // the node stays disabled and belongs to no job any more
 	LeaseRefused  LeaseState = "refused"  // the job never held the node
 	LeaseBroken   LeaseState = "broken"   // the job has lost the node
-	LeaseSilent   LeaseState = "silent"   // the node did not answer; its lease ends by itself
+	LeaseSilent   LeaseState = "silent"   // the node did not answer, and its lease ends by itself
 )
 
 // LeaseStates are all states that may be in an event.
@@ -79,7 +79,7 @@ func (s LeaseState) Failed() bool {
 // LeaseReport is the state of a node as the node itself reports it. A LeaseReport also requests the
 // next LeaseOrder and renews the lease.
 type LeaseReport struct {
-	Job     JobID  `json:"job,omitempty"` // the job that has disabled the node, by the node's own note
+	Job     JobID  `json:"job,omitempty"` // Job is the job that has disabled the node, according to the node's own note.
 	Ours    bool   `json:"ours"`          // the file that disables Puppet is byte for byte the file of that job
 	Enabled bool   `json:"enabled"`
 	Message string `json:"message,omitempty"` // the reason with which the node is disabled
@@ -113,9 +113,9 @@ func (o LeaseOrder) Validate() error {
 	case o.Want == "":
 		return nil
 	case o.Want != LeaseHold && o.Want != LeaseRelease && o.Want != LeaseKeep:
-		return Errorf(CodeInternal, "a lease's order is %q, neither hold nor release nor keep", string(o.Want))
+		return Errorf(CodeInternal, "the lease order %q is not hold, release or keep", string(o.Want))
 	case o.Job == "" || o.Want == LeaseHold && (o.Length < MinLease || o.Length > MaxLease):
-		return Errorf(CodeInternal, "a lease's order of job %q for %s", string(o.Job), o.Length)
+		return Errorf(CodeInternal, "invalid lease order of job %q for %s", string(o.Job), o.Length)
 	}
 	return nil
 }

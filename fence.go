@@ -12,7 +12,7 @@ import (
 // each other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
-	Random string `json:"random"` // empty for a log of release 0.2.0 or older
+	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.
 }
 
 // MaxEpoch bounds the number of an epoch, which is a time in milliseconds. Below this bound a higher number always
@@ -30,7 +30,7 @@ func (e Epoch) Plausible(seen Epoch, now time.Time) error {
 	if e.Number <= most {
 		return nil
 	}
-	return Errorf(CodeRefused, "the server says that its epoch is %s, more than a hundred years above the time and all that was seen: it is not believed", e)
+	return Errorf(CodeRefused, "the server says that its epoch is %s. This is more than a hundred years above the time and above every epoch seen before, so it is refused", e)
 }
 
 // Position is a server's position: its epoch, and the last event that it has acknowledged, with the
@@ -53,14 +53,14 @@ func (p Position) Behind(seen Position, at Digest) error {
 	case seen.Epoch.Number == 0, p.Epoch.Number > seen.Epoch.Number:
 		return nil
 	case p.Epoch.Number < seen.Epoch.Number:
-		what = "it has gone back before its last restore"
+		what = "its epoch is older than the epoch seen before"
 		mend += " --above " + strconv.FormatUint(seen.Epoch.Number, 10)
 	case p.Epoch.Random != seen.Epoch.Random:
-		what = "there are two servers of this epoch, each of them restored from one backup or copied"
+		what = "there are two servers of this epoch, which were restored from the same backup or copied"
 	case p.Seq < seen.Seq:
 		what = "its log has gone back"
 	case at != "" && seen.Link != "" && at != seen.Link:
-		what = "its log has gone back, and on from there to other events"
+		what = "its log has gone back, and has other events since then"
 	default:
 		return nil
 	}

@@ -14,8 +14,9 @@ type Fleet struct {
 	Program     Program     `json:"program,omitempty"` // for nodes whose group has no program
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
-	Access      []Access    `json:"access,omitempty"` // if empty, each operator may do everything
-	Plans       []Plan      `json:"plans,omitempty"`
+	// Access lets operators do something. If Access is empty, each operator may do everything.
+	Access []Access `json:"access,omitempty"`
+	Plans  []Plan   `json:"plans,omitempty"`
 	// Order is the explicit order between groups, for converging.
 	Order []GroupOrder `json:"order,omitempty"`
 	// Reaction says how the server keeps the fleet converged. If it is nil, only people start jobs.
@@ -60,7 +61,7 @@ func (f Fleet) AloneOf(groups []GroupName) Alone {
 	case f.SafetyWhenAway > 0:
 		return Alone{Safety: f.SafetyWhenAway, Why: "the fleet file says so"}
 	case f.Reaction == nil:
-		return Alone{Why: "only people start runs in this fleet: its fleet file does not say reactive"}
+		return Alone{Why: "only people start runs in this fleet: its fleet file does not say `reactive: true`"}
 	}
 	return Alone{Safety: DefaultSafetyWhenAway, Why: "the default"}
 }
@@ -85,7 +86,7 @@ type Reaction struct {
 	Limit int `json:"limit,omitempty"`
 	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // the first rule that fits counts
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first rule that fits counts.
 	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
 	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
@@ -95,9 +96,10 @@ type Reaction struct {
 
 // CodeReaction says which nodes run pushed code by themselves. At most one field is set.
 type CodeReaction struct {
-	Confirm bool `json:"confirm,omitempty"` // no nodes before an operator releases the code
-	// the number of nodes that run first. The other nodes run when these nodes are good. With 0 all nodes
-	// run at once
+	// Confirm is true if no node runs the code before an operator releases the code.
+	Confirm bool `json:"confirm,omitempty"`
+	// Canary is the number of nodes that run first. The other nodes run when these nodes are good. With 0
+	// all nodes run at once.
 	Canary int `json:"canary,omitempty"`
 }
 
@@ -176,9 +178,10 @@ type ReactionTime string
 // The times. If no rule fits, the time is now. The time is window if more than a tenth of the
 // fleet, and more than 20 nodes, read the answer.
 const (
-	ReactNow       ReactionTime = "now"       // after Reaction.Window
-	ReactWindow    ReactionTime = "window"    // after Reaction.Wide
-	ReactScheduled ReactionTime = "scheduled" // with the next run that has another reason, or with the safety run
+	ReactNow    ReactionTime = "now"    // after Reaction.Window
+	ReactWindow ReactionTime = "window" // after Reaction.Wide
+	// the readers run with the next run that has another reason, or with the safety run
+	ReactScheduled ReactionTime = "scheduled"
 )
 
 // These are the defaults of a Reaction.

@@ -75,7 +75,7 @@ func (f Foreign) Validate() error {
 	}
 	switch {
 	case r.Stopped || len(r.Waits) > 0 || r.Log != "" || r.Record != "" || r.Report == "":
-		return Errorf(CodeInvalid, "foreign run %s: it has a gate, a log or a record, or no report", r.Run)
+		return Errorf(CodeInvalid, "foreign run %s: it has a gate, a log or a record, or it has no report", r.Run)
 	case r.Outcome != Unchanged && r.Outcome != Changed && r.Outcome != Failed:
 		return Errorf(CodeInvalid, "foreign run %s: outcome %q", r.Run, string(r.Outcome))
 	}
@@ -86,7 +86,7 @@ func (f Foreign) Validate() error {
 func (f Foreign) validateLocal() error {
 	r := f.Result
 	if r.Stopped || r.Log != "" || r.Record != "" || f.Whole {
-		return Errorf(CodeInvalid, "local run %s: it has a gate, a log or a record, or is whole", r.Run)
+		return Errorf(CodeInvalid, "local run %s: it has a gate, a log or a record, or is marked as whole", r.Run)
 	}
 	if f.Local.As != "" {
 		if err := f.Local.As.Validate(); err != nil {

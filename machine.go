@@ -13,7 +13,7 @@ type Machine struct {
 	Host   string `json:"host,omitempty"`
 	Ticket Digest `json:"ticket"` // that it has
 	IsNode bool   `json:"is_node,omitempty"`
-	// the time of its last hello; a machine that no longer exists sends no hello
+	// SeenAt is the time of the machine's last hello. A machine that no longer exists sends no hello.
 	SeenAt time.Time `json:"seen_at,omitzero"`
 }
 

@@ -12,7 +12,7 @@ type Order struct {
 	Environment string        `json:"environment"`
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
-	Attempt     int           `json:"attempt"` // 1 for the first attempt; each stop at the gate adds 1
+	Attempt     int           `json:"attempt"` // Attempt is 1 for the first attempt. Each stop at the gate adds 1.
 	// Program is empty for ProgramApply. An order for ProgramAgent has no Code. If its Environment is
 	// empty, the node and its Puppet Server choose the environment.
 	Program  Program  `json:"program,omitempty"`

@@ -22,7 +22,7 @@ func (p Plan) Validate() error {
 			return Wrap(CodeInvalid, err, "plan %q, step %q", string(p.Name), string(s.Name))
 		}
 		if p.Exclusive != nil && s.ActsOn() == NodesFound {
-			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no %s steps, whose nodes nobody knows before", string(p.Name), string(s.Name), s.Kind())
+			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no %s steps, because nobody knows their nodes in advance", string(p.Name), string(s.Name), s.Kind())
 		}
 	}
 	return p.validateEdges()
@@ -62,7 +62,7 @@ func (p Plan) validateEdges() error {
 		}
 	}
 	if ended < len(p.Steps) {
-		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a circle", string(p.Name))
+		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a cycle", string(p.Name))
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ const (
 // RunOptions say how Puppet runs in a step.
 type RunOptions struct {
 	Program Program `json:"program,omitempty"`
-	// for ProgramAgent; if empty, the node or the Puppet Server chooses it
+	// Environment is for ProgramAgent. If Environment is empty, the node or the Puppet Server chooses
+	// it.
 	Environment string   `json:"environment,omitempty"`
 	Noop        bool     `json:"noop,omitempty"`
 	Tags        []string `json:"tags,omitempty"`

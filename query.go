@@ -21,10 +21,12 @@ const (
 
 // Query is a question in normal form, so that equal questions have equal encodings.
 type Query struct {
-	Kind   QueryKind       `json:"kind"`
-	Key    string          `json:"key,omitempty"`    // value, hiera
-	Type   string          `json:"type,omitempty"`   // collect: Capitalised::Type
-	Filter json.RawMessage `json:"filter,omitempty"` // collect: normal form of a filter; absent if all resources match
+	Kind QueryKind `json:"kind"`
+	Key  string    `json:"key,omitempty"`  // value, hiera
+	Type string    `json:"type,omitempty"` // collect: Capitalised::Type
+	// Filter belongs to a collect question and is the normal form of a filter. Without Filter all
+	// resources match.
+	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
 // String names the question for people. A collector has the form that Puppet writes.
@@ -88,9 +90,10 @@ type KeyRead struct {
 // Compiled describes a compiled catalog, without its exports.
 type Compiled struct {
 	Catalog Digest `json:"catalog"` // normalised
-	// of the content of all puppet:/// sources in the catalog; empty means unknown and never equal
+	// Sources is the digest of the content of all puppet:/// sources in the catalog. An empty Sources
+	// means that the content is unknown and never equal.
 	Sources Digest `json:"sources,omitempty"`
-	Lib     Digest `json:"lib,omitempty"`    // of lib/ and facts.d/ in all modules
+	Lib     Digest `json:"lib,omitempty"`    // Lib is the digest of lib/ and facts.d/ in all modules.
 	Facts   Digest `json:"facts,omitempty"`  // without volatile ones
 	Puppet  string `json:"puppet,omitempty"` // version
 	Module  string `json:"module,omitempty"` // version of the module tutti
@@ -105,7 +108,7 @@ type Compiled struct {
 type Asked struct {
 	Reads  []Read   `json:"reads"`
 	Absent Digest   `json:"absent,omitempty"`
-	Keys   []string `json:"-"` // the content of Absent: the sorted hiera keys that Tutti's level did not have
+	Keys   []string `json:"-"` // Keys is the content of Absent: the sorted hiera keys that Tutti's level did not have.
 }
 
 // Inputs are the digests of all other inputs of a catalog.
@@ -122,11 +125,12 @@ type Inputs struct {
 
 // Record is what one run read and published.
 type Record struct {
-	Run       RunID             `json:"run"`
-	Node      NodeName          `json:"node"`
-	Inputs    Inputs            `json:"inputs"`
-	Reads     []Read            `json:"reads"`
-	Keys      []KeyRead         `json:"keys"`                // all hiera keys; keys with a value are in Reads too
+	Run    RunID    `json:"run"`
+	Node   NodeName `json:"node"`
+	Inputs Inputs   `json:"inputs"`
+	Reads  []Read   `json:"reads"`
+	// Keys lists all hiera keys. Reads also contains the keys that have a value.
+	Keys      []KeyRead         `json:"keys"`
 	Exports   []string          `json:"exports,omitempty"`   // references
 	Published map[string]Digest `json:"published,omitempty"` // values, by key
 }

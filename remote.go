@@ -69,7 +69,7 @@ type PuppetStatus struct {
 	Idling         bool   `json:"idling"`
 	Enabled        bool   `json:"enabled"`
 	DaemonPresent  bool   `json:"daemon_present"`
-	LastRun        int64  `json:"lastrun"`       // seconds since 1970; 0 if Puppet has never run
+	LastRun        int64  `json:"lastrun"`       // LastRun is in seconds since 1970. It is 0 if Puppet has never run.
 	SinceLastRun   int64  `json:"since_lastrun"` // seconds
 	Status         string `json:"status"`
 	DisableMessage string `json:"disable_message,omitempty"`

@@ -34,7 +34,8 @@ type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
-	For   []string        `json:"for,omitempty"` // only in the copy for the recovery key: the targets of the secret
+	// For is set only in the copy for the recovery key, and lists the targets of the secret.
+	For []string `json:"for,omitempty"`
 }
 
 // Piece is a secret sealed to one node.
@@ -50,7 +51,7 @@ type Secret struct {
 	Key      string   `json:"key"`
 	ID       string   `json:"id"`                 // random
 	For      []string `json:"for"`                // targets: group:NAME, node:NAME
-	Recovery []byte   `json:"recovery,omitempty"` // sealed to the recovery key
+	Recovery []byte   `json:"recovery,omitempty"` // Recovery is the secret sealed to the recovery key.
 	Pieces   []Piece  `json:"pieces,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func (s Secret) Validate() error {
 		return err
 	}
 	if len(s.ID) < minID || len(s.ID) > maxID || strings.ContainsFunc(s.ID, func(r rune) bool { return !isIDRune(r) }) {
-		return Errorf(CodeInvalid, "secret %q: the id is no word of %d to %d letters and digits", s.Key, minID, maxID)
+		return Errorf(CodeInvalid, "secret %q: the id must have %d to %d letters and digits", s.Key, minID, maxID)
 	}
 	if err := ValidateTargets(s.For); err != nil {
 		return Wrap("", err, "secret %q", s.Key)
@@ -235,7 +236,7 @@ type SealSecret struct {
 type Recipients struct {
 	Recovery string      `json:"recovery"`          // the public key in the fleet file
 	Nodes    []Recipient `json:"nodes"`             // sorted by name
-	Absent   []NodeName  `json:"absent,omitempty"`  // named or listed in a group, but not joined
+	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that are named or listed in a group, but have not joined
 	Unknown  []GroupName `json:"unknown,omitempty"` // groups that are not in the fleet file
 }
 

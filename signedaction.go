@@ -9,7 +9,7 @@ import (
 // list refuses unsigned actions.
 type TrustedOperators struct {
 	Fleet     Digest        `json:"fleet"`
-	Counter   uint64        `json:"counter"` // each new list adds one
+	Counter   uint64        `json:"counter"` // each new list adds 1 to the counter
 	Operators []OperatorKey `json:"operators"`
 }
 
@@ -74,7 +74,7 @@ func (a SignedAction) Validate() error {
 	case len(a.Nodes) == 0 || len(a.Nodes) > MaxActionNodes:
 		return Errorf(CodeInvalid, "an action of %d nodes, at most %d", len(a.Nodes), MaxActionNodes)
 	case a.Nonce == "" || len(a.Nonce) > maxNonce || a.Until.IsZero():
-		return Errorf(CodeInvalid, "an action wants a nonce of at most %d bytes, and a time until which it is good", maxNonce)
+		return Errorf(CodeInvalid, "an action needs a nonce of at most %d bytes, and a time until which it is valid", maxNonce)
 	}
 	return RemoteRequest{Action: a.Action, Message: a.Message, Force: a.Force}.Validate()
 }

@@ -20,11 +20,11 @@ type StatementKind string
 
 // The kinds.
 const (
-	StatementCode      StatementKind = "code"      // the body is a Signed; a code key signs it
-	StatementTrust     StatementKind = "trust"     // the body is a Trusted; a code key signs it
-	StatementPlans     StatementKind = "plans"     // the body is a SignedPlans; a code key signs it
-	StatementOperators StatementKind = "operators" // the body is a TrustedOperators; a code key signs it
-	StatementAction    StatementKind = "action"    // the body is a SignedAction; an operator's action key signs it
+	StatementCode      StatementKind = "code"      // a code key signs a body of type Signed
+	StatementTrust     StatementKind = "trust"     // a code key signs a body of type Trusted
+	StatementPlans     StatementKind = "plans"     // a code key signs a body of type SignedPlans
+	StatementOperators StatementKind = "operators" // a code key signs a body of type TrustedOperators
+	StatementAction    StatementKind = "action"    // an operator's action key signs a body of type SignedAction
 )
 
 // Signed is a code key's statement about code: for which fleet and environment, and with which
@@ -65,7 +65,7 @@ func (s Signed) Validate() error {
 // SignedPlans is a code key's statement about a fleet file.
 type SignedPlans struct {
 	Fleet   Digest `json:"fleet"`
-	Counter uint64 `json:"counter"` // each fleet file adds one
+	Counter uint64 `json:"counter"` // each fleet file adds 1 to the counter
 	Digest  Digest `json:"digest"`  // of its text
 }
 
@@ -82,9 +82,10 @@ func (s SignedPlans) Validate() error {
 
 // Trusted is a statement of code keys about themselves: which code keys sign from now on.
 type Trusted struct {
-	Fleet   Digest   `json:"fleet"`
-	Counter uint64   `json:"counter"` // each such statement adds one. The counter is 0 before the first statement
-	Keys    []string `json:"keys"`    // public keys, in PEM
+	Fleet Digest `json:"fleet"`
+	// Each such statement adds 1 to the counter. The counter is 0 before the first statement.
+	Counter uint64   `json:"counter"`
+	Keys    []string `json:"keys"` // public keys, in PEM
 }
 
 // MaxTrusted is the largest number of trusted code keys at a time.

@@ -25,9 +25,10 @@ type StepNodes string
 
 // The three ways.
 const (
-	NodesNone   StepNodes = "none"   // on no node
-	NodesListed StepNodes = "listed" // on all nodes of the step's target, which the server resolves when the job starts
-	// on the nodes of the step's target that need a run, which the server finds during the job
+	NodesNone StepNodes = "none" // on no node
+	// the step acts on all nodes of its target, which the server resolves when the job starts
+	NodesListed StepNodes = "listed"
+	// the step acts on the nodes of its target that need a run, which the server finds during the job
 	NodesFound StepNodes = "found"
 )
 
@@ -214,8 +215,9 @@ type RunStep struct {
 // order follows from the nodes' reads and publications. The timeout of the step is the timeout of
 // each run.
 type ConvergeStep struct {
-	Target string `json:"target,omitempty"` // a group or a node; empty means the whole fleet
-	Limit  int    `json:"limit,omitempty"`  // the largest number of runs at the same time; 0 means no limit of its own
+	Target string `json:"target,omitempty"` // Target is a group or a node. If Target is empty, it is the whole fleet.
+	// Limit is the largest number of runs at the same time. With 0 the step has no limit of its own.
+	Limit int `json:"limit,omitempty"`
 	// MaxFailed is the number of failed nodes after which no further run begins. With 0 there is no
 	// such limit.
 	MaxFailed int `json:"max_failed,omitempty"`
@@ -257,7 +259,7 @@ type WaitStep struct {
 	// PuppetDB is the URL of a PuppetDB. The step waits until this PuppetDB has stored the catalogs
 	// of the `puppet agent` runs in the earlier steps.
 	PuppetDB string          `json:"puppetdb,omitempty"`
-	Value    string          `json:"value,omitempty"`  // a key that must have a value,
+	Value    string          `json:"value,omitempty"`  // Value is a key that must have a value.
 	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
 }
 

@@ -11,7 +11,7 @@ type Turn struct {
 	yield func()
 
 	mu    sync.Mutex
-	after []func() // in the order of the calls of AfterAnswer
+	after []func() // the functions are in the order of the calls of AfterAnswer
 }
 
 type turnKey struct{}

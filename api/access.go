@@ -23,10 +23,10 @@ func (a AskAccess) Validate() error {
 		return err
 	}
 	if !slices.Contains(tutti.Verbs, a.Verb) {
-		return tutti.Errorf(tutti.CodeInvalid, "there is no verb %q; there are: %s", string(a.Verb), tutti.InList(tutti.Verbs))
+		return tutti.Errorf(tutti.CodeInvalid, "unknown verb %q; the verbs are: %s", string(a.Verb), tutti.InList(tutti.Verbs))
 	}
 	if (a.Plan != "" || a.Noop) && a.Verb != tutti.VerbRun {
-		return tutti.Errorf(tutti.CodeInvalid, "a plan and noop narrow %s, and nothing else", tutti.VerbRun)
+		return tutti.Errorf(tutti.CodeInvalid, "only %s can be narrowed by a plan and by noop", tutti.VerbRun)
 	}
 	if a.Target != "" && !slices.Contains([]tutti.Verb{tutti.VerbRun, tutti.VerbPuppet, tutti.VerbData}, a.Verb) {
 		return tutti.Errorf(tutti.CodeInvalid, "%s has no target: nothing narrows it", a.Verb)

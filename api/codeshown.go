@@ -78,6 +78,6 @@ type CodeRead struct {
 	Path    string         `json:"path"`
 	File    tutti.CodeFile `json:"file,omitzero"`
 	Content []byte         `json:"content,omitempty"` // content of a file that is not a link
-	// for a directory: the files below it, by path from the top of the code
+	// Below lists the files below a directory, by path from the top of the code.
 	Below map[string]tutti.CodeFile `json:"below,omitempty"`
 }

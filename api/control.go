@@ -220,7 +220,7 @@ type ReadAudit struct {
 // sequence) or their digest.
 type AuditEntry struct {
 	Seq uint64 `json:"seq"`
-	// only in the first entry, if the entries before it are no longer stored
+	// Before is set only in the first entry, if the entries before this entry are no longer stored.
 	Before tutti.Digest    `json:"before,omitempty"`
 	Link   tutti.Digest    `json:"link"`
 	Raw    json.RawMessage `json:"event,omitempty"`
@@ -328,8 +328,8 @@ type NodeView struct {
 	SeenAt   time.Time         `json:"seen_at,omitzero"`
 	// the server heard from the node recently, within the time after which a node is silent
 	Connected bool `json:"connected"`
-	// the agent has reported that it stops, and has sent nothing since then. No decision uses this field, which is for
-	// people
+	// Stopped is true if the agent has reported that it stops and has sent nothing since then. Stopped is for
+	// people, and no decision uses it.
 	Stopped bool   `json:"stopped,omitempty"`
 	Version string `json:"version,omitempty"`
 	Puppet  string `json:"puppet,omitempty"`
@@ -346,7 +346,7 @@ type NodeView struct {
 
 	Trouble string `json:"trouble,omitempty"` // the agent's report of work that it cannot do
 	Warm    int64  `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
-	Paused  string `json:"paused,omitempty"`  // the reason of a pause: the node does not run by itself
+	Paused  string `json:"paused,omitempty"`  // Paused is the reason of a pause. A paused node does not run by itself.
 	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
 	Stands NodeState `json:"stands,omitempty"`
 	// Trusts is the counter of the last statement about code keys that the node has accepted.
@@ -431,7 +431,7 @@ type IssueOperator struct {
 // IssuedOperator is a certificate and everything else that an operator needs.
 type IssuedOperator struct {
 	Certificate []byte       `json:"certificate"` // PEM
-	CA          []byte       `json:"ca"`          // PEM; one CA or several CAs
+	CA          []byte       `json:"ca"`          // one or several CAs in PEM
 	Signer      tutti.Digest `json:"signer,omitempty"`
 	Server      string       `json:"server"` // URL
 	Serial      string       `json:"serial"` // hexadecimal
@@ -471,7 +471,7 @@ type EnrolRequest struct {
 type Enrolled struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // PEM; one CA or several CAs
+	CA      string         `json:"ca"`  // one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's

@@ -39,7 +39,7 @@ const (
 	NodeSuspect NodeState = "suspect"
 	NodeStale   NodeState = "stale"
 	NodeWaiting NodeState = "waiting"
-	NodeFailed  NodeState = "failed" // also if its last run was lost or interrupted
+	NodeFailed  NodeState = "failed" // the node's last run failed, was lost or was interrupted
 	NodeNew     NodeState = "never ran"
 )
 
@@ -49,8 +49,9 @@ type NodeStanding struct {
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
 	// Rests says why a bad node of a reactive fleet does not run by itself at once.
-	Rests string    `json:"rests,omitempty"`
-	Since time.Time `json:"since,omitzero"` // time of the event that caused this state, if it is known
+	Rests string `json:"rests,omitempty"`
+	// Since is the time of the event that caused this state, if the time is known.
+	Since time.Time `json:"since,omitzero"`
 	// Run is the run that decides the node's state. It contains its job.
 	Run *RunView `json:"run,omitempty"`
 }
@@ -61,24 +62,26 @@ type RunView struct {
 	Node tutti.NodeName `json:"node"`
 	Job  tutti.JobID    `json:"job,omitempty"`
 	Step tutti.StepName `json:"step,omitempty"`
-	// the operator who started the job. It is empty if the server has removed the job
-	By      string         `json:"by,omitempty"`
-	Cause   string         `json:"cause,omitempty"` // the reason why the server began the job by itself
-	Plan    tutti.PlanName `json:"plan,omitempty"`
-	Mode    tutti.Mode     `json:"mode"`
-	Foreign bool           `json:"foreign,omitempty"` // Tutti did not start the run, so it has no job, gate or record
-	Local   *tutti.Local   `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
-	Code    tutti.Digest   `json:"code"`
-	Puppet  string         `json:"puppet,omitempty"`
-	Outcome tutti.Outcome  `json:"outcome,omitempty"`
-	Reason  tutti.Reason   `json:"reason,omitempty"`
-	Stopped bool           `json:"stopped,omitempty"` // at its gate
-	Proved  bool           `json:"proved,omitempty"`  // the run proved that its node is good, and was stopped at its gate
-	Phase   string         `json:"phase,omitempty"`   // for a run that has not ended
-	EndedAt time.Time      `json:"ended_at,omitzero"`
+	// By is the operator who started the job. By is empty if the server has removed the job.
+	By    string         `json:"by,omitempty"`
+	Cause string         `json:"cause,omitempty"` // the reason why the server began the job by itself
+	Plan  tutti.PlanName `json:"plan,omitempty"`
+	Mode  tutti.Mode     `json:"mode"`
+	// Foreign is true if Tutti did not start the run. Such a run has no job, gate or record.
+	Foreign bool          `json:"foreign,omitempty"`
+	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report about a foreign run that the agent began
+	Code    tutti.Digest  `json:"code"`
+	Puppet  string        `json:"puppet,omitempty"`
+	Outcome tutti.Outcome `json:"outcome,omitempty"`
+	Reason  tutti.Reason  `json:"reason,omitempty"`
+	Stopped bool          `json:"stopped,omitempty"` // at its gate
+	// Proved is true if the run proved that its node is good. The gate then stopped the run.
+	Proved  bool      `json:"proved,omitempty"`
+	Phase   string    `json:"phase,omitempty"` // only for a run that has not ended
+	EndedAt time.Time `json:"ended_at,omitzero"`
 	// OtherCode and Because are for a run that changed something, if the server still has the
-	// previous run of the node. OtherCode says whether the previous run had other code. Because lists
-	// the questions whose answers had changed since then.
+	// previous run of the node. OtherCode says whether the previous run had other code. Recorded is
+	// the run of the record. Recorded is empty if the server has no record.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }
@@ -99,8 +102,9 @@ type NodeDetail struct {
 // ReadView is a read of the run. ReadView says whether the answer has changed since the run read it.
 type ReadView struct {
 	tutti.Read
-	Changed   bool      `json:"changed,omitempty"`
-	ChangedAt time.Time `json:"changed_at,omitzero"` // the time of the first change since then, if it is known
+	Changed bool `json:"changed,omitempty"`
+	// ChangedAt is the time when the answer first changed after the run, if the time is known.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
 // NodeExplanation says why a node is in its state.
@@ -108,7 +112,7 @@ type NodeExplanation struct {
 	Node     tutti.NodeName `json:"node"`
 	Standing NodeStanding   `json:"standing"`
 	Active   *RunView       `json:"active,omitempty"` // the current run
-	// the inputs other than answers. It is nil if the node never passed a gate
+	// Basis lists the inputs other than answers. Basis is nil if the node never passed a gate.
 	Basis    *NodeBasis      `json:"basis,omitempty"`
 	Reads    int             `json:"reads"` // the number of answers that the node got
 	Changed  []ChangedRead   `json:"changed,omitempty"`
@@ -210,7 +214,7 @@ type ResourceExplanation struct {
 	Node     tutti.NodeName `json:"node"`
 	Resource string         `json:"resource"`
 	Run      *RunView       `json:"run"`
-	// whether the report contains the resource. Puppet 8 leaves out unchanged resources
+	// Reported says whether the report contains the resource. Puppet 8 leaves out unchanged resources
 	Reported bool        `json:"reported"`
 	Status   string      `json:"status,omitempty"` // failed, skipped, changed, out of sync or unchanged
 	At       time.Time   `json:"at,omitzero"`

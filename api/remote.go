@@ -21,13 +21,14 @@ type Remotes interface {
 // AskNodes is a question of an operator to many nodes.
 type AskNodes struct {
 	Action  tutti.RemoteAction `json:"action"`
-	On      string             `json:"on"`                // a selector; empty means all nodes
+	On      string             `json:"on"`                // On is a selector. An empty selector selects all nodes.
 	Message string             `json:"message,omitempty"` // disable: why
 	// Force replaces the message if a node is already disabled.
-	Force bool          `json:"force,omitempty"`
-	Type  string        `json:"type,omitempty"`  // resource
-	Title string        `json:"title,omitempty"` // title of the resource; empty means all resources of the type
-	Wait  time.Duration `json:"wait,omitempty"`  // 0: DefaultRemoteWait
+	Force bool   `json:"force,omitempty"`
+	Type  string `json:"type,omitempty"` // resource
+	// Title is the title of the resource. If Title is empty, all resources of the type are meant.
+	Title string        `json:"title,omitempty"`
+	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
 	// Signed contains statements of kind StatementAction, each for some of the nodes. If Signed is not empty,
 	// the server asks these nodes, and On says how the operator chose the nodes. Signed is empty if the
 	// operator has signed nothing.
@@ -42,11 +43,11 @@ func (a AskNodes) Validate() error {
 	case a.Wait < 0 || a.Wait > tutti.MaxRemoteWait:
 		return tutti.Errorf(tutti.CodeInvalid, "wait %s for nodes: want 0s to %s", a.Wait, tutti.MaxRemoteWait)
 	case len(a.Signed) > 0 && !a.Action.Effect() || len(a.Signed) > tutti.MaxSignedActions:
-		return tutti.Errorf(tutti.CodeInvalid, "%d signed actions for %s: only enable and disable are signed, at most %d for one question", len(a.Signed), a.Action, tutti.MaxSignedActions)
+		return tutti.Errorf(tutti.CodeInvalid, "%d signed actions for %s: an operator signs only enable and disable, and at most %d for one question", len(a.Signed), a.Action, tutti.MaxSignedActions)
 	case (a.Message != "" || a.Force) && a.Action != tutti.RemoteDisable:
 		return tutti.Errorf(tutti.CodeInvalid, "%s takes no message; only disable does", a.Action)
 	case (a.Type != "" || a.Title != "") != (a.Action == tutti.RemoteResource):
-		return tutti.Errorf(tutti.CodeInvalid, "a resource's type belongs to the action resource, and to no other")
+		return tutti.Errorf(tutti.CodeInvalid, "only the action resource takes the type of a resource")
 	}
 	return tutti.RemoteRequest{Action: a.Action, Message: a.Message, Type: a.Type, Title: a.Title}.Validate()
 }

@@ -79,10 +79,12 @@ type Report struct {
 // ReportCounts counts the resources of a report by outcome. Each resource is in one of the first
 // five counts, so their sum is the total.
 type ReportCounts struct {
-	Failed    int `json:"failed"`
-	Skipped   int `json:"skipped"`
-	Changed   int `json:"changed"`
-	OutOfSync int `json:"out_of_sync"` // out of sync but not changed, because of noop or a missing permission
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+	Changed int `json:"changed"`
+	// resources that are out of sync and that Puppet did not change, because of noop or a missing
+	// permission
+	OutOfSync int `json:"out_of_sync"`
 	Unchanged int `json:"unchanged"`
 	Total     int `json:"total"`
 
@@ -137,21 +139,23 @@ type LogLine struct {
 
 // JobChanges lists the changes and failures of a job.
 type JobChanges struct {
-	Job     tutti.JobID  `json:"job"`
-	Read    int          `json:"read"`               // reports
-	Changes []SameChange `json:"changes,omitempty"`  // failed ones first, then the changes on most nodes
+	Job  tutti.JobID `json:"job"`
+	Read int         `json:"read"` // reports
+	// Changes are sorted: first the failures, then the changes on most nodes.
+	Changes []SameChange `json:"changes,omitempty"`
 	LeftOut int          `json:"left_out,omitempty"` // number of changes that did not fit
 	Unread  []Unread     `json:"unread,omitempty"`
 }
 
 // SameChange is one change of one property, or one failure, that is equal on some nodes.
 type SameChange struct {
-	Resource   string           `json:"resource"`
-	Outcome    string           `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
-	Property   string           `json:"property,omitempty"`
-	Old        string           `json:"old,omitempty"`
-	New        string           `json:"new,omitempty"`
-	Message    string           `json:"message,omitempty"` // only for a failure, and for a change without Old and New
+	Resource string `json:"resource"`
+	Outcome  string `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
+	Property string `json:"property,omitempty"`
+	Old      string `json:"old,omitempty"`
+	New      string `json:"new,omitempty"`
+	// Message is set only for a failure, and for a change without Old and New.
+	Message    string           `json:"message,omitempty"`
 	Corrective bool             `json:"corrective,omitempty"`
 	Redacted   bool             `json:"redacted,omitempty"`
 	Place      tutti.Place      `json:"place,omitzero"` // the place on the first of the nodes

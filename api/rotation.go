@@ -50,7 +50,7 @@ type BehindRotation struct {
 	Node     tutti.NodeName `json:"node,omitempty"`
 	Operator string         `json:"operator,omitempty"`
 	Why      string         `json:"why"`
-	SeenAt   time.Time      `json:"seen_at,omitzero"` // known only since the start of the server
+	SeenAt   time.Time      `json:"seen_at,omitzero"` // the server knows this time only since its start
 	// Foreign is true if the node trusts a CA that never belonged to this server.
 	Foreign bool `json:"foreign,omitempty"`
 }

@@ -45,7 +45,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			flood.full()
 			f.works("during")
 			for i := range 5 {
-				// comes from the same address as the strangers
+				// the new nodes have the same address as the strangers
 				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i]))
 				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					t.Errorf("a node that comes now: %v", err)

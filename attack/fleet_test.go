@@ -54,8 +54,8 @@ type fleet struct {
 	bus     string // host:port
 	admin   *httpapi.Client
 	honest  [2]*node
-	process *exec.Cmd // nil after the server was ended
-	limit   int       // limit of its open files; 0 means the limit of the test process
+	process *exec.Cmd // process is nil after the server was ended.
+	limit   int       // limit is the server's limit of open files. With 0 it is the limit of the test process.
 }
 
 const fleetFile = `
@@ -82,7 +82,7 @@ func start(t *testing.T) *fleet {
 // limit of the test process.
 func startWith(t *testing.T, limit int) *fleet {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tutti-attack-") // because the path of a socket must be short
+	dir, err := os.MkdirTemp("", "tutti-attack-") // the directory is short because the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

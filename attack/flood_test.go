@@ -38,10 +38,11 @@ func TestHalfOpenConnections(t *testing.T) {
 		name  string
 		port  func(f *fleet) string
 		bound int
-		// shorter than the server's own TLS deadline, which would disconnect them without the bound
+		// within is shorter than the server's own TLS deadline, so that only the bound can disconnect the
+		// connections.
 		within time.Duration
 		audit  string
-		files  int // limit of the server's open files; 0 means the limit of the test process
+		files  int // files is the server's limit of open files. With 0 it is the limit of the test process.
 	}{
 		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
 		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},
@@ -56,7 +57,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over existing connections
 			fresh := f.join("taken")
-			f.eventually(func() error { // like a real agent, which tries again after a lost connection
+			f.eventually(func() error { // a real agent also tries again after a lost connection
 				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					return fmt.Errorf("a node that comes now: %w", err)
 				}
@@ -130,7 +131,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 			if err == nil {
 				f.made.Add(1)
 				first()
-				_, _ = c.Read(make([]byte, 1)) // until the server disconnects it
+				_, _ = c.Read(make([]byte, 1)) // the read returns when the server disconnects
 			}
 			stop()
 			_ = c.(*net.TCPConn).SetLinger(0) // ports are few

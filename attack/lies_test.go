@@ -24,7 +24,7 @@ type lie struct {
 	op     string
 	in     any
 	codes  []tutti.Code // the empty code means success: the message is the node's own statement about itself
-	audit  string       // the attempt in the audit log; empty if the message is only malformed and touches no rights
+	audit  string       // audit is the attempt in the audit log. It is empty if the message is only malformed.
 }
 
 var (

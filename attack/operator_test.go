@@ -37,7 +37,7 @@ func (f *fleet) issued(name string) *httpapi.Client {
 // current watches.
 func TestRevokedOperator(t *testing.T) {
 	f := start(t)
-	f.join("taken") // it claims nothing, so that its job continues
+	f.join("taken") // this node claims nothing, so that its job continues
 	eve := f.issued("eve")
 	if _, err := eve.ListJobs(t.Context()); err != nil { // the connection is kept
 		t.Fatal(err)

@@ -175,7 +175,8 @@ func TestTheOtherPort(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")
 	config := f.trusting(t)
-	show := func(c tls.Certificate) { // even if the server requests a certificate of another CA
+	// the client shows its certificate even if the server requests a certificate of another CA
+	show := func(c tls.Certificate) {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
 	}
 	show(selfSigned(t, string(taken.name)))

@@ -47,7 +47,7 @@ node 'node-03' {
 // E2E_SEEDS (numbers with commas) and E2E_CHAOS replace them.
 const (
 	// these two seeds have most kinds of faults, and nodes that are away for longer than the
-	// deadline; seed 17 has the other kinds
+	// deadline. Seed 17 has the other kinds
 	chaosSeeds = "8,10"
 	chaosFor   = time.Minute
 )

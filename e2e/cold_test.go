@@ -21,9 +21,11 @@ import (
 type weather struct {
 	seed   uint64
 	kill   bool // kill -9 of the server in the middle of the first run
-	slowed int  // the index of the node with a slow link; -1 means that no link is slow
+	slowed int  // slowed is the index of the node with a slow link. It is -1 if no link is slow.
 	slow   lab.Slow
-	delays []time.Duration // the time before each node's agent starts; below the server's deadline of silence
+	// delays are the times before each node's agent starts. They are shorter than the server's
+	// deadline of silence.
+	delays []time.Duration
 }
 
 func newWeather(seed uint64, nodes int) weather {
@@ -110,7 +112,7 @@ func TestConvergeSmall(t *testing.T) {
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
 	seeds, without string // the environment variable with the seeds, and the seeds if it is not set
-	kill           bool   // kill the server if the seed is 0
+	kill           bool   // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet
 	check          func(*testing.T, *stage.LabFleet)
 }

@@ -24,7 +24,7 @@ type disk struct {
 	t         *testing.T
 	host      *lab.Host
 	unit, dir string
-	process   string // pid of the unit's main process; nobody may restart it
+	process   string // process is the pid of the unit's main process. Nobody may restart this process.
 }
 
 // newDisk moves the directory of a unit to a file system with the given free room. At the end of
@@ -170,7 +170,7 @@ func TestServerDiskFull(t *testing.T) {
 			eventually(t, "a value is taken again", func() bool { return write(len(acknowledged)) == nil })
 			d.keeps(acknowledged)
 			d.untouched()
-			sh(t, d.host, "systemctl restart tutti-server") // to check that its disk has everything
+			sh(t, d.host, "systemctl restart tutti-server") // the restart checks that the disk has everything
 			eventually(t, "the server is back", func() bool { _, err := fleet.Client.ListNodes(t.Context()); return err == nil })
 			d.keeps(acknowledged)
 		})

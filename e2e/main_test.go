@@ -60,7 +60,7 @@ func testMain(m *testing.M) int {
 		select {
 		case code := <-done:
 			return code
-		case <-ctx.Done(): // m.Run cannot be interrupted in another way than by the end of this process
+		case <-ctx.Done(): // only the end of this process can interrupt m.Run
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) //nolint:errcheck // shown to people
 			fmt.Fprintln(os.Stderr, "e2e: ended:", context.Cause(ctx))
 			return 1
@@ -209,7 +209,7 @@ func buildAhead(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // the commands die with this thread, even if this process is killed
+		runtime.LockOSThread() // Pdeathsig depends on the thread, so the goroutine stays on one thread
 		for _, own := range ownLabs {
 			if !wanted.MatchString(own.test) {
 				continue

@@ -35,7 +35,7 @@ type ending struct {
 	name    string
 	spoil   string // a script that causes the problem on the node
 	mend    string // a script that removes the problem
-	begun   string // a script for the middle of the run; if it is set, the run is held there
+	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
 	because tutti.Reason
 	says    string
 	file    string // of the failure

@@ -15,8 +15,10 @@ import (
 // The test deploys the example three times from nothing, on separate hosts. In each list the last
 // host is the proxy, which builds the rings.
 var (
-	storedSwift    = []string{"storage-01", "storage-02", "proxy-01"}               // with a plan, through PuppetDB
-	plannedSwift   = []string{"storage-03", "storage-04", "proxy-02"}               // with a plan, through Tutti
+	// the plan deploys these hosts through PuppetDB
+	storedSwift = []string{"storage-01", "storage-02", "proxy-01"}
+	// the plan deploys these hosts through Tutti
+	plannedSwift   = []string{"storage-03", "storage-04", "proxy-02"}
 	convergedSwift = []string{"storage-05", "storage-06", "storage-07", "proxy-03"} // without a plan
 )
 

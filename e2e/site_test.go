@@ -27,7 +27,7 @@ type siteSpec struct {
 	lab.Spec          // with the host puppet
 	tutti    string   // the host on which Tutti's server runs
 	units    []string // units of the host puppet that the test starts
-	nodes    []string // the hosts that join; on these hosts the stock daemon runs, and has already run once
+	nodes    []string // nodes are the hosts that join. On these hosts the stock daemon runs, and has already run once.
 }
 
 // newSite boots a site. The site's Puppet Server is Debian's package and signs every certificate

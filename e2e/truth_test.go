@@ -83,8 +83,8 @@ type truth struct {
 type truthNode struct {
 	literal   int      // in a file
 	reads     []string // shared values
-	publishes int      // a value that other nodes read; 0 if there is none
-	of        string   // the node whose published value this node reads; empty if there is none
+	publishes int      // publishes is a value that other nodes read. It is 0 if there is no such value.
+	of        string   // of is the node whose published value this node reads. It is empty if there is no such node.
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact
@@ -181,7 +181,7 @@ func (w *truth) rewrite(name string) {
 	case 2:
 		n.publishes = w.rnd.IntN(4)
 	case 3:
-		// the code has no cycles, which are tested elsewhere
+		// the code has no cycles, because other tests cover cycles
 		if n.of = truthNodes[w.rnd.IntN(len(truthNodes))]; n.of >= name {
 			n.of = ""
 		}
@@ -279,7 +279,7 @@ func (w *truth) round() {
 		w.out = map[string]bool{}
 		w.push()
 	}
-	for key := range w.taken { // the node that publishes the value is not good until then
+	for key := range w.taken { // the node that publishes the value is not good before the value is unset
 		if w.rnd.IntN(2) == 0 {
 			w.unset(key)
 			delete(w.taken, key)

@@ -70,7 +70,7 @@ func (g Gated) Validate() error {
 	case tutti.GateGo, tutti.GateStop, tutti.GateHold:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
+	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, and not go, stop or hold", string(g.Verdict))
 }
 
 // Ask is one question of a run. If For is set, the question belongs to a compile for that node.
@@ -108,7 +108,7 @@ func (a Answered) Validate(q tutti.Query) error {
 	switch q.Kind {
 	case tutti.QueryCollect:
 		good = a.Found && len(a.Value) == 0 && a.Digest.Validate() == nil
-	case tutti.QueryPublished: // such an answer is not a read and has no digest
+	case tutti.QueryPublished: // an answer of this kind is not a read and has no digest
 		good = a.Found == (len(a.Value) > 0)
 	default:
 		good = a.Found == (len(a.Value) > 0) && a.Found == (a.Digest.Validate() == nil)
@@ -131,7 +131,7 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	if said.Found == nil {
-		return tutti.Errorf(tutti.CodeInternal, "an answer that does not say whether it was found")
+		return tutti.Errorf(tutti.CodeInternal, "an answer must say whether a value was found")
 	}
 	in.Found = *said.Found
 	*a = Answered(in)
@@ -280,7 +280,7 @@ func DecodeEnded(message []byte) (Ended, error) {
 		}
 		room -= size
 		if size > len(rest) {
-			return Ended{}, tutti.Errorf(tutti.CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
+			return Ended{}, tutti.Errorf(tutti.CodeConflict, "result of run %s: the enclosed content is cut off; send it again", out.Run)
 		}
 		out.Enclosed = append(out.Enclosed, rest[:size:size])
 		rest = rest[size:]

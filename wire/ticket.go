@@ -13,10 +13,11 @@ import (
 // Hello exchanges a node's ticket. The agent sends it after each connection. The agent writes the
 // new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
 type Hello struct {
-	Ticket string `json:"ticket,omitempty"` // the node's present ticket; empty if it has no ticket yet
-	Next   string `json:"next"`             // the new ticket that the node proposes
-	Boot   string `json:"boot,omitempty"`   // boot id of its kernel; for people
-	Host   string `json:"host,omitempty"`   // hostname of its kernel; for people
+	// Ticket is the node's present ticket. It is empty if the node has no ticket yet.
+	Ticket string `json:"ticket,omitempty"`
+	Next   string `json:"next"`           // the new ticket that the node proposes
+	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.
+	Host   string `json:"host,omitempty"` // Host is the hostname of the node's kernel, for people.
 	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,
 	// the agent's state was moved to another machine. Or the machine was installed again and the state stayed. Empty:
 	// nothing is known.

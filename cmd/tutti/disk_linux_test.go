@@ -231,7 +231,8 @@ func TestDiskFull(t *testing.T) {
 		s.eventually("writes are acknowledged", func() bool { return count() > had+10 })
 		s.fill(0)
 		s.eventually("it says so", func() bool {
-			out, code := s.tutti("data", "set", "shared/x", "1") // even where the server still works
+			// the server must refuse new values even while it still works
+			out, code := s.tutti("data", "set", "shared/x", "1")
 			return code == 4 && strings.Contains(out, fullWords)
 		})
 		s.free()

@@ -94,7 +94,7 @@ func TestLargeResultsArrive(t *testing.T) {
 			defer f.clear(t)
 			w := newWire(t, f, c.breaks)
 			env := map[string]string{}
-			if c.breaks == "server" { // when the server has the middle chunk of the report
+			if c.breaks == "server" { // the server dies when it has the middle chunk of the report
 				env[serverProcess] = killpoint.At + "=natsbus.chunk#" + fmt.Sprint(largeReport/2/(128<<10))
 			}
 			f.begin(t, env, serverProcess)

@@ -64,7 +64,7 @@ type fakeRun struct {
 	todo    []statement
 	exports []any
 	values  []string
-	status  map[string]any // of the failed and changed resources
+	status  map[string]any // status contains the failed and changed resources.
 	broken  bool           // one failed
 	padding int            // bytes of the report
 	exit    int

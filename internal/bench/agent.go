@@ -26,11 +26,11 @@ const agentFleet = "fleet: bench\nmode: agent\ngroups: {web: {nodes: [web-01]}}\
 
 // agentRun shows where the time of one run through Tutti went.
 type agentRun struct {
-	whole   time.Duration // the command, from its exec to its end
-	before  time.Duration // from exec until the agent starts Puppet
-	process time.Duration // Puppet's process, as the agent measured it
-	after   time.Duration // from Puppet's end to the verdict
-	exit    time.Duration // from the verdict to the end of the command
+	whole   time.Duration // whole is the time of the command, from its exec to its end.
+	before  time.Duration // before is the time from exec until the agent starts Puppet.
+	process time.Duration // process is the time of Puppet's process, as the agent measured it.
+	after   time.Duration // after is the time from Puppet's end to the verdict.
+	exit    time.Duration // exit is the time from the verdict to the end of the command.
 }
 
 // measureAgent measures `puppet agent -t` by hand on a lab host, and the same run through

@@ -24,14 +24,18 @@ import (
 )
 
 const (
-	convergeNodes   = 10_000
-	convergeRoles   = 20
-	convergeReads   = 50 // number of questions of each node; the next number of nodes share the last question:
+	convergeNodes = 10_000
+	convergeRoles = 20
+	// convergeReads is the number of questions of each node. convergeReaders is the number of nodes
+	// that have the same last question.
+	convergeReads   = 50
 	convergeReaders = 100
 	convergeAbsent  = 1950
 	convergeRounds  = 21
 	unreadRounds    = 200
-	busyNodes       = 16 // so many simulated nodes claim at once, and so many are at their gates at once
+	// busyNodes is the number of simulated nodes that claim at the same time. The same number of
+	// nodes can be at their gates.
+	busyNodes       = 16
 	convergeCompile = time.Second
 )
 
@@ -154,7 +158,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
 	var answered wire.Answered
 	if err := f.call(ctx, i, wire.OpAsk, wire.Ask{Run: run, Query: q}, &answered); err != nil {
-		return nil // the run has ended; the doorbell was older
+		return nil // the doorbell belongs to an older run, which has already ended
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
@@ -292,7 +296,7 @@ func (f *convergeFleet) claims(ctx context.Context, count int) error {
 			return context.Cause(ctx)
 		case <-f.claimed:
 		case <-time.After(startDeadline):
-			return fmt.Errorf("a run is not claimed within %s", startDeadline)
+			return fmt.Errorf("no node has claimed a run within %s", startDeadline)
 		}
 	}
 	return nil

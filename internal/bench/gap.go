@@ -144,7 +144,7 @@ func (w *stopwatch) gaps(order []tutti.RunID) ([]time.Duration, error) {
 	for i := 1; i < len(order); i++ {
 		durable, claimed := w.durable[order[i-1]], w.claimed[order[i]]
 		if durable.IsZero() || claimed.IsZero() {
-			return nil, fmt.Errorf("run %d of %d was not timed", i, len(order))
+			return nil, fmt.Errorf("the times of run %d of %d are missing", i, len(order))
 		}
 		out = append(out, claimed.Sub(durable))
 	}

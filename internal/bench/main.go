@@ -48,7 +48,7 @@ func main() {
 	noLab := flag.Bool("no-lab", false, "measure only what needs no lab hosts")
 	only := flag.String("only", "", "one of gap, start, past, converge, read, hostile, scale, return, status, swift, agent, warm")
 	serve := flag.String("serve", "", "run as the server of this data directory, with profiles on "+profileAddress)
-	attack := flag.String("attack", "", "be the hostile nodes of this directory")
+	attack := flag.String("attack", "", "run as the hostile nodes of this directory")
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "number of simulated nodes in the large fleet; with 0 there is no such fleet")
 	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind NAT, and not each from its own address")

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	readRounds = 10                   // for each number of readers, alternating
+	readRounds = 10                   // the numbers of readers alternate between rounds
 	readWrites = 200                  // in a round
 	readEvery  = 5 * time.Millisecond // one of them
 )
@@ -93,7 +93,7 @@ func (p *pastOf) fold(nodes int) ([]figure, error) {
 // beside is the load on the machine while writes are timed.
 type beside struct {
 	name string
-	goal float64 // goal for the delay in milliseconds; 0 if there is no goal
+	goal float64 // goal is the goal for the delay in milliseconds. It is 0 if there is no goal.
 	work []func(context.Context) (times int, err error)
 
 	took  []time.Duration

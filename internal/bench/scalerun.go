@@ -23,7 +23,7 @@ const (
 	applyTime   = 60 * time.Millisecond
 	longTime    = 12 * time.Second // for the step that continues during a restart of the server
 
-	hieraAsked = 300 // looked-up hiera keys; most of them are absent
+	hieraAsked = 300 // hieraAsked is the number of looked-up hiera keys. Most of these keys are absent.
 	hieraThere = 40  // that have a value
 	exported   = 3
 	resources  = 120
@@ -122,7 +122,7 @@ func (r *simulated) Wait(ctx context.Context) error {
 	}
 }
 
-func (r *simulated) Kill(context.Context) error { return errors.New("nothing here needs to be killed") }
+func (r *simulated) Kill(context.Context) error { return errors.New("this run has no process to kill") }
 
 var errStopped = errors.New("stopped at the gate")
 

@@ -12,10 +12,10 @@ import (
 
 // choice selects the rows to run. A row must match all of its fields.
 type choice struct {
-	run     string // a regular expression for promise, file or test; if empty, all rows match
-	changed string // a git revision; if empty, all rows match
+	run     string // run is a regular expression for promise, file or test. If run is empty, all rows match.
+	changed string // changed is a git revision. If changed is empty, all rows match.
 	part    string // K/N selects each Nth row, beginning with the Kth row
-	most    int    // the largest number of these rows, evenly spread; 0 means all
+	most    int    // most is the largest number of these rows, which are evenly spread. With 0 all rows run.
 }
 
 // of returns the selected rows, in their order.

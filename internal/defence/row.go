@@ -23,8 +23,10 @@ type defence struct {
 	File    string `yaml:"file"`
 	Edits   []edit `yaml:"edits"`
 	Package string `yaml:"package"` // for example ./internal/server, or a spec file of the Puppet module
-	Test    string `yaml:"test"`    // a regular expression, as for go test -run; for a spec, the words of an example
-	Tags    string `yaml:"tags"`
+	// Test is a regular expression, as for go test -run. For a spec, Test has the words of an
+	// example.
+	Test string `yaml:"test"`
+	Tags string `yaml:"tags"`
 
 	from string // the file that contains the row
 }

@@ -27,7 +27,7 @@ func (d defence) try(ctx context.Context) (without, with string, err error) {
 		return "", "", errors.New("the test passes without the defence")
 	}
 	if without = d.complaint(out); without == "" {
-		return "", "", fmt.Errorf("nothing that a test said:\n%s", out)
+		return "", "", fmt.Errorf("the failed test printed no message:\n%s", out)
 	}
 	if out, failed = d.testWith(ctx); failed {
 		return "", "", fmt.Errorf("the test fails with the defence:\n%s", out)

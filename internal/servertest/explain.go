@@ -156,7 +156,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 		t.Fatal(err)
 	}
 	if why.Standing.State != api.NodeStale || why.Active == nil || why.Active.Job != "deploy-2" || why.Reads != 2 {
-		t.Errorf("web-01 stands %+v, runs %+v, %d reads", why.Standing, why.Active, why.Reads)
+		t.Errorf("web-01 is %+v, runs %+v, has %d reads", why.Standing, why.Active, why.Reads)
 	}
 	type cause struct {
 		Question, By, Key, Job, Starter string
@@ -173,7 +173,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 			got = append(got, one)
 		}
 		if c.At.File == "" {
-			t.Errorf("%+v: want where it was asked", c)
+			t.Errorf("%+v: want the place of the question", c)
 		}
 	}
 	const tune = "shared/hiera/web::tune"

@@ -18,7 +18,7 @@ type Node struct {
 	Name  tutti.NodeName
 	Key   tutti.NodeKey
 	Fleet *Fleet
-	Agent wire.Claim // the claim of its agent; if empty, the agent is of release 0.2.0
+	Agent wire.Claim // Agent is the claim of the node's agent. If Agent is empty, the agent is of release 0.2.0.
 	// Ticket is the ticket in its messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
 	// Machine identifies its installation. Machine is empty if the agent does not report it.

@@ -77,7 +77,7 @@ func TestOperators(t *testing.T, side Side) {
 	wantCode(t, "the revoked certificate, still", err, tutti.CodeUnauthenticated)
 
 	wantCode(t, "revoke bob again", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "bob"}), "")
-	wantCode(t, "revoke oneself, the last one", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
+	wantCode(t, "revoke the last operator, who calls", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
 	wantCode(t, "and mean it", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "ada", Last: true}), "")
 	for _, e := range f.Events() {
 		if slices.Contains([]string{"operator.issued", "operator.revoked"}, e.Body.Kind()) && e.By != "operator:ada" {

@@ -94,9 +94,9 @@ func TestReports(t *testing.T, side Side) {
 		code      tutti.Code
 	}{
 		{"no run", string(NewRunID()), tutti.CodeNotFound},
-		{"a beginning that all have", "0000", tutti.CodeConflict},
-		{"too little of an id", "000", tutti.CodeInvalid},
-		{"an end that one has", string(both)[24:], ""},
+		{"a beginning that all ids have", "0000", tutti.CodeConflict},
+		{"too few characters of an id", "000", tutti.CodeInvalid},
+		{"the end of only one id", string(both)[24:], ""},
 		{"nothing", "", tutti.CodeInvalid},
 	} {
 		_, err := server.RunReport(ctx, tc.run)
@@ -107,7 +107,7 @@ func TestReports(t *testing.T, side Side) {
 	}
 	got, err := server.RunReport(ctx, string(both))
 	if err != nil || got.Missing == nil || got.Missing.Why != api.ReportNotKept || got.Result == nil {
-		t.Errorf("a report that was let go: %+v, %v", got.Missing, err)
+		t.Errorf("a report that was deleted: %+v, %v", got.Missing, err)
 	}
 }
 
@@ -122,7 +122,7 @@ func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	end := string(first)[28:]
 	f.Join(tutti.NodeName(end))
 	_, err := server.RunReport(Operator(), end)
-	wantCode(t, "a node with the name of an end", err, tutti.CodeNotFound)
+	wantCode(t, "a node whose name is the end of an id", err, tutti.CodeNotFound)
 	if want := "run it: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a node that never ran: %v, want %q", err, want)
 	}
@@ -141,7 +141,7 @@ func testReport(t *testing.T, server API, run tutti.RunID) {
 		Events: []api.ResourceEvent{{Property: "mode", Status: "success", Old: "0644", New: "0600", Corrective: true}},
 	}, got.Report.Resources[2], nil)
 	if text := fmt.Sprintf("%+v", got); strings.Contains(text, "hunter") || strings.Contains(text, "\x1b") {
-		t.Errorf("it has a secret, or speaks to a terminal: %q", text)
+		t.Errorf("it has a secret or a control sequence: %q", text)
 	}
 }
 

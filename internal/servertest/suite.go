@@ -84,7 +84,7 @@ func TestJobs(t *testing.T, side Side) {
 	stop := errors.New("stop")
 	err = server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(api.Watched) error { return stop })
 	if !errors.Is(err, stop) {
-		t.Errorf("a watch that its watcher ends: %v", err)
+		t.Errorf("a watch that the watcher ends: %v", err)
 	}
 	wantCode(t, "watch no job", server.WatchJob(ctx, api.WatchJob{Job: "deploy-9"}, nil), tutti.CodeNotFound)
 	wantCode(t, "cancel a job that has ended", server.CancelJob(ctx, api.CancelJob{Job: job}), tutti.CodeConflict)
@@ -187,9 +187,9 @@ func TestNodes(t *testing.T, side Side) {
 	node.Forget("0.1.0", "debug", "tags")
 	node.Claim()
 	nodes, err = server.ListNodes(ctx)
-	want(t, "what its agent is too old for", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
+	want(t, "the capabilities that its agent lacks", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
 	shown, err := server.ShowNode(ctx, "web-01")
-	want(t, "the same of one node", nodes[0].TooOldFor, shown.TooOldFor, err)
+	want(t, "the same capabilities in ShowNode", nodes[0].TooOldFor, shown.TooOldFor, err)
 	want(t, "its version", "0.1.0", shown.Version, err)
 	wantCode(t, "replace nobody", server.ReplaceNode(ctx, "nobody"), tutti.CodeNotFound)
 	wantCode(t, "remove nobody", server.RemoveNode(ctx, "nobody"), tutti.CodeNotFound)
@@ -247,23 +247,23 @@ func TestCodes(t *testing.T, side Side) {
 	want(t, "the fleet file", set, now, err)
 
 	effect, err := server.PushEffect(ctx, api.AskPush{Code: digest, Fleet: api.FleetSource{File: "my.yaml", Source: []byte(suiteFleet)}})
-	want(t, "what a push causes where nobody has joined", 0, effect.Runs, err)
+	want(t, "the runs that a push causes if no node has joined", 0, effect.Runs, err)
 	_, err = server.PushEffect(ctx, api.AskPush{Fleet: api.FleetSource{File: "my.yaml", Source: []byte("fleet: 3\n")}})
-	wantCode(t, "what a bad fleet file causes", err, tutti.CodeInvalid)
+	wantCode(t, "the effect of an invalid fleet file", err, tutti.CodeInvalid)
 	suggested, err := server.SuggestGrants(ctx, "")
-	want(t, "the grants that are missing where nothing ran", 0, len(suggested.Grants), err)
+	want(t, "the missing grants if nothing ran", 0, len(suggested.Grants), err)
 	_, err = server.SuggestGrants(ctx, "none-1")
 	wantCode(t, "the missing grants of an unknown job", err, tutti.CodeNotFound)
 	shown, err := server.ShowCode(ctx, api.AskCode{})
 	want(t, "the code of the fleet file's environment", pushed.Code, shown.Pushed.Code, err)
 	_, err = server.ShowCode(ctx, api.AskCode{Environment: "test"})
-	wantCode(t, "the code of an environment that has none", err, tutti.CodeNotFound)
+	wantCode(t, "the code of an environment without code", err, tutti.CodeNotFound)
 	read, err := server.ReadCode(ctx, api.AskCode{Path: CodePath})
 	want(t, "a file of the code", string(content), string(read.Content), err)
 	read, err = server.ReadCode(ctx, api.AskCode{Path: "."})
-	want(t, "what is below the top of the code", 2, len(read.Below), err)
+	want(t, "the files below the top of the code", 2, len(read.Below), err)
 	_, err = server.ReadCode(ctx, api.AskCode{Path: "../etc/passwd"})
-	wantCode(t, "a file that is not of the code", err, tutti.CodeNotFound)
+	wantCode(t, "a file outside of the code", err, tutti.CodeNotFound)
 	_, err = server.ReadCode(ctx, api.AskCode{Path: CodePath, Before: true})
 	wantCode(t, "a file of the earlier code, which does not exist", err, tutti.CodeNotFound)
 	_, err = server.ReleaseCode(ctx, "")
@@ -342,7 +342,7 @@ func TestPauses(t *testing.T, side Side) {
 		wantCode(t, bad.what, err, bad.code)
 	}
 	for _, target := range []string{"", "db", "db-01"} {
-		wantCode(t, "unpause what is not paused", server.Unpause(ctx, target), tutti.CodeNotFound)
+		wantCode(t, "unpause a target that is not paused", server.Unpause(ctx, target), tutti.CodeNotFound)
 	}
 	var paused []api.PauseView
 	for _, in := range []api.Pause{{Reason: "first"}, {Reason: "lunch"}, {Target: "db", Reason: "a\nb", For: time.Hour}, {Target: "db-01", Reason: "disk"}} {
@@ -373,5 +373,5 @@ func TestPauses(t *testing.T, side Side) {
 		t.Fatal(err)
 	}
 	got, err = server.ListPauses(ctx)
-	want(t, "nothing of a node that was removed", []api.PauseView{}, got, err)
+	want(t, "no pause of a removed node", []api.PauseView{}, got, err)
 }
