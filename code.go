@@ -79,8 +79,8 @@ func (m CodeManifest) Validate() error {
 	return nil
 }
 
-// climbs reports whether a link goes up again after going down. The target of such a link depends
-// on other links on its path.
+// climbs reports whether a link goes up again after going down. The target of a climbing link
+// depends on other links on its path.
 func climbs(link string) bool {
 	down := false
 	for part := range strings.SplitSeq(link, "/") {

@@ -12,8 +12,8 @@ import (
 )
 
 // collector writes a query for exports in the syntax of Puppet's collectors. If the filter is
-// invalid, the text shows it unchanged. The text is safe for a terminal, even if the node's query
-// was hostile.
+// invalid, the text contains the filter unchanged. The text is safe for a terminal, even if the
+// node's query was hostile.
 func collector(typ string, filter json.RawMessage) string {
 	if len(filter) == 0 {
 		return typ + " <<| |>>"

@@ -20,8 +20,8 @@ type Body interface {
 	ID() string
 }
 
-// Event is one entry of the log. Seq is the log's sequence. Before the append it is 0. Readers see
-// either all events of a batch or no event of it.
+// Event is one entry of the log. Seq is the log's sequence. Before the append Seq is 0. Readers see
+// either all events of a batch or none of the batch's events.
 type Event struct {
 	Seq  uint64
 	At   time.Time
@@ -64,7 +64,7 @@ const (
 )
 
 // eventKind is a row of the table of event kinds. Package cli has a row with the text for people. A
-// test there checks that every kind has such a row.
+// test in package cli checks that every kind has a row.
 type eventKind struct {
 	body  func() Body // returns an empty body of the kind
 	scope Scope
@@ -192,7 +192,7 @@ func readEvent(raw []byte) (eventJSON, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, Wrap(CodeInvalid, err, "event")
 	}
-	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json could not encode such a time again
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json could not encode this time again
 		return in, Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
 	}
 	return in, nil

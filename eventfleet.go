@@ -63,7 +63,8 @@ type CodePushed struct {
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
 	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older
-	// pushed without counter and statement. For such pushes Counter is 0 and Statement is nil.
+	// pushed without counter and statement. For pushes of these releases Counter is 0 and Statement
+	// is nil.
 	Counter   uint64     `json:"counter,omitempty"`
 	Statement *Statement `json:"statement,omitempty"`
 }

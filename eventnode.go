@@ -157,7 +157,7 @@ type NodeConnected struct {
 	Ticket Digest   `json:"ticket"`
 	Boot   string   `json:"boot,omitempty"`
 	// Rivals are tickets that only another machine can have, because this machine came with an older
-	// ticket. If the server hears such a ticket again, there are two machines with one key.
+	// ticket. If the server hears a rival ticket again, there are two machines with one key.
 	Rivals []Digest `json:"rivals,omitempty"`
 	// Out lists the tickets of machines that are no longer the node; see NodeKept.
 	Out []Digest `json:"out,omitempty"`

@@ -12,8 +12,8 @@ var operatorEvents = []eventKind{
 }
 
 // OperatorIssued records a certificate with which an operator may connect. The server's
-// installation makes the first certificate. The server records it when it starts for the first
-// time.
+// installation makes the first certificate. The server records the certificate when it starts for
+// the first time.
 type OperatorIssued struct {
 	Operator string    `json:"operator"`
 	Serial   string    `json:"serial"` // hexadecimal
@@ -72,8 +72,8 @@ func (b *Denied) ID() string { return b.Who }
 // SnapshotTaken says that a snapshot exists: the blob State has all that folds need of the events
 // up to and including Through. Link is the link of that last event. The log may remove these
 // events. Segments are the audit trail of the removed entries. The oldest segment is the first.
-// Operators lists all operators who ever did something. After a removal, some of them are known
-// only from this list.
+// Operators lists all operators who ever did something. After a removal of events, some operators
+// are known only from this list.
 type SnapshotTaken struct {
 	Through   uint64         `json:"through"`
 	Link      Digest         `json:"link"`

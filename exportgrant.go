@@ -58,7 +58,7 @@ var safeExports = map[string][]string{
 }
 
 // nativeTypes are the types of Puppet and of the modules in its packages. Puppet code defines none
-// of them.
+// of these types.
 var nativeTypes = []string{
 	"Augeas", "Computer", "Cron", "Exec", "File", "Filebucket", "Group", "Host", "Interface", "K5login", "Macauthorization", "Mailalias", "Maillist",
 	"Mcx", "Mount", "Notify", "Package", "Resources", "Router", "Schedule", "Scheduled_task", "Selboolean", "Selmodule", "Service", "Ssh_authorized_key",

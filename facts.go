@@ -1,6 +1,6 @@
 package tutti
 
-// FactsSeen says which facts a node has. The agent collects them after a run, with the node's
+// FactsSeen says which facts a node has. The agent collects the facts after a run, with the node's
 // settings. Facts themselves stay on the node.
 type FactsSeen struct {
 	Run   RunID  `json:"run"`

@@ -19,13 +19,13 @@ type Fleet struct {
 	Plans  []Plan   `json:"plans,omitempty"`
 	// Order is the explicit order between groups, for converging.
 	Order []GroupOrder `json:"order,omitempty"`
-	// Reaction says how the server keeps the fleet converged. If it is nil, only people start jobs.
+	// Reaction says how the server keeps the fleet converged. If Reaction is nil, only people start jobs.
 	Reaction *Reaction `json:"reaction,omitempty"`
 	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
-	// new machine. Otherwise the server withdraws them when the new machine joins.
+	// new machine. Otherwise the server withdraws the publications when the new machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
 	// VolatileFacts are names of facts whose changes have no meaning. The module has its own list of
-	// such names.
+	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
 	// group has another value. With 0 the default counts. With Never nodes make no safety runs.
@@ -76,11 +76,11 @@ type GroupOrder struct {
 type Reaction struct {
 	// Window is the time during which the server collects changes before nodes run.
 	Window time.Duration `json:"window"`
-	// Wide replaces Window for answers that more than a tenth of the fleet reads. The runs of those
-	// nodes are spread over the second half of Wide.
+	// Wide replaces Window for answers that more than a tenth of the fleet reads. The runs of the
+	// reading nodes are spread over the second half of Wide.
 	Wide time.Duration `json:"wide"`
 	// Safety is the time after which a node runs even if nothing has changed. These runs are spread
-	// over the fleet. With 0 there are no such runs.
+	// over the fleet. With 0 there are no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
 	// Limit is the largest number of runs at the same time. With 0 the reaction has no limit of its own.
 	Limit int `json:"limit,omitempty"`
@@ -90,7 +90,8 @@ type Reaction struct {
 	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
 	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
-	// Code says how nodes react to new code. With the zero value they react as to any other change.
+	// Code says how nodes react to new code. With the zero value nodes react to code as to any other
+	// change.
 	Code CodeReaction `json:"code,omitzero"`
 }
 
@@ -205,7 +206,7 @@ type Environment struct {
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`
-	// Program is the program of the group's nodes. If it is empty, the fleet's program counts.
+	// Program is the program of the group's nodes. If Program is empty, the fleet's program counts.
 	Program Program `json:"program,omitempty"`
 	// Serial is true if converging runs the group's nodes one after the other. Each node must be good
 	// before the next node runs.

@@ -15,8 +15,8 @@ type Foreign struct {
 	// for the node's own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
 	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
-	// during that time. The agent knows nothing about those runs, because each report replaces the report before
-	// it.
+	// during that time. The agent knows nothing about the other runs, because each report replaces the report
+	// before it.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
 	// time. Zero means that the time is unknown. If the time is unknown, the run does not make the node good.
@@ -26,7 +26,7 @@ type Foreign struct {
 	Local *Local `json:"local,omitempty"`
 }
 
-// Local is an agent's report about a run that it began without an order. Such a run uses the last
+// Local is an agent's report about a run that it began without an order. A local run uses the last
 // known answers and publishes nothing.
 type Local struct {
 	Safety bool `json:"safety,omitempty"` // true if the agent began the run by itself, false if a person on the node did

@@ -65,8 +65,8 @@ var (
 )
 
 // WithoutJournal writes Puppet's message about a service in one line. The last line that the unit itself
-// wrote replaces the journal. Time, host and process are removed from that line, so that the text is the same
-// on all nodes.
+// wrote replaces the journal. Time, host and process are removed from the last line, so that the text is the
+// same on all nodes.
 func WithoutJournal(text string) string {
 	said, unit, journal := SplitJournal(text)
 	if unit == "" {

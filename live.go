@@ -5,7 +5,7 @@ import (
 )
 
 // Live is something that happens during a run, or a message about a job without a run. Viewers see
-// it, and nobody stores it.
+// the message, and nobody stores it.
 type Live struct {
 	Run      RunID     `json:"run,omitempty"`
 	Node     NodeName  `json:"node,omitempty"` // set by the server

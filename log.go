@@ -36,8 +36,8 @@ type Trimming interface {
 	// Trim removes the events up to and including through, which is the Through of the latest
 	// snapshot. The snapshot's Link must be the log's link at through, and an append must end there.
 	// Otherwise the error is CodeInvalid. After Trim, Read and Entries yield the events after
-	// through. If a caller asks for earlier events, they return CodeNotFound. A repeated Trim is not
-	// an error.
+	// through. If a caller asks for earlier events, Read and Entries return CodeNotFound. A repeated
+	// Trim is not an error.
 	Trim(ctx context.Context, through uint64) error
 }
 
@@ -49,7 +49,7 @@ type Entry struct {
 }
 
 // Chained is a Log that can return its entries together with their links. Others can then verify
-// and copy the entries. The errors are the same as those of Log.Read.
+// and copy the entries. The errors are the same as the errors of Log.Read.
 type Chained interface {
 	Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error]
 }

@@ -123,7 +123,7 @@ func (w Wait) Validate() error {
 		good = w.Query.Type == ""
 	case QueryCollect:
 		good = w.Query.Type != "" && w.Query.Key == ""
-	case QueryPublished: // such a question always has an answer
+	case QueryPublished: // a question of this kind always has an answer
 	}
 	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)
 	if !good || size > maxWait {
@@ -144,7 +144,7 @@ func RoomForWaits(waits []Wait) []Wait {
 }
 
 // MaxFailures bounds the numbers of failures, waits and noop changes in a Result. The report and
-// the record contain all of them.
+// the record contain all failures, waits and changes.
 const MaxFailures = 20
 
 // Result says how a run ended. The agent measures and judges the run. Report, Log and Record name
@@ -171,8 +171,8 @@ type Result struct {
 	Counts    Counts        `json:"counts"`
 	StartedAt time.Time     `json:"started_at"`
 	EndedAt   time.Time     `json:"ended_at"`
-	// Clock is the moment when the agent began the run. For a run that Tutti did not order, it is the moment when the
-	// agent saw its end.
+	// Clock is the moment when the agent began the run. For a run that Tutti did not order, Clock is the moment when
+	// the agent saw its end.
 	Clock  Clock  `json:"clock,omitzero"`
 	Report Digest `json:"report,omitempty"`
 	Log    Digest `json:"log,omitempty"`
@@ -182,7 +182,8 @@ type Result struct {
 // Clock is a position in the order in which an agent has seen events on its node. The count only grows, even if
 // somebody changes the node's time. The zero Clock means that the agent does not count.
 type Clock struct {
-	// Line is a UUID. An agent that has lost its count begins a new line. Positions of two different lines have no order.
+	// Line is a UUID. An agent that has lost its count begins a new count with another Line. Positions of two different
+	// lines have no order.
 	Line  string `json:"line"`
 	Count uint64 `json:"count"`
 }

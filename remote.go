@@ -27,8 +27,8 @@ const (
 // RemoteActions are all actions, sorted.
 var RemoteActions = []RemoteAction{RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
 
-// Effect reports whether the action changes something on the node. Such an action is done at most
-// once.
+// Effect reports whether the action changes something on the node. An action with an effect is done
+// at most once.
 func (a RemoteAction) Effect() bool { return a == RemoteEnable || a == RemoteDisable }
 
 // Limits of a question.

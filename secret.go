@@ -55,7 +55,7 @@ type Secret struct {
 	Pieces   []Piece  `json:"pieces,omitempty"`
 }
 
-// Validate refuses an invalid secret. Only the named nodes can check whether it is sealed to them.
+// Validate refuses an invalid secret. Only the named nodes can check whether the secret is sealed to them.
 func (s Secret) Validate() error {
 	if err := ValidateKey(s.Key); err != nil {
 		return err
@@ -174,8 +174,8 @@ func ValidateBoxKey(boxKey string) error {
 // sealedType marks a secret in an answer.
 const sealedType = "Tutti::Sealed"
 
-// SealedValue is a secret in an answer. SealedValue contains the piece of the node that must open it. An answer for
-// a caller that only looks has no piece.
+// SealedValue is a secret in an answer. SealedValue contains the piece of the node that must open it. An answer
+// that is only displayed has no piece.
 type SealedValue struct {
 	Type   string   `json:"__ptype"`
 	ID     string   `json:"id"`
@@ -225,7 +225,7 @@ func (*SecretSealed) Kind() string { return "secret.sealed" }
 func (b *SecretSealed) ID() string { return b.Key }
 
 // SealSecret brings a secret. Adds is true if the pieces belong to the present value with the same ID. Otherwise the
-// value is new. Moves is true if the value has these targets from now on. Such a request contains Recovery.
+// value is new. Moves is true if the value has these targets from now on. A moving request contains Recovery.
 type SealSecret struct {
 	Secret
 	Adds  bool `json:"adds,omitempty"`

@@ -8,7 +8,7 @@ import (
 // catalog of this node.
 type Lag struct {
 	Node NodeName `json:"node"`
-	Run  RunID    `json:"run,omitempty"` // Run is the run of that catalog. It is empty if Tutti knows no such run.
+	Run  RunID    `json:"run,omitempty"` // Run is the run of that catalog. Run is empty if Tutti knows no such run.
 }
 
 func (l Lag) String() string {
@@ -31,7 +31,7 @@ type Served struct {
 	Failed bool `json:"failed,omitempty"`
 	// CatalogUUID is set if the exports are in PuppetDB and count already.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
-	// Lags lists late exporters. If it is not empty, the catalog was compiled with old answers of
-	// PuppetDB, and the node must not apply it.
+	// Lags lists late exporters. If Lags is not empty, the catalog was compiled with old answers of
+	// PuppetDB, and the node must not apply the catalog.
 	Lags []Lag `json:"lags,omitempty"`
 }

@@ -2,7 +2,7 @@ package tutti
 
 import "slices"
 
-// Statement is a signed text on which others act (ADR 0026). Package identity signs and verifies it.
+// Statement is a signed text on which others act (ADR 0026). Package identity signs and verifies statements.
 type Statement struct {
 	Kind       StatementKind `json:"kind"`
 	Body       []byte        `json:"body"` // the JSON bytes that were signed
@@ -83,7 +83,7 @@ func (s SignedPlans) Validate() error {
 // Trusted is a statement of code keys about themselves: which code keys sign from now on.
 type Trusted struct {
 	Fleet Digest `json:"fleet"`
-	// Each such statement adds 1 to the counter. The counter is 0 before the first statement.
+	// Each statement of this kind adds 1 to the counter. The counter is 0 before the first statement.
 	Counter uint64   `json:"counter"`
 	Keys    []string `json:"keys"` // public keys, in PEM
 }
@@ -110,8 +110,8 @@ type Signing struct {
 	Fleet Digest `json:"fleet"`
 	// Trust lists all statements of kind StatementTrust, in order. If Trust is empty, the first code key signs.
 	Trust []Statement `json:"trust,omitempty"`
-	// Operators is the last statement about the operators who sign actions. If it is nil, nodes do the actions that the
-	// server sends.
+	// Operators is the last statement about the operators who sign actions. If Operators is nil, nodes do the actions
+	// that the server sends.
 	Operators *Statement `json:"operators,omitempty"`
 	// Plans is the signed statement about the fleet file. Plans is nil if the operator who pushed the file has no code
 	// key.

@@ -48,8 +48,8 @@ var stepKinds = []struct {
 func noTarget(Step) string { return "" }
 
 // StepTable is what a layer has for each kind of step. The table of a layer is a type with one
-// method for each kind. Each method is in the file of its kind. If a layer lacks a kind, it does
-// not compile.
+// method for each kind. Each method is in the file of its kind. If a layer lacks a kind, the layer
+// does not compile.
 type StepTable[T any] interface {
 	Run() T
 	Converge() T
@@ -58,7 +58,7 @@ type StepTable[T any] interface {
 }
 
 // ForStep returns a layer's table row for a kind. ForStep returns false for a kind that this
-// release does not know. Only viewers meet such a kind (see Step.Unknown).
+// release does not know. Only viewers meet an unknown kind (see Step.Unknown).
 func ForStep[T any](table StepTable[T], kind StepKind) (row T, known bool) {
 	switch kind {
 	case StepRun:
@@ -84,7 +84,7 @@ func StepKinds() []StepKind {
 
 // Step is one node of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns
 // which one. After lists the steps for which this step waits. If a step in the file names no
-// earlier step, it follows the step before it, and After contains that step.
+// earlier step, the step follows the step before it, and After contains that step.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`
@@ -95,7 +95,7 @@ type Step struct {
 	Wait     *WaitStep     `json:"wait,omitempty"`
 	Converge *ConvergeStep `json:"converge,omitempty"`
 	Sleep    *SleepStep    `json:"sleep,omitempty"`
-	// Unknown is set for a step whose kind this release does not know. Only viewers decode such a
+	// Unknown is set for a step whose kind this release does not know. Only viewers decode an unknown
 	// step, to show its name. Plan.Validate refuses it.
 	Unknown *UnknownStep `json:"-"`
 }
@@ -120,8 +120,8 @@ func (s Step) Kind() StepKind {
 	return ""
 }
 
-// ActsOn returns on which nodes the step acts. For an unknown kind it returns NodesFound, because
-// nobody can list the nodes in advance.
+// ActsOn returns on which nodes the step acts. For an unknown kind ActsOn returns NodesFound,
+// because nobody can list the nodes in advance.
 func (s Step) ActsOn() StepNodes {
 	for _, row := range stepKinds {
 		if row.is(s) {
@@ -196,7 +196,7 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 }
 
 // knownStepKey reports whether a step of this release may have this key in JSON. Like
-// encoding/json, it ignores upper and lower case.
+// encoding/json, knownStepKey ignores upper and lower case.
 func knownStepKey(key string) bool {
 	key = strings.ToLower(key)
 	return slices.Contains([]string{"name", "after", "per_node", "timeout"}, key) || slices.Contains(StepKinds(), StepKind(key))
@@ -215,11 +215,12 @@ type RunStep struct {
 // order follows from the nodes' reads and publications. The timeout of the step is the timeout of
 // each run.
 type ConvergeStep struct {
-	Target string `json:"target,omitempty"` // Target is a group or a node. If Target is empty, it is the whole fleet.
+	// Target is a group or a node. If Target is empty, the target is the whole fleet.
+	Target string `json:"target,omitempty"`
 	// Limit is the largest number of runs at the same time. With 0 the step has no limit of its own.
 	Limit int `json:"limit,omitempty"`
-	// MaxFailed is the number of failed nodes after which no further run begins. With 0 there is no
-	// such limit.
+	// MaxFailed is the number of failed nodes after which no further run begins. With 0 the number of
+	// failed nodes has no limit.
 	MaxFailed int `json:"max_failed,omitempty"`
 	// Prove is true if even a node that needs nothing compiles once. The node applies if the compile
 	// shows that it must.

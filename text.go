@@ -31,7 +31,7 @@ func Plain(text string, most int) string {
 }
 
 // Visible makes a foreign text safe for a terminal without losing content. Visible writes each control character other
-// than a line end or a tab as \u and its number, as in JSON. It does the same with characters that change the
+// than a line end or a tab as \u and its number, as in JSON. Visible does the same with characters that change the
 // direction of writing. Visible replaces bytes that are not UTF-8 by U+FFFD.
 func Visible(text string) string {
 	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {

@@ -16,8 +16,8 @@ type Jobs interface {
 	StartJob(ctx context.Context, in StartJob) (tutti.JobID, error)
 	CancelJob(ctx context.Context, in CancelJob) error
 	ListJobs(ctx context.Context) ([]JobView, error)
-	// WatchJob yields the events of a job from its start on. With Follow it continues until the job
-	// has its verdict. WatchJob stops if the function yield returns an error.
+	// WatchJob yields the events of a job from its start on. With Follow, WatchJob continues until
+	// the job has its verdict. WatchJob stops if the function yield returns an error.
 	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
 	// RunRecord returns the record of a run: what the run read and published.
 	RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, error)
@@ -66,9 +66,9 @@ type Codes interface {
 	PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error)
 	// PushEffect says which runs a push of code and fleet file would cause. It changes nothing.
 	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
-	// ReleaseCode releases the held code of an environment, so that nodes run it by themselves. An empty
-	// environment means the fleet file's environment. The error is CodeConflict if the environment has
-	// no held code.
+	// ReleaseCode releases the held code of an environment, so that nodes run this code by themselves.
+	// An empty environment means the fleet file's environment. The error is CodeConflict if the
+	// environment has no held code.
 	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
 	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. SuggestGrants also
 	// returns grants for exports that the old grants in the log allow, although a new push would not allow these
@@ -78,7 +78,7 @@ type Codes interface {
 	// CodeNotFound if the environment has no code.
 	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
 	// ReadCode returns a file of the code, or the list of files below a directory. The error is CodeNotFound if the
-	// code has no such path.
+	// code does not have the path.
 	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
 	SetFleet(ctx context.Context, in FleetSource) (tutti.Fleet, error)
 	GetFleet(ctx context.Context) (tutti.Fleet, error)
@@ -228,7 +228,8 @@ type AuditEntry struct {
 }
 
 // StartJob starts a job. With Plan the job executes a plan of the server's fleet file. With
-// Converge it converges nodes until they are good. With Runs it runs Puppet once on some nodes.
+// Converge the job converges nodes until the nodes are good. With Runs the job runs Puppet once on
+// some nodes.
 type StartJob struct {
 	Plan     tutti.PlanName      `json:"plan,omitempty"`
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
@@ -263,7 +264,7 @@ type CancelJob struct {
 	Now    bool        `json:"now,omitempty"`
 }
 
-// WatchJob names a job. If Job is empty, it means the latest job.
+// WatchJob names a job. If Job is empty, WatchJob means the latest job.
 type WatchJob struct {
 	Job    tutti.JobID `json:"job"`
 	Follow bool        `json:"follow"`
@@ -312,8 +313,8 @@ type JobView struct {
 }
 
 // KeepNode names a machine by the beginning of its boot id or of the digest of its ticket. If Boot
-// is empty, it means the next machine that uses the node's key. An empty Boot is for a downgraded
-// agent.
+// is empty, KeepNode means the next machine that uses the node's key. An empty Boot is for a
+// downgraded agent.
 type KeepNode struct {
 	Node tutti.NodeName `json:"node"`
 	Boot string         `json:"boot,omitempty"`
@@ -417,8 +418,8 @@ type TokenView struct {
 }
 
 // IssueOperator asks for a certificate for an operator. Request is a PKCS #10 request in PEM form.
-// The server ignores the names in it. CodeKey records that the operator also gets the code-signing
-// key. No server has this key.
+// The server ignores the names in the request. CodeKey records that the operator also gets the
+// code-signing key. No server has this key.
 type IssueOperator struct {
 	Operator string `json:"operator"`
 	Request  []byte `json:"request"`
@@ -478,7 +479,8 @@ type Enrolled struct {
 	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
 	// Fleet is the id of the fleet. Fleet is empty if the server is of release 0.2.0 or older.
 	Fleet tutti.Digest `json:"fleet,omitempty"`
-	// Trust is the last statement about code keys. If it is nil, there is no statement yet, and CodeKey is the first key.
+	// Trust is the last statement about code keys. If Trust is nil, there is no statement yet, and CodeKey is the first
+	// key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions. Operators is nil if there is no list.
 	Operators *tutti.Statement `json:"operators,omitempty"`

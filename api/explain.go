@@ -17,7 +17,7 @@ type Explains interface {
 	// read, or which node could provide a missing answer. CodeNotFound: no such node.
 	ExplainNode(ctx context.Context, node tutti.NodeName) (NodeExplanation, error)
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
-	// has no such value, and no node asks for the key.
+	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
 	// ExplainResource says how a resource ended in the node's last run that has applied a catalog.
 	// The error is CodeNotFound if there is no such node or run, or if the server no longer has the
@@ -67,7 +67,7 @@ type RunView struct {
 	Cause string         `json:"cause,omitempty"` // the reason why the server began the job by itself
 	Plan  tutti.PlanName `json:"plan,omitempty"`
 	Mode  tutti.Mode     `json:"mode"`
-	// Foreign is true if Tutti did not start the run. Such a run has no job, gate or record.
+	// Foreign is true if Tutti did not start the run. A foreign run has no job, gate or record.
 	Foreign bool          `json:"foreign,omitempty"`
 	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report about a foreign run that the agent began
 	Code    tutti.Digest  `json:"code"`
@@ -119,7 +119,7 @@ type NodeExplanation struct {
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
 	// Before lists questions of the node that depend on nodes which need a run themselves. In a
-	// converging job these nodes run before this node, unless they form a cycle.
+	// converging job these nodes run before this node, unless the nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
@@ -219,10 +219,11 @@ type ResourceExplanation struct {
 	Status   string      `json:"status,omitempty"` // failed, skipped, changed, out of sync or unchanged
 	At       time.Time   `json:"at,omitzero"`
 	Place    tutti.Place `json:"place,omitzero"`
-	// the classes and defines that contain it, the outermost first
+	// Containers lists the classes and defines that contain the resource, the outermost first.
 	Containers []string        `json:"containers,omitempty"`
 	Events     []ResourceEvent `json:"events,omitempty"`
-	// exports of other nodes that include this resource, if a collector of this node finds it
+	// Exported lists exports of other nodes that include this resource, if a collector of this node finds
+	// the resource.
 	Exported []Exported      `json:"exported,omitempty"`
 	Reads    []tutti.Read    `json:"reads,omitempty"` // reads that the containers of the resource made
 	Keys     []tutti.KeyRead `json:"keys,omitempty"`  // hiera keys that the containers of the resource looked up
@@ -267,8 +268,8 @@ type GraphEdge struct {
 	From      []tutti.NodeName `json:"from"`
 	To        []tutti.NodeName `json:"to"`
 	Questions []tutti.Query    `json:"questions,omitempty"`
-	// Hard is true if the questions are answered only after From have applied. Otherwise they are
-	// answered after From have compiled (exports).
+	// Hard is true if the questions are answered only after From have applied. Otherwise the
+	// questions are answered after the nodes of From have compiled (exports).
 	Hard bool `json:"hard,omitempty"`
 	// Explicit is true if the order comes from `order` in the fleet file, regardless of reads.
 	Explicit bool `json:"explicit,omitempty"`

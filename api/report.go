@@ -117,7 +117,7 @@ type ReportStatus struct {
 	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // why it was skipped
 	At                 time.Time   `json:"at,omitzero"`
 	Place              tutti.Place `json:"place,omitzero"`
-	// the classes and defines that contain it, the outermost first
+	// Containers lists the classes and defines that contain the resource, the outermost first.
 	Containers []string        `json:"containers,omitempty"`
 	Seconds    float64         `json:"evaluation_s"`
 	Message    string          `json:"message,omitempty"` // only for a failure without an event

@@ -35,10 +35,10 @@ type CARotation struct {
 	Since time.Time           `json:"since,omitzero"` // the last step
 	CA    tutti.Digest        `json:"ca"`             // while two sets are trusted, the CA of the earlier set
 	Next  tutti.Digest        `json:"next,omitempty"` // while two sets are trusted, the CA of the new set
-	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end it lists nodes that
-	// still trust the removed set.
+	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
+	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators list those that the last end has locked out and that have not come back.
+	// Left and LeftOperators list nodes and operators that the last end has locked out and that have not come back.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

@@ -24,7 +24,7 @@ type between struct {
 	got  bytes.Buffer
 }
 
-// between starts such an attacker, who listens until the test ends.
+// between starts an attacker who listens until the test ends.
 func (f *fleet) between(t *testing.T) *between {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

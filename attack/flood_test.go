@@ -42,7 +42,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		// connections.
 		within time.Duration
 		audit  string
-		files  int // files is the server's limit of open files. With 0 it is the limit of the test process.
+		files  int // files is the server's limit of open files. With 0 the limit is that of the test process.
 	}{
 		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
 		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},
@@ -95,14 +95,14 @@ func beginTLS(c net.Conn) error {
 // flood is a large number of connections that send one text and then nothing.
 type flood struct {
 	t     *testing.T
-	end   func()         // closes all connections and waits for them
+	end   func()         // end closes all connections of the flood and waits for their end.
 	first sync.WaitGroup // done when each connection was made once
 	made  atomic.Int64
 	slots chan struct{} // limits concurrent dials, because the server disconnects connections that wait too long in TLS
 }
 
-// newFlood makes the given number of connections. If the server disconnects one of them, newFlood
-// makes it again, on average after the time again.
+// newFlood makes the given number of connections. If the server disconnects a connection, newFlood
+// connects again. The argument again is the average pause before that.
 func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

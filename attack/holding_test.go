@@ -59,7 +59,7 @@ func TestOperatorHoldsConnections(t *testing.T) {
 			for range work {
 				c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", f.https)
 				if err != nil {
-					continue // the server closed it in favour of another connection of the same operator
+					continue // the server closed the connection in favour of another connection of the same operator
 				}
 				_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 				mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 // TestStolenCredentials plays an attacker who has copied a node's identity. The attacker connects
 // from elsewhere at the same time as the node. For the fleet he is that node and no other node. The
-// server must notice that there are two machines. Removing the node must lock out both of them.
+// server must notice that there are two machines. Removing the node must lock out both machines.
 func TestStolenCredentials(t *testing.T) {
 	f := start(t)
 	real := f.join("taken")
@@ -109,7 +109,7 @@ func TestStolenCredentials(t *testing.T) {
 	f.works("after")
 }
 
-// count returns the number of events in the log for which such returns true.
+// count returns the number of events in the log for which the function such returns true.
 func (f *fleet) count(such func(tutti.Body) bool) int {
 	n := 0
 	for _, e := range f.events() {
@@ -206,14 +206,14 @@ func TestReplay(t *testing.T) {
 	say(wire.OpResult, result(run), nil)
 	before := f.events()
 
-	// The node itself sends them in the reverse order, and nothing may happen again.
+	// The node itself sends the messages in the reverse order, and nothing may happen again.
 	for i := len(sent) - 1; i >= 0; i-- {
 		_, err := taken.conn.Call(t.Context(), sent[i].op, sent[i].payload)
 		if op := sent[i].op; op == wire.OpPublish {
 			wantCode(t, "a value of a run that has ended", err, tutti.CodeConflict)
 		}
 	}
-	// Another node sends them, and the server must refuse every message.
+	// Another node sends the messages, and the server must refuse every message.
 	other := f.honest[0]
 	for _, m := range sent[1:] {
 		_, err := other.conn.Call(t.Context(), m.op, m.payload)

@@ -44,7 +44,7 @@ node 'node-03' {
 `
 
 // These are the schedules of faults for every run of the tests, and the length of each schedule.
-// E2E_SEEDS (numbers with commas) and E2E_CHAOS replace them.
+// E2E_SEEDS (numbers with commas) and E2E_CHAOS replace the seeds and the length.
 const (
 	// these two seeds have most kinds of faults, and nodes that are away for longer than the
 	// deadline. Seed 17 has the other kinds
@@ -52,8 +52,8 @@ const (
 	chaosFor   = time.Minute
 )
 
-// TestChaos executes a plan repeatedly while the fleet has the faults of a seed. Afterwards it
-// compares the log with the state of the nodes.
+// TestChaos executes a plan repeatedly while the fleet has the faults of a seed. Afterwards
+// TestChaos compares the log with the state of the nodes.
 func TestChaos(t *testing.T) {
 	push(t, chaosFleet, chaosSite)
 	length := chaosFor

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// foreignRuns checks the runs of a person and of the stock daemon. The server must show each of
-// them as a foreign run.
+// foreignRuns checks the runs of a person and of the stock daemon. The server must show both kinds
+// of runs as foreign runs.
 func (s *puppetSite) foreignRuns(t *testing.T) {
 	first := s.web[0]
 	run := ""

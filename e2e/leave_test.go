@@ -95,8 +95,8 @@ func tree(t *testing.T, h *lab.Host) []string {
 	return strings.Split(out, "\n")
 }
 
-// TestDoctor checks that the doctor finds each problem of a node, and finds it no longer after its
-// advice was followed.
+// TestDoctor checks that the doctor finds each problem of a node. After a person has followed the
+// doctor's advice, the doctor must find no problem.
 func TestDoctor(t *testing.T) {
 	h := host(t, "node-02")
 	doctor := func() (string, error) {

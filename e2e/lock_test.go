@@ -25,8 +25,8 @@ lock.unlock
 
 const afterSite = `file { '/run/e2e-after': content => 'applied' }`
 
-// selfMade creates the certificates. Without them `puppet agent` would contact its server before it
-// checks the lock.
+// selfMade creates the certificates. Without the certificates `puppet agent` would contact its
+// server before it checks the lock.
 const selfMade = `
 ssl, name = ARGV
 def certificate(subject, key, serial, extensions, issuer = subject)

@@ -139,8 +139,8 @@ func startFleet(ctx context.Context, running *lab.Running, serverHost, dir strin
 	return f, nil
 }
 
-// withFleet creates the shared fleet and calls f. In any case it removes all labs of these tests
-// afterwards. withFleet returns an error if a lab has left something.
+// withFleet creates the shared fleet and calls f. In any case withFleet removes all labs of these
+// tests afterwards. withFleet returns an error if a lab has left something.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	spec, err := readSpec("lab.yaml")
 	if err != nil {
@@ -219,7 +219,7 @@ func buildAhead(ctx context.Context) (stop func()) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", own.file, err) // the test will report the same error
+				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", own.file, err) // the test will report this error again
 			}
 		}
 	}()

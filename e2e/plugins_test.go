@@ -37,7 +37,7 @@ func (s *puppetSite) plugins(t *testing.T) {
 			t.Errorf("it was applied %s times, in %d runs", got, len(j.Steps[0].Nodes[0].Runs))
 		}
 	}
-	s.execute(t, "first") // repairs what other tests have left
+	s.execute(t, "first") // this run repairs the changes that other tests have left
 	run("", false)
 	sh(t, s.server, "mkdir -p "+pluginDir+"; echo \"Puppet.warning('"+word+"'); Puppet.features.add(:libuser) { false }\" > "+pluginDir+"/libuser.rb")
 	run("lib/puppet/feature/libuser.rb came with the plugins", true)

@@ -127,8 +127,8 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 	}
 
 	t.Run("from nothing", func(t *testing.T) {
-		// The plan runs first. The nodes are good from before the module was installed, and Tutti does
-		// not know of new code on the Puppet Server.
+		// The plan runs first. The nodes have been good since before the module was installed. Tutti
+		// does not know of new code on the Puppet Server.
 		passed(t, start(t, s.LabFleet, "both", tutti.ModeApply).end(), tutti.VerdictSucceeded, "proxy-01", "storage-01")
 		entries(t, "one: [a] {k => 1} File[/x]; two: [a] {k => 1} File[/x]")
 		converges(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // compileFleet returns the fleet file of the example for these nodes. With the module on the Puppet
-// Server it needs `mode: agent` and compileGrant.
+// Server, the fleet file needs `mode: agent` and compileGrant.
 func compileFleet(t *testing.T, swift []string) string {
 	t.Helper()
 	example, err := os.ReadFile("../examples/swift/tutti.yaml")

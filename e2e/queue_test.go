@@ -13,7 +13,7 @@ import (
 )
 
 // TestQueue starts a plan three times at once. The runs of one node must follow each other. Runs of
-// other nodes must not wait for them.
+// other nodes must not wait for the runs of this node.
 func TestQueue(t *testing.T) {
 	push(t, everyNode, waitExec)
 	held := newBarrier(t, host(t, "node-01"))

@@ -62,8 +62,8 @@ type mixed struct {
 // TestMixedReleases lets this release and the last release, which is built from its commit, work
 // together. The test first upgrades the agents before the server, and then the server before the
 // agents. The server must not send an order to agents of the last release if they do not know this
-// order. The last release knows all present orders. Therefore one server treats it as a release
-// without the option `debug`.
+// order. The last release knows all present orders. Therefore one server treats the last release as
+// a release without the option `debug`.
 func TestMixedReleases(t *testing.T) {
 	all, err := release.Read("..")
 	if err != nil {

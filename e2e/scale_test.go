@@ -14,8 +14,9 @@ import (
 )
 
 // This cluster is like the example but takes only seconds. Storage nodes export their devices. The
-// builder collects them, builds rings, publishes the digest of the rings, and exports the address
-// for fetching them. If a device is no longer exported, it stays in the rings, as in Swift.
+// builder collects the devices, builds rings, publishes the digest of the rings, and exports the
+// address for fetching the rings. If a device is no longer exported, it stays in the rings, as in
+// Swift.
 const (
 	scaleFleet = `
 fleet: e2e
@@ -91,7 +92,7 @@ const spareStorage = "storage-04"
 
 // checkSwiftScales adds a storage node to a Swift fleet that keeps itself converged, and then
 // removes the node. The devices of the node stay in the rings, because the packaged provider cannot
-// remove them. The digest of the rings therefore stays the same, and only the ring builder runs.
+// remove devices. The digest of the rings therefore stays the same, and only the ring builder runs.
 func checkSwiftScales(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h, err := f.Lab.Host(spareStorage)

@@ -27,8 +27,8 @@ plans:
 `
 
 // TestTamperedServer gives the server another code-signing key, and code that is signed with this
-// key. The server accepts the code. The nodes must refuse it, because they trust the key that they
-// pinned when they joined.
+// key. The server accepts the code. The nodes must refuse the code, because they trust the key that
+// they pinned when they joined.
 func TestTamperedServer(t *testing.T) {
 	push(t, everyNode, "notify { 'good': }\n")
 	public, private, err := ed25519.GenerateKey(rand.Reader)

@@ -34,7 +34,7 @@ const truthSpare = "spare"
 func truthLab() string { return labName("e2e-truth") }
 
 // TestTruth checks the central promise: if the server says that a node is good, the node is good. The test makes
-// random changes and faults in a fleet whose code reads all kinds of inputs. After a few of them, a job in noop
+// random changes and faults in a fleet whose code reads all kinds of inputs. After a few changes, a job in noop
 // mode runs on each node that the server calls good. If the server still calls the node good afterwards, the
 // noop run must have found nothing to change.
 func TestTruth(t *testing.T) {
@@ -83,8 +83,8 @@ type truth struct {
 type truthNode struct {
 	literal   int      // in a file
 	reads     []string // shared values
-	publishes int      // publishes is a value that other nodes read. It is 0 if there is no such value.
-	of        string   // of is the node whose published value this node reads. It is empty if there is no such node.
+	publishes int      // publishes is a value that other nodes read. publishes is 0 if there is no such value.
+	of        string   // of is the node whose published value this node reads. of is empty if there is no such node.
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact

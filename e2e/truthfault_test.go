@@ -56,7 +56,7 @@ func (w *truth) byHand(name string) {
 	eventually(w.t, name+" not to be called good, for Puppet ran by hand", func() bool { return w.state(name) != api.NodeGood })
 }
 
-// inPart runs a part of other code on a node. In most cases it then restores the old code.
+// inPart runs a part of other code on a node. In most cases inPart then restores the old code.
 func (w *truth) inPart(name string) {
 	w.say("part " + name)
 	before := *w.node[name]
@@ -77,7 +77,7 @@ func (w *truth) inPart(name string) {
 }
 
 // clone copies a node's disk to another machine, and lets both machines run until the server reports the
-// conflict. From then on one of them is the node, and the other machine is stopped.
+// conflict. After that, the original machine is the node again, and the copy is stopped.
 func (w *truth) clone(name string) {
 	w.say("clone " + name)
 	t, ctx, node, spare := w.t, w.t.Context(), w.host(name), w.host(truthSpare)

@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// TestUnseen hides Puppet runs from the agent, each in another way (ADR 0011). Nobody knows what such a run did, so its
-// node must be stale until Tutti runs it. A run that is not hidden and changes nothing must leave the node good.
+// TestUnseen hides Puppet runs from the agent, each in another way (ADR 0011). Nobody knows what a hidden run did, so
+// its node must be stale until Tutti runs the node. A run that is not hidden and changes nothing must leave the node
+// good.
 func TestUnseen(t *testing.T) {
 	const (
 		changes = "puppet apply -e 'file { \"/var/tmp/e2e-unseen\": content => \"by hand\" }'"

@@ -12,8 +12,8 @@ type Claim struct {
 	Version string `json:"version,omitempty"` // of the agent
 	// the capabilities of its release; empty for release 0.2.0 or older
 	Knows []tutti.Capability `json:"knows,omitempty"`
-	// Begun is the fence of the last order that the node has begun. Before the first order it is the
-	// zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
+	// Begun is the fence of the last order that the node has begun. Before the first order Begun is
+	// the zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
 	// earlier state, the node reports an older fence.
 	Begun *tutti.Fence `json:"begun,omitempty"`
 	// Seen is the last position of the server's log that this node knows.
@@ -36,15 +36,15 @@ type Claimed struct {
 	// order that the node has begun. Fence is zero if the server is of release 0.2.0 or older.
 	Fence    tutti.Fence    `json:"fence,omitzero"`
 	Position tutti.Position `json:"position,omitzero"` // of the server
-	// Alone says what the node does while its server is away. If it is nil, the node does nothing, as
-	// with a server of release 0.2.0 or older.
+	// Alone says what the node does while its server is away. If Alone is nil, the node does nothing,
+	// as with a server of release 0.2.0 or older.
 	Alone *tutti.Alone `json:"alone,omitempty"`
 	// Trust lists, in order, the statements about code keys that the node has not accepted yet.
 	Trust []tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions, if the node has an older list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 	// Unknown is the error about order fields that this release does not know. If Unknown is set,
-	// only Run and Node of the order are set. No agent may carry out such an order.
+	// only Run and Node of the order are set. No agent may carry out an order with unknown fields.
 	Unknown error `json:"-"`
 }
 

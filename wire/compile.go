@@ -18,9 +18,9 @@ type Compiling struct {
 	Recorded bool `json:"recorded"`
 }
 
-// CompiledFor contains the reads and exports of such a compile. The compile host sends it before
-// the node gets its catalog, or with the questions for which the run waits. If there are several
-// before the run's gate, the latest one counts.
+// CompiledFor contains the reads and exports of a compile on a Puppet Server. The compile host
+// sends the message before the node gets its catalog, or with the questions for which the run
+// waits. If there are several before the run's gate, the latest one counts.
 type CompiledFor struct {
 	For tutti.NodeName `json:"for"`
 	Gate
@@ -28,7 +28,7 @@ type CompiledFor struct {
 	// Failed is true if there is no catalog.
 	Failed bool `json:"failed,omitempty"`
 	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. The exports then
-	// count from now on, even for a foreign run, because PuppetDB will have them.
+	// count from now on, even for a foreign run, because PuppetDB will have these exports.
 	CatalogUUID string      `json:"catalog_uuid,omitempty"`
 	Lags        []tutti.Lag `json:"lags,omitempty"`
 }

@@ -151,7 +151,7 @@ type HieraData struct {
 	Digests map[string]tutti.Digest    `json:"digests"`
 	Seq     uint64                     `json:"seq"`
 	// Awaits maps hiera keys to keys of secrets. The node lacks these hiera keys because the secrets are not yet sealed
-	// to it.
+	// to the node.
 	Awaits map[string]string `json:"awaits,omitempty"`
 }
 
@@ -168,7 +168,7 @@ func (h HieraData) Validate() error {
 	return nil
 }
 
-// Publish sets a value for a run. With Withdraw it unsets the value.
+// Publish sets a value for a run. With Withdraw the message unsets the value.
 type Publish struct {
 	Run      tutti.RunID     `json:"run"`
 	Key      string          `json:"key"`
@@ -212,7 +212,7 @@ type OwnPiece struct {
 	Sealed []byte `json:"sealed"`
 }
 
-// MaxOwnPieces bounds the total size of a node's pieces in bytes. The node must be able to seal all of them to a new
+// MaxOwnPieces bounds the total size of a node's pieces in bytes. The node must be able to seal all pieces to a new
 // key in one message.
 const MaxOwnPieces = 512 << 10
 
@@ -230,8 +230,8 @@ type SealedTo struct {
 	Boxes map[tutti.NodeName]tutti.Digest `json:"boxes"`
 }
 
-// Ended is a result in the form that the node sends. Ended encloses those of report, log and record
-// that are small. The agent has sent the larger ones before.
+// Ended is a result in the form that the node sends. Ended encloses report, log and record if they
+// are small. The agent has sent the larger ones before.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte
@@ -241,7 +241,7 @@ type Ended struct {
 // in one message of the bus.
 const MaxEnclosed = 120 << 10
 
-// endedHead is the first line of an encoded Ended. The enclosed parts follow it.
+// endedHead is the first line of an encoded Ended. The enclosed parts follow the first line.
 type endedHead struct {
 	tutti.Result
 	Enclosed []int `json:"enclosed,omitempty"` // their sizes
@@ -266,7 +266,7 @@ func (e Ended) Encode() ([]byte, error) {
 
 // DecodeEnded decodes a message of Encode. A plain Result has no enclosed parts. The enclosed parts
 // share memory with the message. The error is CodeInvalid if the message has another form. The
-// error is CodeConflict if the message is cut off. The node must then send it again.
+// error is CodeConflict if the message is cut off. The node must then send the message again.
 func DecodeEnded(message []byte) (Ended, error) {
 	line, rest, _ := bytes.Cut(message, []byte("\n"))
 	var head endedHead
@@ -332,7 +332,7 @@ type Renewed struct {
 }
 
 // ToPin contains the CAs (PEM) that a node should trust, and a JWT if the node should use a new one. After the node
-// has stored them, it confirms this by the same question.
+// has stored the CAs and the JWT, the node confirms this by sending OpTrust again.
 type ToPin struct {
 	CA  string `json:"ca"`
 	JWT string `json:"jwt,omitempty"`

@@ -8,10 +8,10 @@ import (
 
 // A ticket shows that the machine that uses a node's key is the machine that used it before. A
 // copied disk contains the same key and the same ticket. When the first of the two machines
-// exchanges the ticket, the ticket of the other one becomes invalid (ADR 0018).
+// exchanges the ticket, the ticket of the other machine becomes invalid (ADR 0018).
 
-// Hello exchanges a node's ticket. The agent sends it after each connection. The agent writes the
-// new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
+// Hello exchanges a node's ticket. The agent sends a Hello after each connection. The agent writes
+// the new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
 type Hello struct {
 	// Ticket is the node's present ticket. It is empty if the node has no ticket yet.
 	Ticket string `json:"ticket,omitempty"`
@@ -34,7 +34,7 @@ const (
 // Validate refuses a hello that no agent sends.
 func (h Hello) Validate() error {
 	if len(h.Next) < minTicket || len(h.Next) > maxTicket || len(h.Ticket) > maxTicket || len(h.Boot) > maxTicket || len(h.Host) > maxHost || len(h.Machine) > maxTicket || h.Next == h.Ticket {
-		return tutti.Errorf(tutti.CodeInvalid, "hello: tickets of %d and %d bytes, the new one has %d to %d and is another one", len(h.Ticket), len(h.Next), minTicket, maxTicket)
+		return tutti.Errorf(tutti.CodeInvalid, "hello: tickets of %d and %d bytes; the new ticket needs %d to %d bytes and must differ from the old ticket", len(h.Ticket), len(h.Next), minTicket, maxTicket)
 	}
 	return nil
 }

@@ -275,7 +275,7 @@ func (s *small) useUp(values map[string]bool) {
 	s.t.Fatal("a full disk takes everything")
 }
 
-// closed waits until the server reports, in both ways, that it cannot do anything.
+// closed waits until the server reports, in both ways, that the full disk stops all work.
 func (s *small) closed() {
 	s.t.Helper()
 	s.eventually("it says that the disk is full", func() bool {

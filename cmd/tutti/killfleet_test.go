@@ -149,8 +149,8 @@ func (tpl template) oldRuns(t *testing.T, node string) {
 	}
 }
 
-// fleet starts a copy of the template and returns it. env has additional environment variables for
-// the first process of each name.
+// fleet starts a copy of the template and returns the running fleet. env has additional environment
+// variables for the first process of each name.
 func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	t.Helper()
 	f := tpl.copy(t)

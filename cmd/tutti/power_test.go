@@ -67,8 +67,8 @@ func (r *recorder) promised(what string, kept func(ctx context.Context, s *httpa
 }
 
 // TestAcknowledgedWritesSurviveLossOfPower runs a server on a file system that records the content
-// of the disk after each step. For each step it starts a server on that content. The server must
-// start without manual work, and must have everything that was acknowledged before this step.
+// of the disk after each step. For each step the test starts a server on that content. The server
+// must start without manual work, and must have everything that was acknowledged before this step.
 func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	tpl := newServer(t, killSite)
 	dir := filepath.Join(tpl.dir, serverProcess)
@@ -181,7 +181,8 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 			}
 			return err
 		})
-		// All data that an acknowledgement needs must be on disk before it. The trace shows this.
+		// All data that an acknowledgement needs must be on disk before the acknowledgement. The trace
+		// shows this.
 		for _, path := range r.fs.Unsynced() {
 			if strings.HasSuffix(path, ".blk") {
 				t.Errorf("%s was acknowledged while %s was not fsynced", key, path)

@@ -41,8 +41,8 @@ type powerCase struct {
 
 // TestAnAgentSurvivesLossOfPower switches a node off at each fsync and each rename on its disk. The
 // test covers the time from the start of the node's agent to the end of a run. The test then
-// switches the node on again. (Between these steps the content of the disk stays the same, and only
-// the agent's progress differs.)
+// switches the node on again. (Between these steps the content of the disk does not change, and
+// only the agent's progress differs.)
 func TestAnAgentSurvivesLossOfPower(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	want, steps := powerCase{}.try(t, tpl)

@@ -32,8 +32,8 @@ import (
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
-// The facts of a fake run contain the name of the node. In the role of `puppet resource` it knows
-// one user.
+// The facts of a fake run contain the name of the node. In the role of `puppet resource` the fake
+// Ruby knows one user.
 func fakeRuby() {
 	if len(os.Args) > 2 && os.Args[2] == "resource" {
 		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])

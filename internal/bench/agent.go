@@ -116,7 +116,7 @@ func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 	return took, nil
 }
 
-// puppetThrough measures the same run through the command `tutti run`.
+// puppetThrough measures a `puppet agent` run through the command `tutti run`.
 func puppetThrough(ctx context.Context, f *stage.LabFleet, binary string) (agentRun, error) {
 	cmd := exec.CommandContext(ctx, binary, "--operator", f.Conn.OperatorDir, "run", "run", "--no-push")
 	began := time.Now()

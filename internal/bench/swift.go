@@ -79,7 +79,8 @@ func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFl
 	return do(f, dir)
 }
 
-// measureBoot measures the boot of four hosts of the example. The server's host is not one of them.
+// measureBoot measures the boot of four hosts of the example. The server's host is not one of these
+// hosts.
 func measureBoot(ctx context.Context, machine lab.Machine, spec lab.Spec) (figure, error) {
 	spec.Name, spec.Hosts = "bench-boot", spec.Hosts[1:]
 	began := time.Now()

@@ -27,7 +27,7 @@ const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {
 // measureWarm compares runs that find Puppet loaded with runs that load Puppet. The two alternate.
 // measureWarm measures two storage nodes of the converged Swift example, then a manifest with one
 // notify, and then the storage nodes again without facter.conf. This file causes the most expensive
-// fact on the hosts of a lab. Other nodes have such a file only if somebody wrote it.
+// fact on the hosts of a lab. Other nodes have a facter.conf only if somebody wrote the file.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
@@ -94,8 +94,8 @@ func writeNotify(dir, fleet string) error {
 }
 
 // warmAndCold returns the figures of one manifest. The figures are the times of Puppet's processes,
-// as the agents have measured them. The first round does not count, because the nodes fetch the
-// code in it.
+// as the agents have measured the processes. The first round does not count, because the nodes
+// fetch the code in it.
 func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
 	source, err := os.ReadFile(fleet)
 	if err != nil {

@@ -68,8 +68,8 @@ func fitsGo(t *testing.T, d defence) {
 	}
 }
 
-// fitsSpec does the same for a row whose test is an example. Whether the result is valid Ruby shows
-// only when the row runs.
+// fitsSpec makes the same checks for a row whose test is an example. Whether the result is valid
+// Ruby shows only when the row runs.
 func fitsSpec(t *testing.T, d defence) {
 	t.Helper()
 	if _, err := d.mutant(); err != nil {

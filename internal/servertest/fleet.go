@@ -1,6 +1,6 @@
 // Package servertest runs a real server on a log, blobs, a bus and identities in memory. The nodes
-// of this server do what the test wants. The tests of package server and of all users of a server
-// are built on it.
+// of this server do what the test wants. The tests of package server, and the tests of all users of
+// a server, are built on this package.
 package servertest
 
 import (

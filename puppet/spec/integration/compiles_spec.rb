@@ -125,7 +125,7 @@ RSpec.describe 'compiles on a Puppet Server' do
     expect(handed).to eq(names.map { |name| [[name, 'port'], %w[lookup_options port], ["80 #{name}"]] })
   end
 
-  # The threads work like those of a Puppet Server, without waiting for each other.
+  # The threads work like the threads of a Puppet Server, without waiting for each other.
   it 'mixes no records of compiles in four threads, fifty each' do
     manifest(<<~PUPPET)
       $me = $trusted['certname']

@@ -41,7 +41,7 @@ RSpec.describe 'what facts cost' do
     @parent = WarmParent.new(environment) if WarmParent.wanted?
   end
 
-  # The next run. If it is warm, it uses facts that were collected ahead.
+  # The next run. If the run is warm, it uses facts that were collected ahead.
   def following(run)
     @parent&.collect(run.dir)
     run.again.tap { |other| other.environment.replace(environment) }.call

@@ -12,8 +12,8 @@ RSpec.describe 'facts that are collected ahead' do
 
   thing = "Puppet::Type.newtype(:thing) { newparam(:name) }\nrequire_relative 'thing/part'\n"
 
-  # The start of a parent takes as long as two runs. So the examples share one parent, except those that end it or
-  # need another one.
+  # The start of a parent takes as long as two runs. So the examples share one parent, except examples that end
+  # the parent or need another one.
   let(:parent) { @parent }
   let(:first) do
     RealRun.new(parent: parent).manifest("notify { \"${facts['mine']} ${facts['os']['family']}\": }\n").tap do |run|
@@ -70,7 +70,7 @@ RSpec.describe 'facts that are collected ahead' do
   end
 
   # Facter runs all external facts before it reports that a fact does not exist, and Puppet always asks for some
-  # of those.
+  # unknown facts.
   it 'are all that the run asks for, what there is not included' do
     first.write('code/production/modules/m/facts.d/outside.sh', "#!/bin/sh\necho x >> #{first.path('asked')}\n", mode: 0o755)
     run = second
@@ -295,7 +295,7 @@ RSpec.describe 'facts that are collected ahead' do
     end
   end
 
-  # A fact that uses the type package makes such a change: it tells apt not to ask questions.
+  # A fact that uses the type package makes such a change. The type tells apt not to ask questions.
   it 'bring what facts have changed in the process' do
     first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && ENV.delete('LANG') && File.umask(0o027) && Dir.chdir('/usr') && 'one'"))
     command = first.write('command', "#!/bin/sh\necho \"$OF_M\" \"${LANG-none}\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
@@ -405,8 +405,8 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
-  # `puppet agent` gets its plugins after the run has begun. Here they come from a directory, because no server
-  # answers.
+  # `puppet agent` gets its plugins after the run has begun. Here the plugins come from a directory, because no
+  # server answers.
   context 'for `puppet agent`' do
     let(:probe) { File.join(Dir.mktmpdir('tutti-probe'), 'probe.rb') }
     let(:parent) do

@@ -2,7 +2,7 @@
 
 require_relative '../spec_helper'
 
-# A run uses the settings of the site, except those that would make the run different from the
+# A run uses the settings of the site, except settings that would make the run different from the
 # order.
 RSpec.describe "the site's own settings" do
   let(:run) { RealRun.new }

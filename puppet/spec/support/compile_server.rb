@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 # A process that compiles like a Puppet Server: compile_server.rb DIR. Each input line is a request, [certname,
-# transaction_uuid] as JSON. A separate thread compiles it and prints the result as one line. With a third element
-# the thread repeats the compile this number of times with different uuids, and prints all results as one line.
+# transaction_uuid] as JSON. A separate thread compiles the request and prints the result as one line. With a
+# third element the thread repeats the compile this number of times with different uuids, and prints all results
+# as one line.
 require 'json'
 require 'monitor'
 require 'puppet'
 require 'puppet/indirector/code'
 
-# Puppet has locks only on JRuby (puppet/concurrent). Without them, loading one type or function in two threads at the
-# same time fails. Here one lock replaces all of them.
+# Puppet has locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two threads
+# at the same time fails. Here one lock replaces all locks of Puppet.
 module Locked
   LOCK = Monitor.new
 

@@ -12,8 +12,8 @@ class RealRun
   MODULE = File.realpath('../..', __dir__)
   LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
 
-  # Facter asks augparse for its version. Without augparse it loads all lenses of Augeas, which takes three quarters of
-  # a run's time.
+  # Facter asks augparse for its version. Without augparse, Facter loads all lenses of Augeas, which takes three
+  # quarters of a run's time.
   def self.environment
     @environment ||= begin
       bin = Dir.mktmpdir('tutti-bin')

@@ -5,7 +5,7 @@ require 'tmpdir'
 require_relative 'certificates'
 
 # A file that a process reads only once, like those below /etc. The examples may change this file. Another file
-# may refer to it.
+# may refer to this file.
 class SystemFiles
   # An openssl.cnf that includes another file, which sets the protocol.
   OPENSSL = "openssl_conf = init\n.include %s\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n"

@@ -85,8 +85,8 @@ RSpec.describe PuppetX::Tutti::FactSearch do
     end
   end
 
-  # The code depends on these methods of Facter. If Facter renamed them, nothing would be saved, and
-  # nobody would notice.
+  # The code depends on these methods of Facter. If Facter renamed these methods, nothing would be
+  # saved, and nobody would notice.
   it 'is where Facter looks' do
     expect(Facter::QueryParser.method(:found_fact?).arity).to eq(2)
     expect(Facter::ConfigReader.method(:refresh_config).arity).to eq(1)

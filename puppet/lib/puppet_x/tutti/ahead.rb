@@ -34,7 +34,7 @@ module PuppetX
         @out = nil
       end
 
-      # Gives the collection to a run. Only one run can get it.
+      # Gives the collection to a run. Only one run can get a collection.
       # @param dir [String, nil] the run whose facts would do
       # @param age [Numeric] seconds that they may be old
       # @return [Ahead, nil]

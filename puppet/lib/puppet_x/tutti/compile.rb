@@ -46,7 +46,7 @@ module PuppetX
       end
 
       # If hiera.yaml does not name the level, other values replace the values of Tutti, and no record shows this.
-      # If the level is there, Puppet calls it at the first lookup, for `lookup_options`.
+      # If hiera.yaml names the level, Puppet calls the level at the first lookup, for `lookup_options`.
       # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
       def check_level
         return if @level || keys.keys.empty?
@@ -76,7 +76,8 @@ module PuppetX
       end
 
       # Reports the reads and the exports. Without this report the node gets no catalog. If the catalog goes to
-      # PuppetDB, the method reports it for every run, because from now on its exports are the node's exports.
+      # PuppetDB, the method reports the catalog for every run. From now on the catalog's exports are the
+      # node's exports.
       def hand_over(catalog)
         return unless @recorded || @puppetdb
 

@@ -85,7 +85,8 @@ module PuppetX
           catalog
         end
 
-        # If the level is missing, the error says this, and not the error that follows from it.
+        # If the level is missing, the error says that the level is missing. It does not show the error
+        # that follows from this.
         def levelled(compile)
           catalog = yield
         rescue StandardError => e

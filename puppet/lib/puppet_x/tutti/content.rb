@@ -7,7 +7,7 @@ require 'puppet/indirector/request'
 
 module PuppetX
   module Tutti
-    # Content that decides the effect of a catalog although it is not in the catalog. This includes files that the
+    # Content that decides the effect of a catalog although it is not in the catalog. Examples are files that the
     # catalog names, and code that Puppet loads while it applies the catalog. The digests do not depend on the
     # directory of the code. The class reads each file once. The class has no cache that could be wrong.
     class Content

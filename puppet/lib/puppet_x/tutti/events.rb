@@ -43,8 +43,8 @@ module PuppetX
         @journal.write('event' => 'total', 'resources' => @total)
       end
 
-      # Writes which resources this one notifies before Puppet applies it, because an interrupted run cannot write
-      # this later.
+      # Writes which resources this resource notifies before Puppet applies this resource. An interrupted run
+      # could not write this later.
       def start(transaction, resource)
         @refreshes ||= Refreshes.new(transaction.relationship_graph)
         notifies = @refreshes.of(resource)
@@ -61,8 +61,8 @@ module PuppetX
         )
       end
 
-      # Returns the first failure. If there is none, it returns the reason for skipping the resource, or else the
-      # change. Puppet has already removed secrets from event messages.
+      # Returns the first failure. If no event failed, the method returns the reason for skipping the resource,
+      # or else the change. Puppet has already removed secrets from event messages.
       def message(status)
         event = status.events.find { |e| e.status == 'failure' }
         return event.message if event

@@ -6,8 +6,8 @@ module PuppetX
   module Tutti
     # What the files of facts leave in a process besides facts. If another process collected the facts, this process
     # lacks these things. Libraries that the files require do not count, and definitions inside of Facter do not count
-    # either. The files may define methods outside of any class, like those of puppetlabs-apt. The methods are lent:
-    # their first call loads the file.
+    # either. The files may define methods outside of any class, like the files of puppetlabs-apt. The methods are
+    # lent: their first call loads the file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze

@@ -10,8 +10,8 @@ require_relative 'outside'
 module PuppetX
   module Tutti
     # Facts that a process collects after one run for the next run. The process does the first part of a run, up to the
-    # lock. The process has its own directory and no agent. It uses the settings of a run and asks Facter through
-    # Puppet's terminus. If the process ends before it has facts, there are no facts from it.
+    # lock. The process has its own directory and no agent. The collecting process uses the settings of a run and asks
+    # Facter through Puppet's terminus. If the process ends before it has facts, there are no facts from it.
     class FactsAhead < Launcher
       # A file in the directory of the run whose facts are compared. The agent reads this file.
       NOW = 'facts-now.json'
@@ -51,7 +51,7 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run of any kind has ended since then, and the plugins are the same as before.
+        # Whether no Puppet run of any kind has ended since then, and the plugins have not changed.
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
@@ -171,7 +171,8 @@ module PuppetX
       end
 
       # Puppet itself loads types, providers and similar files when it needs them. A required type also counts if Puppet
-      # would load it from the same file. An exception is a type on which a library may depend that was required later.
+      # would load the type from the same file. An exception is a type on which a library may depend that was required
+      # later.
       # @param before [Array<String>] what Ruby had loaded
       # @return [Array<String>] what was required since
       def self.required(before)
@@ -289,7 +290,7 @@ module PuppetX
         []
       end
 
-      # The messages of Facter. A run that collects its own facts logs them, too.
+      # The messages of Facter. A run that collects its own facts also logs these messages.
       def messages
         File.readlines(file('log.jsonl')).map { |line| JSON.parse(line) }.select { |line| line['source'] == 'Facter' }
             .map { |line| { level: line['level'].to_sym, source: 'Facter', message: line['message'] } }

@@ -75,7 +75,7 @@ module PuppetX
         end
       end
 
-      # The hook for each place where Puppet checks whether it is disabled.
+      # The hook for each place where Puppet checks whether Puppet is disabled.
       module Disabler
         def disabled?
           super.tap { |is| Launcher.current.disabled(disable_message) if is }

@@ -106,9 +106,9 @@ module PuppetX
         phase('facts')
       end
 
-      # All plugins are there, and Facter is asked next. If a collection still runs, the method waits for it. Facts that
-      # were good at the start may be outdated now, because the run waited for another Puppet run or got new plugins.
-      # Puppet calls the method once more if the server names another environment.
+      # All plugins are there, and Facter is asked next. If a collection still runs, the method waits for the
+      # collection. Facts that were good at the start may be outdated now, because the run waited for another Puppet run
+      # or got new plugins. Puppet calls the method once more if the server names another environment.
       def asking
         if @preload
           facts = @ahead ? @ahead.facts : @facts
@@ -212,7 +212,7 @@ module PuppetX
         @ahead = nil
       end
 
-      # From now on the facts are those that were collected ahead, if they are still valid.
+      # From now on the facts are the facts that were collected ahead, if they are still valid.
       # @param facts [FactsAhead::Facts, nil]
       def use(facts)
         @facts = (facts if facts&.valid?)
@@ -289,7 +289,7 @@ module PuppetX
         trap_signals
       end
 
-      # `puppet agent` sets its own traps, those of a daemon.
+      # `puppet agent` sets its own traps, which are for a daemon.
       def trap_signals
         %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
       end
@@ -305,7 +305,7 @@ module PuppetX
         return if why.nil?
 
         @phases.write('cold' => why)
-        # The new start repeats all messages, except those about new plugins.
+        # The new start repeats all messages, except the messages about new plugins.
         File.truncate(file('log.jsonl'), 0) unless @order.agent?
         exec(@environment, RbConfig.ruby, PROGRAM, @dir, unsetenv_others: true)
       end
@@ -324,8 +324,8 @@ module PuppetX
         phase('done', fields)
       end
 
-      # Records the cost of facts, and the facts that were requested one by one. The next collection must have those,
-      # too.
+      # Records the cost of facts, and the facts that were requested one by one. The next collection must also have
+      # the facts that were requested one by one.
       def note_facts
         return if @fact_costs.nil?
 

@@ -88,8 +88,8 @@ module PuppetX
         [] # the compile says what is wrong with it
       end
 
-      # The existing files of a path for any node. If the whole path is a variable, nothing is known about it, and the
-      # result is empty.
+      # The existing files of a path for any node. If the whole path is a variable, nothing is known about the path,
+      # and the result is empty.
       def matching(path)
         pattern = path.gsub(/%\{[^}]*\}/, '*')
         pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []

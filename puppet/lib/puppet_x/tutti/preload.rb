@@ -24,7 +24,7 @@ module PuppetX
       # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # The collection of facts for the next child. If it is nil, the child collects its own facts.
+      # The collection of facts for the next child. If ahead is nil, the child collects its own facts.
       # @return [Ahead, nil]
       attr_accessor :ahead
 
@@ -37,7 +37,7 @@ module PuppetX
         new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
-      # Whether a library can be required. Up to version 3.0, Ruby raises an error if it cannot.
+      # Whether a library can be required. Up to version 3.0, Ruby raises an error if it cannot find the library.
       def self.there?(name)
         !$LOAD_PATH.resolve_feature_path(name).nil?
       rescue LoadError
@@ -121,8 +121,8 @@ module PuppetX
       end
 
       # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
-      # If such a file belongs to a type, the type is unloaded, and Puppet loads it again when it needs it. For other
-      # files this is not possible.
+      # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
+      # For other files this is not possible.
       # @return [String, nil] the first file that makes it impossible
       def shadowed
         files = @seen = plugins

@@ -6,8 +6,8 @@ require 'puppet'
 module PuppetX
   module Tutti
     # The questions of Puppet's code to the machine while it was loaded ahead, about facts, settings, features and
-    # commands. Some providers ask such questions when they are loaded, not when they are used. A child asks them
-    # again. If an answer differs, the child itself would have loaded other code.
+    # commands. Some providers ask questions of this kind when they are loaded, not when they are used. A child
+    # asks the questions again. If an answer differs, the child itself would have loaded other code.
     class Premises
       class << self
         attr_reader :current
@@ -30,8 +30,8 @@ module PuppetX
           withdraw
         end
 
-        # Returns the recorded answer to a question while code is loaded ahead. At other times it returns the result of
-        # the block.
+        # Returns the recorded answer to a question while code is loaded ahead. At other times the method returns the
+        # result of the block.
         def ask(kind, question, &block)
           @current ? @current.ask(kind, question, &block) : yield
         end
@@ -56,7 +56,7 @@ module PuppetX
         @answers[[kind, question]].first
       end
 
-      # In a child: forgets the known features. Puppet checks them again when it needs them.
+      # In a child: forgets the known features. Puppet checks the features again when it needs them.
       def forget
         results = Puppet.features.instance_variable_get(:@results)
         @features = results.dup

@@ -39,8 +39,8 @@ module PuppetX
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # Like current, but on a Puppet Server it is also nil outside of all compiles. The method is for hooks, which
-        # every call passes.
+        # Like current, but the result is also nil outside of all compiles on a Puppet Server. The method is for
+        # hooks, which every call passes.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end
@@ -100,7 +100,7 @@ module PuppetX
         order.node
       end
 
-      # All hiera data of this node. The run requests it once. Secrets are Sensitive.
+      # All hiera data of this node. The run requests the data once. Secrets are Sensitive.
       def hiera
         @hiera ||= level(ask('hiera'))
       end

@@ -43,8 +43,8 @@ module PuppetX
          *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
-      # Does everything for which Puppet must have read its settings. The caller calls it before the application's own
-      # setup.
+      # Does everything for which Puppet must have read its settings. The caller calls apply before the application's
+      # own setup.
       def apply
         refuse_contradictions
         refuse_strange_servers if @order.agent?
@@ -128,7 +128,7 @@ module PuppetX
         in_config(name).to_s == value.to_s
       end
 
-      # OpenVox 9 resolves Deferred values before applying, like Puppet 7. Puppet 8 resolves them later.
+      # OpenVox 9 resolves Deferred values before applying, like Puppet 7. Puppet 8 resolves Deferred values later.
       def preprocess_deferred
         return nil if in_config(:preprocess_deferred)
 

@@ -4,9 +4,9 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The changes that loading a type makes in the environment of the process. All commands of a run see them (for
-    # example, `package` sets how apt asks questions). A run that does not use the type must not have these
-    # changes.
+    # The changes that loading a type makes in the environment of the process. All commands of a run see these
+    # changes (for example, `package` sets how apt asks questions). A run that does not use the type must not have
+    # these changes.
     module TypeEnvironment
       @changes = {}
 

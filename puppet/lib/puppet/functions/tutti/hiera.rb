@@ -2,9 +2,9 @@
 
 require 'puppet_x/tutti/run'
 
-# This is the Hiera level of Tutti (`lookup_key`). In a run the launcher adds it as the first level of the global layer,
-# where it has no options. A hiera.yaml in the code may name it once more, to list keys that no lower level may answer.
-# Outside of a run of Tutti the level has no keys and requires no keys.
+# This is the Hiera level of Tutti (`lookup_key`). In a run the launcher adds the level as the first level of the global
+# layer, where the level has no options. A hiera.yaml in the code may name the level once more, to list keys that no
+# lower level may answer. Outside of a run of Tutti the level has no keys and requires no keys.
 Puppet::Functions.create_function(:'tutti::hiera') do
   # @param key the key that Hiera looks up
   # @param options the options of the level: `required`, a list of regular expressions.

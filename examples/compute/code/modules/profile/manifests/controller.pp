@@ -77,7 +77,7 @@ class profile::controller {
   # Nova's services end if they cannot ask Placement for free resources.
   Anchor['placement::service::end'] -> Anchor['nova::service::begin']
 
-  # The compute nodes read this value, so they run after everything above.
+  # The compute nodes read this value, so the compute nodes run after everything above.
   tutti_value { 'compute/controller':
     value   => $controller,
     require => Anchor['glance::service::end', 'nova::service::end'],

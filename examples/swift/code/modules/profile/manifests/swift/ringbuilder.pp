@@ -1,5 +1,5 @@
-# @summary The one node that builds the rings from the devices of all storage nodes,
-#   and serves the rings to the other nodes.
+# @summary The one node that builds the rings from the devices of all storage nodes.
+#   The ring builder also serves the rings to the other nodes.
 #
 # @param part_power The number of partitions as a power of two. The number of partitions cannot be
 #   changed later.

@@ -48,7 +48,7 @@ class profile::swift::storage (
     }
   }
 
-  # This class does not use the values. Reading them makes this node run again after the ring
+  # This class does not use the values. Reading the values makes this node run again after the ring
   # builder has built new rings.
   if $profile::swift::ring_digests {
     $rings = ['account', 'container', 'object'].map |$ring| {
