@@ -58,8 +58,8 @@ type CodePushed struct {
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
 	// Released and PassedOver belong to held code. Released is the code that all other nodes continue to use.
-	// Released is empty if there is no such code. PassedOver lists the codes that were pushed since then and never
-	// released, the latest last.
+	// Released is empty if there is no released code. PassedOver lists the codes that were pushed since then and
+	// never released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
 	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older

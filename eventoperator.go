@@ -19,7 +19,7 @@ type OperatorIssued struct {
 	Serial   string    `json:"serial"` // hexadecimal
 	Expires  time.Time `json:"expires"`
 	CodeKey  bool      `json:"code_key,omitempty"` // may sign code
-	// CA is the CA that signed the certificate. It is empty in events that are older than the second
+	// CA is the CA that signed the certificate. CA is empty in events that are older than the second
 	// CA.
 	CA Digest `json:"ca,omitempty"`
 }

@@ -52,8 +52,9 @@ func (b *RunClaimed) ID() string { return string(b.Run) }
 // RunCompiled holds the data that a compile handed over at its gate. The server appends the event
 // before or together with the gate's decision. The blob Asked contains the questions of the run.
 type RunCompiled struct {
-	Run RunID  `json:"run"`
-	Set Digest `json:"set,omitempty"` // Set is the digest of the set of its exports. It is empty if there are no exports.
+	Run RunID `json:"run"`
+	// Set is the digest of the set of its exports. Set is empty if there are no exports.
+	Set Digest `json:"set,omitempty"`
 	Compiled
 	Asked  Digest `json:"asked"`
 	Absent Digest `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.

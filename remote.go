@@ -65,11 +65,12 @@ type RemoteAnswer struct {
 // PuppetStatus is the state of a node's Puppet. Status is the first true one of `disabled`,
 // `applying a catalog`, `idling` (a daemon waits) and `stopped`.
 type PuppetStatus struct {
-	Applying       bool   `json:"applying"`
-	Idling         bool   `json:"idling"`
-	Enabled        bool   `json:"enabled"`
-	DaemonPresent  bool   `json:"daemon_present"`
-	LastRun        int64  `json:"lastrun"`       // LastRun is in seconds since 1970. It is 0 if Puppet has never run.
+	Applying      bool `json:"applying"`
+	Idling        bool `json:"idling"`
+	Enabled       bool `json:"enabled"`
+	DaemonPresent bool `json:"daemon_present"`
+	// LastRun is in seconds since 1970. LastRun is 0 if Puppet has never run.
+	LastRun        int64  `json:"lastrun"`
 	SinceLastRun   int64  `json:"since_lastrun"` // seconds
 	Status         string `json:"status"`
 	DisableMessage string `json:"disable_message,omitempty"`

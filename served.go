@@ -21,7 +21,7 @@ func (l Lag) String() string {
 // Served is the data that a Puppet Server hands over for a run, besides the questions of the run.
 type Served struct {
 	By    NodeName `json:"by"`            // the compile host
-	Set   Digest   `json:"set,omitempty"` // Set is the digest of the exports. It is empty if there are no exports.
+	Set   Digest   `json:"set,omitempty"` // Set is the digest of the exports. Set is empty if there are no exports.
 	Count int      `json:"count,omitempty"`
 	Waits []Wait   `json:"waits,omitempty"`
 	// Record is a Record with the questions and their places in the code. Record is empty in older

@@ -9,7 +9,7 @@ type Statement struct {
 	Signatures []Signature   `json:"signatures"`
 }
 
-// Signature is one of a statement.
+// Signature is one signature of a statement.
 type Signature struct {
 	Key       Digest `json:"key"` // of the public key
 	Signature []byte `json:"signature"`

@@ -268,8 +268,8 @@ type GraphEdge struct {
 	From      []tutti.NodeName `json:"from"`
 	To        []tutti.NodeName `json:"to"`
 	Questions []tutti.Query    `json:"questions,omitempty"`
-	// Hard is true if the questions are answered only after From have applied. Otherwise the
-	// questions are answered after the nodes of From have compiled (exports).
+	// Hard is true if the questions are answered only after the nodes of From have applied. Otherwise
+	// the questions are answered after the nodes of From have compiled (exports).
 	Hard bool `json:"hard,omitempty"`
 	// Explicit is true if the order comes from `order` in the fleet file, regardless of reads.
 	Explicit bool `json:"explicit,omitempty"`

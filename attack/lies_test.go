@@ -24,7 +24,7 @@ type lie struct {
 	op     string
 	in     any
 	codes  []tutti.Code // the empty code means success: the message is the node's own statement about itself
-	audit  string       // audit is the attempt in the audit log. It is empty if the message is only malformed.
+	audit  string       // audit is the attempt in the audit log. audit is empty if the message is only malformed.
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 	invalid = []tutti.Code{tutti.CodeInvalid}
 )
 
-// lies returns the lies of a node that has claimed the run own and passed its gate. The argument
+// lies returns the lies of a node that has claimed the run `own` and passed its gate. The argument
 // theirs is a run of node-01, and asked is an open question to node-01.
 func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
 	run := own.Run

@@ -21,9 +21,9 @@ import (
 type weather struct {
 	seed   uint64
 	kill   bool // kill -9 of the server in the middle of the first run
-	slowed int  // slowed is the index of the node with a slow link. It is -1 if no link is slow.
+	slowed int  // slowed is the index of the node with a slow link. slowed is -1 if no link is slow.
 	slow   lab.Slow
-	// delays are the times before each node's agent starts. They are shorter than the server's
+	// delays are the times before each node's agent starts. All delays are shorter than the server's
 	// deadline of silence.
 	delays []time.Duration
 }

@@ -120,8 +120,9 @@ func (s *puppetSite) withModule(t *testing.T) {
 	})
 }
 
-// answersNobodyElse sends forbidden requests to the module's socket. They come from another user
-// than the Puppet Server, are for a run that has ended, or are for another node than the run's.
+// answersNobodyElse sends forbidden requests to the module's socket. The requests come from another
+// user than the Puppet Server, are for a run that has ended, or are for another node than the
+// run's.
 func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 	ask := func(user, certname string) string {

@@ -50,8 +50,8 @@ var scaleModule = map[string]string{
 }
 
 // TestConvergeScale checks a fleet that keeps itself converged. A new storage node causes one run
-// of itself and one run of the builder. It also causes one run of each storage node that must fetch
-// the new rings. The removal of a storage node causes one run of the builder.
+// of itself and one run of the builder. A new storage node also causes one run of each storage node
+// that must fetch the new rings. The removal of a storage node causes one run of the builder.
 func TestConvergeScale(t *testing.T) {
 	h := host(t, leaver)
 	for _, h := range fleet.Nodes {

@@ -82,8 +82,8 @@ node 'node-03' {
 `
 
 // TestSecret checks that exports keep every type of the language. The clear text of a Sensitive may
-// be only in the file on its own node. It may not be on the server or another node, or in a log,
-// report or record.
+// be only in the file on its own node. The clear text may not be on the server or another node, or
+// in a log, report or record.
 func TestSecret(t *testing.T) {
 	const secret, clear = "e2e-hunter2-77b1", "e2e-in-clear-77b1"
 	one, two := host(t, "node-01"), host(t, "node-02")

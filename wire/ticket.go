@@ -13,7 +13,7 @@ import (
 // Hello exchanges a node's ticket. The agent sends a Hello after each connection. The agent writes
 // the new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
 type Hello struct {
-	// Ticket is the node's present ticket. It is empty if the node has no ticket yet.
+	// Ticket is the node's present ticket. Ticket is empty if the node has no ticket yet.
 	Ticket string `json:"ticket,omitempty"`
 	Next   string `json:"next"`           // the new ticket that the node proposes
 	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.

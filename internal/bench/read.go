@@ -93,7 +93,7 @@ func (p *pastOf) fold(nodes int) ([]figure, error) {
 // beside is the load on the machine while writes are timed.
 type beside struct {
 	name string
-	goal float64 // goal is the goal for the delay in milliseconds. It is 0 if there is no goal.
+	goal float64 // goal is the goal for the delay in milliseconds. goal is 0 if the load has no goal.
 	work []func(context.Context) (times int, err error)
 
 	took  []time.Duration

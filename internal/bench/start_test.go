@@ -22,7 +22,7 @@ func TestAwaitReady(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reason string
 		said   datagrams
-		want   string // want is a part of the error. It is empty if the agent is ready.
+		want   string // want is a part of the error. want is empty if the agent is ready.
 	}{
 		"AtOnce": {
 			reason: "An agent whose server is away is ready, and connects later.",

@@ -189,7 +189,7 @@ func TestNodes(t *testing.T, side Side) {
 	nodes, err = server.ListNodes(ctx)
 	want(t, "the capabilities that its agent lacks", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
 	shown, err := server.ShowNode(ctx, "web-01")
-	want(t, "the same capabilities in ShowNode", nodes[0].TooOldFor, shown.TooOldFor, err)
+	want(t, "the same capabilities by ShowNode", nodes[0].TooOldFor, shown.TooOldFor, err)
 	want(t, "its version", "0.1.0", shown.Version, err)
 	wantCode(t, "replace nobody", server.ReplaceNode(ctx, "nobody"), tutti.CodeNotFound)
 	wantCode(t, "remove nobody", server.RemoveNode(ctx, "nobody"), tutti.CodeNotFound)

@@ -42,7 +42,7 @@ RSpec.describe 'compiles on a Puppet Server' do
     File.write('environments/production/manifests/site.pp', text)
   end
 
-  # The place of a line in the manifest, outside of classes.
+  # Returns the place of a line in the manifest, outside of classes.
   def place(line)
     { 'resource' => 'Class[main]', 'file' => "#{@dir}/environments/production/manifests/site.pp", 'line' => line }
   end

@@ -3,7 +3,8 @@
 require_relative '../spec_helper'
 require_relative '../support/own_facter'
 
-# The cost of facts, for an owner who wants to know why Puppet is slow on a machine.
+# The examples check the cost of facts. An owner uses the cost to find out why Puppet is slow on a
+# machine.
 RSpec.describe 'what facts cost' do
   lib = 'code/production/modules/m/lib/facter'
   slow = <<~RUBY
@@ -35,7 +36,7 @@ RSpec.describe 'what facts cost' do
     facter.clean
   end
 
-  # A warm parent that has read the present facter.conf.
+  # Returns a warm parent that has read the present facter.conf.
   def parent
     @parent&.stop
     @parent = WarmParent.new(environment) if WarmParent.wanted?

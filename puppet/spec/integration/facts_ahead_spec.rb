@@ -5,7 +5,7 @@ require_relative '../support/certificates'
 require_relative '../support/own_facter'
 require_relative '../support/warm_rows'
 
-# Facts that a child of the warm parent collects after one run, for the next run.
+# The examples check facts that a child of the warm parent collects after one run, for the next run.
 RSpec.describe 'facts that are collected ahead' do
   fact = ->(value) { "Facter.add(:mine) { setcode { #{value} } }\n" }
   plugin = 'code/production/modules/m/lib/facter/mine.rb'
@@ -31,7 +31,7 @@ RSpec.describe 'facts that are collected ahead' do
 
   after(:all) { @parent.stop }
 
-  # The second run, with facts that were collected after the first run, and a change in between.
+  # Starts the second run, with facts that were collected after the first run, and a change in between.
   def second(age: 60)
     first.call
     parent.collect(first.dir, age: age)
@@ -77,7 +77,7 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, File.readlines(first.path('asked')).length]).to eq([1, 2]), run.said
   end
 
-  # The first run, and then a collection that does not end before the example lets it end.
+  # Does the first run, and then starts a collection that does not end before the example lets it end.
   let(:collecting) do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
@@ -171,7 +171,7 @@ RSpec.describe 'facts that are collected ahead' do
     expect(ages(run)).to eq([]), run.said
   end
 
-  # The file that the agent reads after a run.
+  # Returns the file that the agent reads after a run.
   def now
     JSON.parse(File.read(first.path("#{first.run}/facts-now.json")))
   end

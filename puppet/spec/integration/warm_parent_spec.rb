@@ -3,7 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/real_run'
 
-# The parent itself: its state when it waits, and its end.
+# The examples check the parent itself: its state when it waits, and its end.
 RSpec.describe 'a warm parent' do
   let(:parent) { WarmParent.new(RealRun.environment) }
   let(:run) { RealRun.new(parent: parent).manifest("notify { 'a': }\n") }

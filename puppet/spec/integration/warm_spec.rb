@@ -9,7 +9,7 @@ require_relative '../support/warm_rows'
 
 # A run has the same result as without a warm parent: the same code, warm and cold, gives equal results.
 RSpec.describe 'a run of a warm parent' do
-  # Separate libraries that the examples may change.
+  # Makes separate libraries that the examples may change.
   def make_site
     @facter = OwnFacter.new
     @site = @facter.dir
@@ -57,8 +57,8 @@ RSpec.describe 'a run of a warm parent' do
     end
   end
 
-  # Files that a process reads only once. `of` contains the variable with the path, and the code that
-  # reads the file.
+  # These are files that a process reads only once. `of` contains the variable with the path, and the
+  # code that reads the file.
   {
     'the time zone has changed' =>
       { name: 'TZ', prefix: ':', texts: %w[Etc/GMT-3 Asia/Tokyo].map { |zone| File.binread("/usr/share/zoneinfo/#{zone}") },

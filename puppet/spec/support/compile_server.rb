@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A process that compiles like a Puppet Server: compile_server.rb DIR. Each input line is a request, [certname,
+# This process compiles like a Puppet Server: compile_server.rb DIR. Each input line is a request, [certname,
 # transaction_uuid] as JSON. A separate thread compiles the request and prints the result as one line. With a
 # third element the thread repeats the compile this number of times with different uuids, and prints all results
 # as one line.
@@ -35,8 +35,8 @@ Puppet::Node.indirection.terminus_class = :plain
 Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
-# A fake of PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The fake PuppetDB
-# records stored data in the file stored, and questions in the file asked.
+# FakePuppetDB replaces PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The
+# fake PuppetDB records stored data in the file stored, and questions in the file asked.
 module FakePuppetDB
   def self.note(file, line)
     File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A function of a module that reports what it sees in its process.
+# Mirror is a function of a module that reports what it sees in its process.
 module Mirror
   FUNCTION = <<~'RUBY'
     require 'json'
@@ -52,7 +52,7 @@ module Mirror
     end
   RUBY
 
-  # A command that reports what it sees when the run starts it.
+  # COMMAND reports what it sees when the run starts it.
   COMMAND = <<~'SH'
     #!/bin/sh
     exec > "$1"

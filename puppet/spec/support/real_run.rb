@@ -7,7 +7,7 @@ require 'tmpdir'
 require_relative 'fake_agent'
 require_relative 'warm_parent'
 
-# One real run of the launcher with a fake agent, in a separate directory.
+# A RealRun is one real run of the launcher with a fake agent, in a separate directory.
 class RealRun
   MODULE = File.realpath('../..', __dir__)
   LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
@@ -26,7 +26,7 @@ class RealRun
 
   attr_reader :root, :run, :agent, :order, :status, :environment
 
-  # The warm parent of runs that name no other parent. The parent is nil if these runs are cold.
+  # Returns the warm parent of runs that name no other parent. The parent is nil if these runs are cold.
   def self.parent
     WarmParent.shared(environment) if WarmParent.wanted?
   end
@@ -47,7 +47,7 @@ class RealRun
                'confdir' => path('conf'), 'vardir' => path('var') }
   end
 
-  # Another run on the same machine.
+  # Returns another run on the same machine.
   def again(parent: @parent)
     RealRun.new(node: order['node'], parent: parent, root: root).tap do |other|
       other.order.merge!(order.reject { |name, _| %w[run socket].include?(name) })
@@ -81,7 +81,7 @@ class RealRun
     self
   end
 
-  # Empty certificate files, because only their existence is checked.
+  # Writes empty certificate files, because only their existence is checked.
   def certificates
     ['ssl/certs/ca.pem', "ssl/certs/#{order['node']}.pem"].each { |name| write(name, '') }
     self
@@ -104,7 +104,7 @@ class RealRun
     @holder = nil
   end
 
-  # A manifest whose only resource waits until the example releases the end of the run.
+  # Returns a manifest whose only resource waits until the example releases the end of the run.
   def waiting_manifest
     File.mkfifo(path('hold'))
     @hold = File.open(path('hold'), 'r+').tap { |fifo| fifo.sync = true }
@@ -157,7 +157,7 @@ class RealRun
                   in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
   end
 
-  # Whether the run is warm. A warm run cannot have another environment than its parent.
+  # Returns whether the run is warm. A warm run cannot have another environment than its parent.
   def warm?
     !@parent.nil? && environment == @parent.environment
   end
@@ -174,7 +174,7 @@ class RealRun
     lines('phase.jsonl').last
   end
 
-  # Whether the run has reported its end.
+  # Returns whether the run has reported its end.
   def ended?
     File.exist?(path("#{run}/phase.jsonl")) && done['phase'] == 'done'
   end
@@ -197,7 +197,7 @@ class RealRun
     File.exist?(path("#{run}/report.json"))
   end
 
-  # All output of the run, for failure messages.
+  # Returns all output of the run, for failure messages.
   def said
     %w[phase.jsonl log.jsonl stdout stderr].map do |name|
       file = path("#{run}/#{name}")

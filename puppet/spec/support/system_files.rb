@@ -4,15 +4,15 @@ require 'fileutils'
 require 'tmpdir'
 require_relative 'certificates'
 
-# A file that a process reads only once, like those below /etc. The examples may change this file. Another file
-# may refer to this file.
+# A SystemFiles is a file that a process reads only once, like the files below /etc. The examples may change
+# this file. Another file may refer to this file.
 class SystemFiles
-  # An openssl.cnf that includes another file, which sets the protocol.
+  # OPENSSL is an openssl.cnf that includes another file, which sets the protocol.
   OPENSSL = "openssl_conf = init\n.include %s\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n"
 
   AUTHORITY = Certificates.make('authority').certificate.to_pem
 
-  # The file that is read, and the file that changes.
+  # first is the file that is read, and last is the file that changes.
   attr_reader :first, :last
 
   # @param text [String, nil] of the first one, with a place for the other one's name; nil: there is one only

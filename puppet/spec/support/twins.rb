@@ -5,7 +5,7 @@ require_relative 'real_run'
 
 # Runs the same code on the same machine twice, warm and then cold, and compares the output.
 class Twins
-  # Fields that also differ between two runs of the same kind.
+  # VOLATILE lists fields that also differ between two runs of the same kind.
   VOLATILE = %w[t time pid elapsed evaluation_time start_time metrics catalog_uuid configuration_version config_retrieval warm facts_age digest
                 facts_digest].freeze
 
@@ -20,7 +20,7 @@ class Twins
     yield @machine
   end
 
-  # An earlier run, in a child of the same parent.
+  # Starts an earlier run, in a child of the same parent.
   def before
     @machine.again(parent: @parent).call
   end
@@ -36,20 +36,20 @@ class Twins
     self
   end
 
-  # The reason why the warm run became cold.
+  # Returns the reason why the warm run became cold.
   def why
     @warm.lines('phase.jsonl').map { |line| line['cold'] }.compact.first
   end
 
-  # The differences between the two results.
+  # Returns the differences between the two results.
   # @return [Array] what only the warm one said, and what only the cold one said
   def differences
     warm, cold = [@warm, @cold].map { |run| Twins.result(run) }
     (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
   end
 
-  # All output of a run, as numbered parts. If a run started again, its phases and requests before that do not
-  # count.
+  # Returns all output of a run, as numbered parts. If a run started again, its phases and requests before
+  # that do not count.
   def self.result(run)
     phases = run.lines('phase.jsonl')
     phases = phases.drop(phases.rindex { |line| line.key?('warm') && !line.key?('facts_age') })
@@ -84,7 +84,7 @@ class Twins
   end
   private_class_method :said, :steady, :less
 
-  # The content of a file in the directories of both runs.
+  # Returns the content of a file in the directories of both runs.
   # @return [Array<String>] the warm one's and the cold one's
   def files(name)
     [@warm, @cold].map { |run| File.read(File.join(run.dir, name)).gsub(run.run, 'RUN') }

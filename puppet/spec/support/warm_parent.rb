@@ -5,7 +5,8 @@ require 'socket'
 require 'timeout'
 require_relative 'waiting'
 
-# A warm parent, as the agent uses it. With TUTTI_SPECS=warm the runs of the specs are its children.
+# A WarmParent is a warm parent, as the agent uses it. With TUTTI_SPECS=warm the runs of the specs
+# are its children.
 class WarmParent
   Status = Struct.new(:exitstatus)
 
@@ -14,7 +15,7 @@ class WarmParent
       ENV['TUTTI_SPECS'] == 'warm'
     end
 
-    # The parent that all specs of a process share. The shared parent ends with the process.
+    # Returns the parent that all specs of a process share. The shared parent ends with the process.
     def shared(environment)
       @shared ||= new(environment).tap { |parent| at_exit { parent.stop } }
     end
@@ -47,7 +48,7 @@ class WarmParent
     @facts = { 'facts_for' => dir, 'facts_age' => age }
   end
 
-  # Like begin_collection, but waits for the end of the collection.
+  # collect is like begin_collection, but waits for the end of the collection.
   def collect(dir, age: 60)
     before = children # a run may have ended, and its end not be taken
     begin_collection(dir, age: age)
@@ -75,17 +76,17 @@ class WarmParent
     Timeout.timeout(60) { JSON.parse(@socket.gets) }
   end
 
-  # A file of the parent in /proc.
+  # Returns a file of the parent in /proc.
   def proc(file)
     File.read("/proc/#{@pid}/#{file}")
   end
 
-  # The open file descriptors with their targets.
+  # Returns the open file descriptors with their targets.
   def descriptors
     Dir.children("/proc/#{@pid}/fd").to_h { |fd| [fd.to_i, File.readlink("/proc/#{@pid}/fd/#{fd}").sub(/\d+/, 'N')] }
   end
 
-  # Children that still exist, or whose exit the parent has not collected.
+  # Returns children that still exist, or whose exit the parent has not collected.
   def children
     proc("task/#{@pid}/children").split.map(&:to_i)
   end
@@ -103,7 +104,7 @@ class WarmParent
     @pid = nil
   end
 
-  # Whether the socket is closed now that the parent has ended.
+  # Returns whether the socket is closed now that the parent has ended.
   def silent?
     Timeout.timeout(60) { @socket.gets.nil? }
   rescue Errno::ECONNRESET

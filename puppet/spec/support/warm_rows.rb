@@ -3,7 +3,8 @@
 require 'fileutils'
 require 'puppet'
 
-# All things that may differ between a run that finds Puppet loaded and a run that loads Puppet itself.
+# The rows list all things that may differ between a run that finds Puppet loaded and a run that loads Puppet
+# itself.
 module WarmRows
   # `between` means that another run of the same parent comes first. The given change happens after that run.
   # `cold` is the reason why the run becomes cold. `changed` is the file because of which the parent ends.
@@ -22,7 +23,7 @@ module WarmRows
     end
   RUBY
 
-  # A type of a module, whose provider logs a word.
+  # Returns a type of a module, whose provider logs a word.
   def self.own(word, confine = '')
     { "#{LIB}/puppet/type/own.rb" => "Puppet::Type.newtype(:own) do\n  newparam(:name) { isnamevar }\n  newproperty(:state)\n" \
                                      "  def self.word; 'type #{word}'; end\nend\n",
@@ -35,7 +36,7 @@ module WarmRows
       RUBY
   end
 
-  # A provider of a module for a type of Puppet. It logs a word.
+  # Returns a provider of a module for a type of Puppet. It logs a word.
   def self.aaa(word)
     { "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }
       Puppet::Type.type(:group).provide(:aaa) do

@@ -57,7 +57,7 @@ RSpec.describe PuppetX::Tutti::Client do
     expect(client.call('value', { 'key' => 'fast' })['value']).to eq('fast')
   end
 
-  # A stopped process behaves like this: its sockets stay open, and nobody reads them.
+  # The sockets of a stopped process stay open, and nobody reads them.
   it 'gives up at the deadline also where the agent is frozen and takes no request' do
     frozen = UNIXServer.new(@path)
     greeter = Thread.new { frozen.accept.tap { |socket| socket.gets && socket.write("{\"ok\":true}\n") } }

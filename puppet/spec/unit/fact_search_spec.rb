@@ -5,7 +5,7 @@ require 'puppet_x/tutti/fact_search'
 
 RSpec.describe PuppetX::Tutti::FactSearch do
   describe PuppetX::Tutti::FactSearch::Names do
-    # A stand-in for the part of Facter. It counts its calls.
+    # This class replaces Facter's own parser and counts its calls.
     let(:parser) do
       Class.new do
         attr_reader :asked
@@ -28,8 +28,8 @@ RSpec.describe PuppetX::Tutti::FactSearch do
   end
 
   describe PuppetX::Tutti::FactSearch::Configuration do
-    # A stand-in for the part of Facter. This reader counts its calls, and returns an empty result
-    # with a complaint for an invalid file.
+    # This class replaces Facter's own reader of facter.conf. This reader counts its calls, and
+    # returns an empty result with a complaint for an invalid file.
     let(:reader) do
       Class.new do
         attr_accessor :conf, :times, :meanwhile

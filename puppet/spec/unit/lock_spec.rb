@@ -8,7 +8,7 @@ RSpec.describe PuppetX::Tutti::Lock do
   around { |example| Dir.mktmpdir { |dir| (@path = File.join(dir, 'lock')) && example.run } }
 
   let(:lock) { described_class.new(@path) }
-  # A process with this name that lives until the example ends.
+  # Starts a process with this name that lives until the example ends.
   let(:named) do
     lambda do |name|
       script = File.join(File.dirname(@path), name)

@@ -51,8 +51,8 @@ RSpec.describe 'the type tutti_value' do
     end
   end
 
-  # A Sensitive value in the form of a catalog: the clear value, and the name of the parameter in a
-  # list.
+  # Returns a Sensitive value in the form of a catalog: the clear value, and the name of the
+  # parameter in a list.
   def secret(attributes)
     source = Puppet::Resource.new('Tutti_value', 't/k', parameters: { value: 'hunter2' }.merge(attributes))
     source.sensitive_parameters << :value

@@ -17,8 +17,8 @@ RSpec.describe PuppetX::Tutti::Waits do
 
   include_context 'with a run of Tutti'
 
-  # The names of the questions for which a compile of this manifest waits. The hiera keys in asked
-  # count as looked up.
+  # Returns the names of the questions for which a compile of this manifest waits. The hiera keys in
+  # asked count as looked up.
   def ending(manifest, asked: [])
     run.hiera
     asked.each { |key| run.keys.record(key) }
@@ -62,7 +62,7 @@ RSpec.describe PuppetX::Tutti::Waits do
     PuppetX::Tutti::Unanswered.new('there is no value "k"', described_class.wait('value', 'k', {}))
   end
 
-  # The error that the block raises while Ruby handles another error.
+  # Returns the error that the block raises while Ruby handles another error.
   def instead
     raise unanswered
   rescue StandardError => e

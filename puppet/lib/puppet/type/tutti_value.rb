@@ -119,7 +119,7 @@ Puppet::Type.newtype(:tutti_value) do
     defined?(Puppet::Pops::Evaluator::DeferredValue) && parameter(name)&.value.instance_of?(Puppet::Pops::Evaluator::DeferredValue)
   end
 
-  # Whether the value must be sealed.
+  # Returns whether the value must be sealed.
   def secret?
     @secret ? true : false
   end

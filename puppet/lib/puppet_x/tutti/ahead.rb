@@ -4,9 +4,9 @@ require_relative 'facts_ahead'
 
 module PuppetX
   module Tutti
-    # A child of the warm parent that collects facts, and its output. The output is in a file without a name, because
-    # everything in the parent's memory is in all of its children. If a run begins during the collection, it waits for
-    # the collection and does not start again.
+    # Ahead is a child of the warm parent that collects facts, together with the child's output. The output is in a
+    # file without a name, because everything in the parent's memory is in all of its children. If a run begins during
+    # the collection, it waits for the collection and does not start again.
     class Ahead
       # The parent waits for this pipe while the collection runs: for a byte, or for its end.
       attr_reader :out

@@ -7,16 +7,16 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # One connection to the agent over a unix socket, either the run's socket or the socket for compiles. Each request
-    # gets its response in order. If the socket is gone because the agent restarts, the client reconnects, says hello
-    # and repeats its request for RECONNECT seconds. Every request is safe to repeat.
+    # A Client is one connection to the agent over a unix socket, either the run's socket or the socket for compiles.
+    # Each request gets its response in order. If the socket is gone because the agent restarts, the client
+    # reconnects, says hello and repeats its request for RECONNECT seconds. Every request is safe to repeat.
     class Client
       RECONNECT = 30
       PAUSE = 0.1
       ANSWER = 120
-      # The largest depth of JSON: a value has at most 256 levels (the server's bound), and the message adds some
-      # levels. With Ruby's own bound of 100, one deep value would be an unreadable answer for every node that has
-      # it in Hiera.
+      # NESTING is the largest depth of JSON. A value has at most 256 levels (the server's bound), and the message
+      # adds some levels. With Ruby's own bound of 100, one deep value would be an unreadable answer for every
+      # node that has it in Hiera.
       NESTING = 300
 
       # @param path [String] the socket

@@ -4,8 +4,8 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # The places in the code where the collectors of a compile are written. Puppet evaluates collectors
-    # later, when its stack is empty.
+    # This class knows the places in the code where the collectors of a compile are written. Puppet
+    # evaluates collectors later, when its stack is empty.
     class Collectors
       def initialize
         @positions = {}.compare_by_identity
@@ -26,7 +26,7 @@ module PuppetX
         @current = outer
       end
 
-      # Whether a collector asks the present question.
+      # Returns whether a collector asks the present question.
       def asking?
         !@current.nil?
       end

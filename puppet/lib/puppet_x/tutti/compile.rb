@@ -5,11 +5,11 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # A compile on a Puppet Server for a node of Tutti. The compile asks the same questions as a run and gets the node's
-    # answers. The compile reports its reads and exports before the node gets its catalog. The object belongs to one
-    # compile and one thread.
+    # This class is a compile on a Puppet Server for a node of Tutti. The compile asks the same questions as a run and
+    # gets the node's answers. The compile reports its reads and exports before the node gets its catalog. The object
+    # belongs to one compile and one thread.
     class Compile < Run
-      # The number of keys that a message names.
+      # SHOWN is the number of keys that a message names.
       SHOWN = 3
 
       attr_reader :node
@@ -60,9 +60,9 @@ module PuppetX
                              "as its first level; without it this Puppet Server compiles past keys that Tutti has: #{passed.first(SHOWN).join(', ')}#{more}"
       end
 
-      # The answer of PuppetDB to a question. The block asks PuppetDB only once. The method first asks PuppetDB for its
-      # catalogs, then runs the block, and then asks Tutti. If PuppetDB stores a catalog in between, this catalog
-      # counts as not yet stored.
+      # Returns the answer of PuppetDB to a question. The block asks PuppetDB only once. The method first asks PuppetDB
+      # for its catalogs, then runs the block, and then asks Tutti. If PuppetDB stores a catalog in between, this
+      # catalog counts as not yet stored.
       def through_puppetdb(type, filter)
         return yield unless @recorded
 

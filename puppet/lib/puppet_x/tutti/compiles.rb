@@ -12,14 +12,15 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # The compiles of a Puppet Server. Several compiles run at the same time, in threads and in JRubies.
-    # Therefore the module stores nothing about a single compile.
+    # This module handles the compiles of a Puppet Server. Several compiles run at the same time, in
+    # threads and in JRubies. Therefore the module stores nothing about a single compile.
     module Compiles
       # The configuration file is in the directory of puppet.conf. It is optional.
       FILE = 'tutti-server.yaml'
       DEFAULTS = { 'socket' => '/run/tutti-agent/compile.sock', 'exports' => 'tutti' }.freeze
       ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze
-      # Seconds to wait for an agent that restarts. During this wait the Puppet Server has one JRuby less.
+      # RECONNECT is the number of seconds to wait for an agent that restarts. During this wait the Puppet
+      # Server has one JRuby less.
       RECONNECT = 5
 
       class << self
@@ -33,7 +34,7 @@ module PuppetX
           Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
         end
 
-        # Whether this process is a Puppet Server that compiles with Tutti.
+        # Returns whether this process is a Puppet Server that compiles with Tutti.
         def installed?
           @installed == true
         end
@@ -43,7 +44,7 @@ module PuppetX
           @config ||= read(File.join(Puppet[:confdir], FILE))
         end
 
-        # Whether PuppetDB stores facts and catalogs, and answers collectors.
+        # Returns whether PuppetDB stores facts and catalogs, and answers collectors.
         def puppetdb?
           installed? && config['exports'] == 'puppetdb'
         end
@@ -85,8 +86,8 @@ module PuppetX
           catalog
         end
 
-        # If the level is missing, the error says that the level is missing. It does not show the error
-        # that follows from this.
+        # If the level is missing, the error says that the level is missing. The error does not show
+        # the failure that follows from this.
         def levelled(compile)
           catalog = yield
         rescue StandardError => e
@@ -118,7 +119,7 @@ module PuppetX
         end
       end
 
-      # The hook for every compile of a catalog.
+      # This hook runs for every compile of a catalog.
       module Compiler
         def compile(node, code_id = nil)
           Compiles.around(node.name) { super }

@@ -2,8 +2,9 @@
 
 module PuppetX
   module Tutti
-    # A control group for one run, below the scope that systemd has delegated to the warm parent. With this group the
-    # agent finds the processes that a run leaves, like with the scope of a cold run (internal/puppet/kill.go).
+    # This module makes a control group for one run, below the scope that systemd has delegated to the warm parent.
+    # With this group the agent finds the processes that a run leaves, like with the scope of a cold run
+    # (internal/puppet/kill.go).
     module ControlGroup
       SCOPE = %r{/tutti-warm-[^/]+\.scope\z}.freeze
 
@@ -31,7 +32,7 @@ module PuppetX
         end
       end
 
-      # The groups of this process in each hierarchy that systemd has created.
+      # Returns the groups of this process in each hierarchy that systemd has created.
       def self.own
         File.readlines('/proc/self/cgroup', chomp: true).filter_map do |line|
           _, controllers, path = line.split(':', 3)
@@ -39,8 +40,8 @@ module PuppetX
         end
       end
 
-      # The directory of a hierarchy: the unified one, alone or together with others, or the older one of systemd
-      # itself.
+      # Returns the directory of a hierarchy: the unified one, alone or together with others, or the older one of
+      # systemd itself.
       def self.mount(controllers)
         return "/sys/fs/cgroup/#{controllers.delete_prefix('name=')}" unless controllers.empty?
 

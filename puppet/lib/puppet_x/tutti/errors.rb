@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module PuppetX
-  # The Ruby side of Tutti. This code needs only Puppet and Ruby's standard library.
+  # This module is the Ruby side of Tutti. This code needs only Puppet and Ruby's standard library.
   module Tutti
     # The node cannot carry out the order. Nothing was compiled or applied.
     class Refused < StandardError; end

@@ -67,7 +67,7 @@ module PuppetX
         [clear.sort.to_h, sensitive.uniq.sort]
       end
 
-      # Whether a parameter only repeats the title.
+      # Returns whether a parameter only repeats the title.
       def self.own_name?(resource, name, value)
         name == resource.send(:namevar) && value == resource.title
       end

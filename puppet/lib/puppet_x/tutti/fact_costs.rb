@@ -2,8 +2,8 @@
 
 module PuppetX
   module Tutti
-    # The time that the facts of this process cost, as Facter itself measures it (`facter --timing`). Facter resolves
-    # facts in separate threads.
+    # This module measures the time that the facts of this process cost, in the way in which Facter itself measures
+    # it (`facter --timing`). Facter resolves facts in separate threads.
     module FactCosts
       LIMIT = 0.2 # seconds; what costs less is nobody's concern
       KEY = :tutti_fact_costs

@@ -4,10 +4,10 @@ require 'facter'
 
 module PuppetX
   module Tutti
-    # What the files of facts leave in a process besides facts. If another process collected the facts, this process
-    # lacks these things. Libraries that the files require do not count, and definitions inside of Facter do not count
-    # either. The files may define methods outside of any class, like the files of puppetlabs-apt. The methods are
-    # lent: their first call loads the file.
+    # This class finds changes that the files of facts leave in a process besides facts. If another process collected
+    # the facts, this process lacks these changes. Libraries that the files require do not count, and definitions
+    # inside of Facter do not count either. The files may define methods outside of any class, like the files of
+    # puppetlabs-apt. The methods are lent: their first call loads the file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze
@@ -53,8 +53,8 @@ module PuppetX
         ]
       end
 
-      # Whether a file was loaded from a directory of facts, and not with require. A run itself requires the libraries
-      # that it needs.
+      # Returns whether a file was loaded from a directory of facts, and not with require. A run itself requires the
+      # libraries that it needs.
       def fact?(path)
         path&.end_with?('.rb') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && facts?(File.dirname(path))
       end
@@ -103,7 +103,7 @@ module PuppetX
         nil
       end
 
-      # The path from the module's directory on.
+      # Returns the path from the module's directory on.
       def short(path)
         path[%r{[^/]+/lib/facter/.*}] || path
       end

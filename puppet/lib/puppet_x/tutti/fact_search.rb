@@ -14,7 +14,8 @@ module PuppetX
         Facter::ConfigReader.singleton_class.prepend(Configuration)
       end
 
-      # Whether a fact's name matches the question. Facter uses two regular expressions for each possible fact.
+      # Reports whether a fact's name matches the question. Facter uses two regular expressions for each possible
+      # fact.
       module Names
         def found_fact?(name, question)
           names = (@tutti_names ||= {})[question] ||= {}

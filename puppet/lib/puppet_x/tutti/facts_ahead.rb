@@ -9,22 +9,22 @@ require_relative 'outside'
 
 module PuppetX
   module Tutti
-    # Facts that a process collects after one run for the next run. The process does the first part of a run, up to the
+    # This class collects facts after one run for the next run. The process does the first part of a run, up to the
     # lock. The process has its own directory and no agent. The collecting process uses the settings of a run and asks
     # Facter through Puppet's terminus. If the process ends before it has facts, there are no facts from it.
     class FactsAhead < Launcher
-      # A file in the directory of the run whose facts are compared. The agent reads this file.
+      # NOW is a file in the directory of the run whose facts are compared. The agent reads this file.
       NOW = 'facts-now.json'
-      # The largest number of changed facts that the file names.
+      # NAMES is the largest number of changed facts that the file names.
       NAMES = 10
-      # Time limit in seconds for a collection that the agent has lost.
+      # LIMIT is the time limit, in seconds, for a collection that the agent has lost.
       LIMIT = 600
-      # The lowest priority of the processor.
+      # LOWEST is the lowest priority of the processor.
       LOWEST = 19
       # Matches the file of a type, or of a part of a type.
       TYPE = %r{/puppet/type/(?<type>[^/]+?)(?<part>/.+)?\.rb\z}.freeze
 
-      # The answers of Facter, in a child of the warm parent.
+      # Facts are the answers of Facter, in a child of the warm parent.
       # @param said [Hash] answers as a whole by question
       # @param single [Hash] further answers by name; nil: there is no such fact
       # @param messages [Array<Hash>] what was logged meanwhile
@@ -51,7 +51,7 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run of any kind has ended since then, and the plugins have not changed.
+        # Returns whether no Puppet run of any kind has ended since then, and the plugins have not changed.
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
@@ -77,7 +77,7 @@ module PuppetX
         end
       end
 
-      # Puppet's Facter, which remembers its answers or already has them.
+      # Told is Puppet's Facter, which remembers its answers or already has them.
       module Told
         attr_reader :said, :single, :asked
 
@@ -126,7 +126,7 @@ module PuppetX
         end
       end
 
-      # The fact plugins outside the code of an environment. The code itself is identified by its digest.
+      # Returns the fact plugins outside the code of an environment. The code itself is identified by its digest.
       # @param external [Array<String>] see external
       def self.plugins(external)
         dirs = [*puppets, *elsewhere, *external]
@@ -140,15 +140,16 @@ module PuppetX
       end
       private_class_method :puppets
 
-      # The directories of facts that Facter knows by itself or from facter.conf. Facter knows these directories only
-      # after it has found facts.
+      # Returns the directories of facts that Facter knows by itself or from facter.conf. Facter knows these
+      # directories only after it has found facts.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
         dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }
         dirs.uniq.reject { |dir| dir.start_with?(code) } - puppets.map { |dir| File.expand_path(dir) }
       end
 
-      # The directories of facts in modules that are on the modulepath but outside the environment (basemodulepath).
+      # Returns the directories of facts in modules that are on the modulepath but outside the environment
+      # (basemodulepath).
       def self.elsewhere
         environment = Puppet.lookup(:environments).get(Puppet[:environment]) unless Puppet.run_mode.agent?
         modules = environment ? environment.modules.reject { |one| one.path.start_with?("#{Puppet[:environmentpath]}/") } : []
@@ -165,7 +166,7 @@ module PuppetX
         nil # none yet
       end
 
-      # Things that a fact may change for the rest of the run.
+      # Returns things that a fact may change for the rest of the run.
       def self.process
         [ENV.to_h, File.umask, Dir.pwd]
       end
@@ -184,7 +185,7 @@ module PuppetX
         files
       end
 
-      # The path where Puppet finds a type.
+      # Returns the path where Puppet finds a type.
       def self.autoloaded(type)
         Puppet::Util::Autoload.get_file("puppet/type/#{type}", Puppet.lookup(:current_environment))
       end
@@ -218,7 +219,7 @@ module PuppetX
       end
       private_class_method :ends_at_last
 
-      # A directory in the run's directory. The directory is removed with the run's directory at the latest.
+      # Returns a directory in the run's directory. The directory is removed with the run's directory at the latest.
       def self.scratch(dir)
         File.join(dir, 'ahead').tap do |scratch|
           FileUtils.rm_rf(scratch)
@@ -276,14 +277,14 @@ module PuppetX
         nil # it has collected none, or a full disk
       end
 
-      # The digests of the run that count as facts. A run of an earlier release has none.
+      # Returns the digests of the run that count as facts. A run of an earlier release has none.
       def outside_before
         JSON.parse(File.read(file('../outside.json')))
       rescue Errno::ENOENT
         {}
       end
 
-      # The names of the facts that the run asked for one by one.
+      # Returns the names of the facts that the run asked for one by one.
       def asked
         JSON.parse(File.read(file("../#{FACT_USE}")))['asked']
       rescue SystemCallError, JSON::ParserError

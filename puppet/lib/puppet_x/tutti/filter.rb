@@ -5,8 +5,9 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # The normal form of a collector's filter, with prefix lists, tags in lower case, and the two sides of `and` and
-    # `or` sorted. The same question always has the same data, regardless of who asks it and how it is written.
+    # This module writes the normal form of a collector's filter, with prefix lists, tags in lower case, and the two
+    # sides of `and` and `or` sorted. The same question always has the same data, regardless of who asks it and how
+    # it is written.
     module Filter
       OPERATORS = { '==' => '=', '!=' => '!=' }.freeze
 

@@ -5,8 +5,8 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # The global hiera.yaml of a run. Tutti's level is the first, and the levels of the site's own
-    # file follow.
+    # This module makes the global hiera.yaml of a run. Tutti's level is the first, and the levels
+    # of the site's own file follow.
     module HieraConfig
       LEVEL = { 'name' => 'Tutti', 'lookup_key' => 'tutti::hiera' }.freeze
       # Puppet uses this hierarchy if the site has no file or no hierarchy.

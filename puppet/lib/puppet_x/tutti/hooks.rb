@@ -10,9 +10,9 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # The places where the launcher adds its code to Puppet's own run. The hooks are installed only in the
-    # launcher's process. The places are the same in Puppet 7.23, 8 and OpenVox. Each hook calls the
-    # launcher and stores no state.
+    # This module installs the hooks by which the launcher adds its code to Puppet's own run. The hooks
+    # are installed only in the launcher's process. The places are the same in Puppet 7.23, 8 and OpenVox.
+    # Each hook calls the launcher and stores no state.
     module Hooks
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
@@ -37,7 +37,7 @@ module PuppetX
         Questions.install
       end
 
-      # `puppet apply`: the hooks for the run's settings, the lock around everything, and the phases.
+      # These hooks for `puppet apply` cover the run's settings, the lock around everything, and the phases.
       module Apply
         def setup
           Launcher.current.settings(options)
@@ -62,7 +62,7 @@ module PuppetX
         end
       end
 
-      # `puppet agent`: the hooks for the run's settings and the lock around everything.
+      # These hooks for `puppet agent` cover the run's settings and the lock around everything.
       module Agent
         def setup
           Launcher.current.settings(options)
@@ -75,14 +75,15 @@ module PuppetX
         end
       end
 
-      # The hook for each place where Puppet checks whether Puppet is disabled.
+      # This hook runs at each place where Puppet checks whether Puppet is disabled.
       module Disabler
         def disabled?
           super.tap { |is| Launcher.current.disabled(disable_message) if is }
         end
       end
 
-      # The hooks on the way to a catalog of the Puppet Server: the phases, and the gate before Puppet uses the catalog.
+      # These hooks are on the way to a catalog of the Puppet Server. They write the phases, and wait at the gate before
+      # Puppet uses the catalog.
       module Retrieval
         def get_facts(options)
           Launcher.current.collecting
@@ -115,7 +116,7 @@ module PuppetX
         end
       end
 
-      # The hook that records why a compile ended without a catalog.
+      # This hook records why a compile ended without a catalog.
       module Compiler
         def compile(node, code_id = nil)
           super
@@ -125,7 +126,7 @@ module PuppetX
         end
       end
 
-      # The hooks for a run's id, the way to the application of its catalog, and its report.
+      # These hooks handle a run's id, the way to the application of its catalog, and its report.
       module Configurer
         def initialize(transaction_uuid = nil, job_id = nil)
           run = Run.current.order.run
@@ -150,7 +151,7 @@ module PuppetX
         end
       end
 
-      # The hooks for the events of the host catalog's resources. Settings catalogs also pass here.
+      # These hooks write the events of the host catalog's resources. Settings catalogs also pass here.
       module Transaction
         private
 
@@ -161,7 +162,7 @@ module PuppetX
         end
       end
 
-      # The hook that lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
+      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
       # state only for `puppet agent`. Without this state every change of `puppet apply` counts as
       # intentional.
       module Persistence

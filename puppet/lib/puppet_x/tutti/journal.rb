@@ -4,16 +4,16 @@ require 'json'
 
 module PuppetX
   module Tutti
-    # An append-only file of JSON lines. Each line is one write, so a killed process leaves only
-    # whole lines. Writing never raises an error, because a full disk must not end a Puppet run in
-    # the middle.
+    # A Journal is an append-only file of JSON lines. Each line is one write, so a killed process
+    # leaves only whole lines. Writing never raises an error, because a full disk must not end a
+    # Puppet run in the middle.
     class Journal
-      # RFC 3339 with milliseconds, like in all files of a run.
+      # Returns the time as RFC 3339 with milliseconds, like in all files of a run.
       def self.now
         Time.now.utc.strftime('%Y-%m-%dT%H:%M:%S.%LZ')
       end
 
-      # JSON of any text of Puppet, including strings that are not valid UTF-8.
+      # Returns JSON of any text of Puppet, including strings that are not valid UTF-8.
       def self.json(data)
         JSON.generate(data)
       rescue JSON::GeneratorError, EncodingError

@@ -16,7 +16,7 @@ module PuppetX
         @scope = nil
       end
 
-      # Another recorder that also gets each key; nil if there is none.
+      # outer is another recorder that also gets each key. It is nil if there is no such recorder.
       attr_writer :outer
 
       # Lookups inside the block belong to this scope.
@@ -41,12 +41,12 @@ module PuppetX
         end
       end
 
-      # Whether this run asked for a key that Tutti's level does not have.
+      # Returns whether this run asked for a key that Tutti's level does not have.
       def unanswered?(key)
         @asked.key?(key) && !@run.hiera?(key)
       end
 
-      # The place where a key was first looked up.
+      # Returns the place where a key was first looked up.
       def position(key)
         @asked[key]
       end

@@ -8,9 +8,9 @@ require_relative 'client'
 
 module PuppetX
   module Tutti
-    # One run of Puppet that Tutti has ordered: the program `puppet-tutti RUNDIR`. The run writes everything to
-    # files of its directory (docs/run-protocol.md). The run uses no pipes, because a broken pipe makes a
-    # Puppet run fail in the middle.
+    # A Launcher is one run of Puppet that Tutti has ordered: the program `puppet-tutti RUNDIR`. The run writes
+    # everything to files of its directory (docs/run-protocol.md). The run uses no pipes, because a broken pipe
+    # makes a Puppet run fail in the middle.
     class Launcher
       BAD_ORDER = 64
       LOCKED = 75
@@ -142,8 +142,8 @@ module PuppetX
         exit DISABLED
       end
 
-      # Whether the run has ended before it could change anything. If the run has ended in this way, Puppet sends no
-      # report.
+      # Returns whether the run has ended before it could change anything. If the run has ended in this way, Puppet
+      # sends no report.
       def ended?
         !@ended.nil?
       end
@@ -251,7 +251,7 @@ module PuppetX
                               'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => @order.node,
                               'pid' => Process.pid
                             })
-        # Whether this run may change anything is decided by the agent's answer, not by the file.
+        # The agent's answer, and not the file, decides whether this run may change anything.
         mode = client.greeting['mode']
         raise Refused, "the agent says mode #{mode.inspect}, the order says #{@order.mode.inspect}" unless mode == @order.mode
 

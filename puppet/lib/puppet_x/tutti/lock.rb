@@ -8,7 +8,7 @@ module PuppetX
     # Puppet's own run lock. `puppet agent` takes this lock, and `puppet apply` does not. Only
     # Puppet's Pidlock decides who holds the lock, and whether it is stale.
     class Lock
-      # The agent's lock file, even if its path is set only for `puppet agent`.
+      # Returns the agent's lock file, even if its path is set only for `puppet agent`.
       def self.path
         Puppet.settings.values(Puppet[:environment].to_sym, :agent).interpolate(:agent_catalog_run_lockfile)
       end
@@ -48,7 +48,7 @@ module PuppetX
         false
       end
 
-      # The same rule as in Pidlock, with data from /proc.
+      # This method uses the same rule as Pidlock, with data from /proc.
       def puppet?(pid)
         name = proc_text(pid, 'comm')
         name.match?(/puppet(-.*)?$/) || (name.include?('ruby') && command(pid).include?('puppet'))

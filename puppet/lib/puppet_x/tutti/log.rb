@@ -4,7 +4,7 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Puppet's log messages as JSON lines.
+    # This module writes Puppet's log messages as JSON lines.
     module Log
       LOCATION = /\(file: (?<file>[^,()]+?)(?:, line: (?<line>\d+))?(?:, column: (?<pos>\d+))?\)/.freeze
 

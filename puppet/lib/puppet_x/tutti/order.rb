@@ -5,18 +5,18 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # The agent's order: the checked content of run.json.
+    # An Order is the agent's order: the checked content of run.json.
     class Order
       PROTOCOL = 1
       MODES = %w[apply noop compile].freeze
       PROGRAMS = %w[apply agent].freeze
       TEXTS = %w[run node mode environment environmentpath socket].freeze
-      # Fields that an order for `puppet agent` does not need. The code is on the Puppet Server, and the environment may
-      # be chosen there.
+      # OWN_CODE are fields that an order for `puppet agent` does not need. The code is on the Puppet Server, and the
+      # environment may be chosen there.
       OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
       LISTS = %w[modulepath tags skip_tags volatile_facts].freeze
-      # Directories of a Puppet that does not use its default directories.
+      # DIRECTORIES are directories of a Puppet that does not use its default directories.
       DIRECTORIES = %w[confdir vardir].freeze
 
       (TEXTS + SECONDS.keys + LISTS).each do |name|
@@ -48,7 +48,7 @@ module PuppetX
         mode == 'noop'
       end
 
-      # Whether the catalog comes from the Puppet Server.
+      # Returns whether the catalog comes from the Puppet Server.
       def agent?
         @data['program'] == 'agent'
       end
@@ -57,7 +57,7 @@ module PuppetX
         @data['debug'] == true
       end
 
-      # The directory of the environment.
+      # Returns the directory of the environment.
       def code
         File.join(environmentpath, environment)
       end
@@ -67,13 +67,13 @@ module PuppetX
         @data.slice(*DIRECTORIES).compact
       end
 
-      # Path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has disabled every other
-      # Puppet. The path is nil if no job has disabled Puppet.
+      # Returns path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has disabled
+      # every other Puppet. The path is nil if no job has disabled Puppet.
       def disabled_lockfile
         @data['disabled_lockfile']
       end
 
-      # The node's own key for digests of secrets. The key is nil if the agent gives no key.
+      # Returns the node's own key for digests of secrets. The key is nil if the agent gives no key.
       def digest_key
         @data['digest_key']
       end

@@ -8,10 +8,11 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # The files that a compile uses from the node and not from the pushed code. These are modules of $basemodulepath, a
-    # manifest, and Hiera data elsewhere with the file that names this data. Each kind counts as one more fact. For
-    # example, a node becomes suspect after a package has installed another version of a module. Files are compared by
-    # path, size and change time, without reading them. The private files of a version control system do not count.
+    # This class finds the files that a compile uses from the node and not from the pushed code. These are modules of
+    # $basemodulepath, a manifest, and Hiera data elsewhere with the file that names this data. Each kind counts as one
+    # more fact. For example, a node becomes suspect after a package has installed another version of a module. Files
+    # are compared by path, size and change time, without reading them. The private files of a version control system
+    # do not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
@@ -46,8 +47,8 @@ module PuppetX
         @modulepath ||= outside(@environment.modulepath)
       end
 
-      # The real directories of modules, because many are links. Tutti's own module is left out, because it has a
-      # version.
+      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because
+      # it has a version.
       def modules
         @modules ||= modulepath.flat_map { |dir| Dir.glob(File.join(dir, '*')) }.sort.select { |path| File.directory?(path) }
                                .map { |path| File.realpath(path) } - [Settings::ROOT]
@@ -62,12 +63,12 @@ module PuppetX
         Settings.site_hiera || Puppet[:hiera_config]
       end
 
-      # The hiera.yaml files of the node, of the environment and of modules.
+      # Returns the hiera.yaml files of the node, of the environment and of modules.
       def configs
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # The directories of data files that are links.
+      # Returns the directories of data files that are links.
       def behind_links
         links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
         links.map { |path| File.dirname(File.realpath(path)) }
@@ -78,7 +79,7 @@ module PuppetX
         File.join(root.to_s, 'hiera.yaml') if root
       end
 
-      # The directories and files of the levels in a hiera.yaml.
+      # Returns the directories and files of the levels in a hiera.yaml.
       def places(file)
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
         levels = [*hiera['hierarchy'], hiera['defaults']].grep(Hash)
@@ -88,8 +89,8 @@ module PuppetX
         [] # the compile says what is wrong with it
       end
 
-      # The existing files of a path for any node. If the whole path is a variable, nothing is known about the path,
-      # and the result is empty.
+      # Returns the existing files of a path for any node. If the whole path is a variable, nothing is known about
+      # the path, and the result is empty.
       def matching(path)
         pattern = path.gsub(/%\{[^}]*\}/, '*')
         pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []

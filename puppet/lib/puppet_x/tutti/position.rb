@@ -4,7 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The place in the manifests where a question is asked, if Puppet reports it.
+    # Position finds the place in the manifests where a question is asked, if Puppet reports the
+    # place.
     module Position
       def self.of(scope)
         file, line = Puppet::Pops::PuppetStack.top_of_stack

@@ -2,11 +2,11 @@
 
 module PuppetX
   module Tutti
-    # The code that the warm parent has loaded for its children. This is only code of Puppet, loaded in an
-    # empty environment and without settings. No fact is resolved. If a run would have loaded some of this
-    # code differently, the run must not use it (docs/adr/0014-warm-runner.md).
+    # Preload is the code that the warm parent has loaded for its children. This is only code of Puppet,
+    # loaded in an empty environment and without settings. No fact is resolved. If a run would have loaded
+    # some of this code differently, the run must not use it (docs/adr/0014-warm-runner.md).
     class Preload
-      # Files other than types that a run loads when it needs them.
+      # FILES are files other than types that a run loads when it needs them.
       FILES = %w[
         puppet/util/command_line puppet/application/apply puppet/application/agent puppet/agent puppet/daemon
         puppet/indirector/catalog/compiler puppet/indirector/catalog/rest puppet/indirector/catalog/store_configs
@@ -17,14 +17,14 @@ module PuppetX
       ].freeze
       OWN = %w[hooks lock log settings events].freeze
       PROVIDER = %r{\Apuppet/provider/(?<type>[^/]+)/[^/]+\z}.freeze
-      # Files that are read only once, when code is loaded or first used. The files decide which facts Facter
-      # has, how OpenSSL works and which authorities it trusts. They also decide where users are looked up, and
-      # the time zone.
+      # SYSTEM lists files that are read only once, when code is loaded or first used. The files decide which
+      # facts Facter has, how OpenSSL works and which authorities it trusts. The files also decide where
+      # users are looked up, and the time zone.
       SYSTEM = %w[/etc/os-release /usr/lib/os-release /etc/nsswitch.conf].freeze
       # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # The collection of facts for the next child. If ahead is nil, the child collects its own facts.
+      # ahead is the collection of facts for the next child. If ahead is nil, the child collects its own facts.
       # @return [Ahead, nil]
       attr_accessor :ahead
 
@@ -37,7 +37,8 @@ module PuppetX
         new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
-      # Whether a library can be required. Up to version 3.0, Ruby raises an error if it cannot find the library.
+      # Returns whether a library can be required. Up to version 3.0, Ruby raises an error if it cannot find the
+      # library.
       def self.there?(name)
         !$LOAD_PATH.resolve_feature_path(name).nil?
       rescue LoadError
@@ -84,8 +85,8 @@ module PuppetX
         @late = @stamps.find { |_, (changed, *)| changed >= began }&.first
       end
 
-      # The first loaded file that has changed on disk. A file also counts if it changed during the loading, because a
-      # package is not unpacked in one moment.
+      # Returns the first loaded file that has changed on disk. A file also counts if it changed during the loading,
+      # because a package is not unpacked in one moment.
       # @return [String, nil]
       def changed
         return @late if @late
@@ -108,13 +109,13 @@ module PuppetX
         Puppet.runtime[:facter].reset
       end
 
-      # In a child after its settings are known.
+      # A child calls this method after its settings are known.
       # @return [String, nil] what it would have loaded otherwise
       def overridden
         certain { shadowed || @premises.refuted }
       end
 
-      # In a child after it has its facts.
+      # A child calls this method after it has its facts.
       # @return [String, nil] what it would have loaded otherwise
       def refuted
         certain { @premises.refuted_by_facts }
@@ -131,7 +132,7 @@ module PuppetX
         nil
       end
 
-      # In a child of `puppet agent`, which has already loaded some of its types.
+      # A child of `puppet agent` calls this method. The child has already loaded some of its types.
       # @return [String, nil] what came with the plugins
       def synced
         certain do
@@ -142,7 +143,7 @@ module PuppetX
 
       private
 
-      # If a comparison fails, this counts as a difference and is not an error. For example, a file was removed in
+      # A failed comparison counts as a difference and is not an error. For example, a file was removed in
       # between, or its name is not valid text.
       def certain
         yield
@@ -212,8 +213,8 @@ module PuppetX
         [zone, *included(OpenSSL::Config::DEFAULT_CONFIG_FILE), (Facter::ConfigReader.send(:default_path) if defined?(Facter::ConfigReader))].compact
       end
 
-      # An openssl.cnf and the files that it includes: a file, or all files of a directory (config(5ssl)).
-      # Distributions put settings for all programs there.
+      # Returns an openssl.cnf and the files that it includes: a file, or all files of a directory
+      # (config(5ssl)). Distributions put settings for all programs there.
       def included(conf, found = [])
         found << conf
         File.foreach(conf, encoding: 'BINARY') do |line|
@@ -227,13 +228,13 @@ module PuppetX
         found # it is not there
       end
 
-      # The file with the authorities that Ruby trusts by default (Net::HTTP). A directory of authorities is searched
-      # only when it is needed.
+      # Returns the file with the authorities that Ruby trusts by default (Net::HTTP). A directory of authorities is
+      # searched only when it is needed.
       def trust
         [ENV.fetch(OpenSSL::X509::DEFAULT_CERT_FILE_ENV, OpenSSL::X509::DEFAULT_CERT_FILE)]
       end
 
-      # The directories in which Ruby would find a file before a loaded file.
+      # Returns the directories in which Ruby would find a file before a loaded file.
       def directories
         @path + @path.product(@folders).map { |dir, folder| File.join(dir, folder) }.select { |dir| File.directory?(dir) } +
           Gem::Specification.dirs

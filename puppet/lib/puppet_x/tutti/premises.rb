@@ -5,9 +5,10 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The questions of Puppet's code to the machine while it was loaded ahead, about facts, settings, features and
-    # commands. Some providers ask questions of this kind when they are loaded, not when they are used. A child
-    # asks the questions again. If an answer differs, the child itself would have loaded other code.
+    # Premises are the questions of Puppet's code to the machine while the code was loaded ahead. They are about
+    # facts, settings, features and commands. Some providers ask questions of this kind when they are loaded, not
+    # when they are used. A child asks the questions again. If an answer differs, the child itself would have
+    # loaded other code.
     class Premises
       class << self
         attr_reader :current
@@ -113,7 +114,7 @@ module PuppetX
         end
       end
 
-      # The path of a provider's command.
+      # This hook records the path of a provider's command.
       module Commands
         def which(name)
           Premises.ask(:which, name) { super }
@@ -122,7 +123,7 @@ module PuppetX
 
       Failure = Struct.new(:message)
 
-      # The output of a command, or its error.
+      # This hook records the output of a command, or its error.
       module Executions
         def self.said
           yield.to_s

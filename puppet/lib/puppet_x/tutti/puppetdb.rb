@@ -13,7 +13,8 @@ module PuppetX
         indirection.terminus(:puppetdb).public_send(operation, request)
       end
 
-      # The catalogs that PuppetDB has now for nodes that export resources of a type, in the form of the protocol.
+      # Returns the catalogs that PuppetDB has now for nodes that export resources of a type, in the form of the
+      # protocol.
       # @return [Hash{String => Hash}] by certname
       def self.catalogs(type)
         Puppet::Resource.indirection.terminus(:puppetdb) # which brings PuppetDB's library along

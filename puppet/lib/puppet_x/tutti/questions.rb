@@ -5,7 +5,7 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # The hooks that tell a compile which code asks a question. The places are the same in Puppet 7.23, 8 and OpenVox.
+    # These hooks tell a compile which code asks a question. The places are the same in Puppet 7.23, 8 and OpenVox.
     module Questions
       def self.install
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)

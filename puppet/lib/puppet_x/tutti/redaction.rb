@@ -51,7 +51,7 @@ module PuppetX
           @texts ||= Set.new
         end
 
-        # The text itself, and the text as Ruby quotes it.
+        # Returns the text itself, and the text as Ruby quotes it.
         def forms(text)
           [text, text.inspect[1..-2], text.strip].uniq.select { |form| form.length >= LEAST }
         end

@@ -2,9 +2,9 @@
 
 module PuppetX
   module Tutti
-    # The resources that Puppet refreshes after a resource has changed.
+    # This class finds the resources that Puppet refreshes after a resource has changed.
     class Refreshes
-      # A limit, because each resource of a class lists everything that the class notifies.
+      # MOST is a limit, because each resource of a class lists everything that the class notifies.
       MOST = 100
 
       # @param graph [Puppet::Graph::RelationshipGraph] in which whits stand for the beginning and the end of containers

@@ -18,7 +18,7 @@ module PuppetX
         references(Puppet::Pops::Serialization::FromDataConverter.convert(order(data)))
       end
 
-      # Whether encoded data contains a Sensitive at any depth.
+      # Returns whether encoded data contains a Sensitive at any depth.
       def self.sensitive?(data)
         case data
         when Hash then data['__ptype'] == 'Sensitive' || data.any? { |key, value| sensitive?(key) || sensitive?(value) }
@@ -40,7 +40,8 @@ module PuppetX
       end
       private_class_method :order
 
-      # The attributes of a type in the order of its constructor. The list is empty if the type is not an object.
+      # Returns the attributes of a type in the order of its constructor. The list is empty if the type is not an
+      # object.
       def self.attributes(name)
         return [] unless name.is_a?(String) && !name.match?(/\A(Hash|Sensitive|Default|Symbol)\z/)
 
@@ -49,7 +50,7 @@ module PuppetX
       end
       private_class_method :attributes
 
-      # A value in the form of the language: references are types, and text has an encoding.
+      # Returns a value in the form of the language: references are types, and text has an encoding.
       def self.prepare(value)
         case value
         when Puppet::Resource then type_of(value)

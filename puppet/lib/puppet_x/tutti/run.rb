@@ -17,11 +17,11 @@ require_relative 'waits'
 
 module PuppetX
   module Tutti
-    # The run of this process, as functions, termini and providers see it. A run exists only in a process that the
-    # launcher started, and during a compile on a Puppet Server (Compile). Elsewhere `Run.current` is nil, and the
-    # module reads nothing and publishes nothing.
+    # A Run is the run of this process, as functions, termini and providers see the run. A run exists only in a
+    # process that the launcher started, and during a compile on a Puppet Server (Compile). Elsewhere
+    # `Run.current` is nil, and the module reads nothing and publishes nothing.
     class Run
-      # The agent's answer about a key.
+      # An Answer is the agent's answer about a key.
       # @!attribute awaits [String, nil] the key of a secret that is for this node and not sealed to it yet
       Answer = Struct.new(:found, :value, :awaits)
 
@@ -39,13 +39,13 @@ module PuppetX
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # Like current, but the result is also nil outside of all compiles on a Puppet Server. The method is for
-        # hooks, which every call passes.
+        # present is like current, but the result is also nil outside of all compiles on a Puppet Server. The
+        # method is for hooks, which every call passes.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end
 
-        # Whether Puppet resolves a Deferred while it applies the catalog.
+        # Returns whether Puppet resolves a Deferred while it applies the catalog.
         def lazy?
           Puppet.settings.include?(:preprocess_deferred) && !Puppet[:preprocess_deferred]
         end
@@ -95,12 +95,12 @@ module PuppetX
         @answers = {}
       end
 
-      # The node whose catalog Puppet compiles.
+      # Returns the node whose catalog Puppet compiles.
       def node
         order.node
       end
 
-      # All hiera data of this node. The run requests the data once. Secrets are Sensitive.
+      # Returns all hiera data of this node. The run requests the data once. Secrets are Sensitive.
       def hiera
         @hiera ||= level(ask('hiera'))
       end
@@ -117,7 +117,7 @@ module PuppetX
         @closed[key]
       end
 
-      # Whether Tutti's level is known to have a key. Before the agent has answered, the result is false.
+      # Returns whether Tutti's level is known to have a key. Before the agent has answered, the result is false.
       def hiera?(key)
         @hiera ? @hiera.key?(key) : false
       end

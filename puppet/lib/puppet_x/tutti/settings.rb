@@ -6,18 +6,18 @@ require_relative 'hiera_config'
 
 module PuppetX
   module Tutti
-    # Puppet's settings for one run. The run uses the site's puppet.conf with exceptions. It ignores settings
-    # that would make the run different from the order: another node or environment, no gate, a cache, or a
-    # splay.
+    # Settings are Puppet's settings for one run. The run uses the site's puppet.conf with exceptions.
+    # The run ignores settings that would make the run different from the order: another node or
+    # environment, no gate, a cache, or a splay.
     class Settings
       ROOT = File.realpath('../../..', __dir__)
 
       class << self
-        # The node's own hiera.yaml, after a merged file for the run was made from it.
+        # site_hiera is the node's own hiera.yaml, after a merged file for the run was made from it.
         attr_accessor :site_hiera
       end
 
-      # The version of this module.
+      # Returns the version of this module.
       def self.version
         @version ||= JSON.parse(File.read(File.join(ROOT, 'metadata.json')))['version']
       end
@@ -36,7 +36,7 @@ module PuppetX
         @dir = dir
       end
 
-      # The arguments for the command line of `puppet`.
+      # Returns the arguments for the command line of `puppet`.
       def arguments
         [*(@order.agent? ? agent : standalone), *directories, '--no-splay', '--no-use_cached_catalog', '--detailed-exitcodes',
          (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?),
@@ -70,9 +70,9 @@ module PuppetX
         @order.directories.flat_map { |name, path| ["--#{name}", path] }
       end
 
-      # The arguments for one run with a new catalog of the Puppet Server. The cache is off, because otherwise Puppet
-      # would apply the old catalog after a compile error. If the order names an environment, only this environment
-      # may be used.
+      # Returns the arguments for one run with a new catalog of the Puppet Server. The cache is off, because
+      # otherwise Puppet would apply the old catalog after a compile error. If the order names an environment, only
+      # this environment may be used.
       def agent
         environment = @order.environment.to_s
         ['agent', '--onetime', '--no-daemonize', '--no-usecacheonfailure', '--waitforcert', '0', '--job-id', @order.run,

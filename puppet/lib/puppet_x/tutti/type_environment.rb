@@ -4,9 +4,9 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The changes that loading a type makes in the environment of the process. All commands of a run see these
-    # changes (for example, `package` sets how apt asks questions). A run that does not use the type must not have
-    # these changes.
+    # This module records the changes that loading a type makes in the environment of the process. All commands of
+    # a run see these changes (for example, `package` sets how apt asks questions). A run that does not use the
+    # type must not have these changes.
     module TypeEnvironment
       @changes = {}
 
@@ -46,7 +46,7 @@ module PuppetX
         end
       end
 
-      # The hook at the place where Puppet loads a missing type.
+      # This hook runs where Puppet loads a missing type.
       module Lookup
         def type(name)
           TypeEnvironment.used(name.to_s.downcase.to_sym)

@@ -4,9 +4,9 @@ module PuppetX
   module Tutti
     # Converts shared values between a catalog and the protocol.
     module Values
-      # The keys that a compiled catalog publishes. After a good run the server withdraws values that the
-      # node published before and no longer declares. A resource that Puppet did not apply still counts as
-      # declared.
+      # Returns the keys that a compiled catalog publishes. After a good run the server withdraws values
+      # that the node published before and no longer declares. A resource that Puppet did not apply still
+      # counts as declared.
       # @return [Array<String>] sorted
       def self.of(catalog)
         catalog.resources.select { |resource| resource.type == 'Tutti_value' && !resource.virtual? && !absent?(resource) }

@@ -4,7 +4,7 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # A question without an answer. The compile cannot continue without this answer.
+    # This error is a question without an answer. The compile cannot continue without this answer.
     class Unanswered < Puppet::Error
       attr_reader :wait
 
@@ -15,20 +15,21 @@ module PuppetX
       end
     end
 
-    # The questions for which a run waits.
+    # Waits are the questions for which a run waits.
     class Waits
       PLACE = /(?:\s\((?:file|line): [^\n]*\))?(?: on node \S+)?/.freeze
       WHERE = /(?:Evaluation Error: Error while evaluating an? [\w ]+, )?/.freeze
-      # Puppet's messages if a lookup has found nothing, and if a class lacks only parameters.
+      # These patterns match Puppet's messages if a lookup has found nothing, and if a class lacks only
+      # parameters.
       LOOKUP = /\A#{WHERE}Function lookup\(\) did not find a value for (?:the name|any of the names \[)(?<names>[^\]]*)\]?#{PLACE}\z/.freeze
       PARAMETERS = /\A#{WHERE}Class\[(?<class>[\w:]+)\]:(?<list>(?:\s+expects a value for parameter '\w+')+)#{PLACE}\z/.freeze
 
-      # A question and the place where it was asked, in the form of the protocol.
+      # Returns a question and the place where it was asked, in the form of the protocol.
       def self.wait(kind, name, position)
         { 'query' => { 'kind' => kind, (kind == 'collect' ? 'type' : 'key') => name }, 'at' => position }
       end
 
-      # The message about a secret for the node that is not yet sealed to it.
+      # Returns the message about a secret for the node that is not yet sealed to it.
       def self.secret(key)
         "the secret #{key.inspect} is for this node and not sealed to it yet: an operator does it with `tutti secret reseal`"
       end

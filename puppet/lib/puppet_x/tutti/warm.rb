@@ -39,7 +39,7 @@ module PuppetX
 
       private
 
-      # This is one call without a timer or a thread.
+      # The parent waits in one call without a timer or a thread.
       def wait
         ready, = IO.select([@agent, @ended, @ahead&.out].compact)
         reap if ready.include?(@ended)
