@@ -16,10 +16,11 @@ type Acting interface {
 	// Take takes a list of operators. A list that is not later than the present one changes nothing. When Take returns,
 	// the list is on disk.
 	Take(list tutti.Statement) error
-	// Listed is the counter of the present list; 0: there is no list.
+	// Listed is the counter of the present list. It is 0 if there is no list.
 	Listed() uint64
-	// Action checks what an operator has signed. CodeRefused: no operator on the list has signed it. Nil: there is no
-	// list, so the server's word is enough.
+	// Action checks an action that an operator has signed. It returns CodeRefused if no operator on the
+	// list has signed the action. It returns nil if there is no list. Then the node acts on the
+	// server's word alone.
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
@@ -30,21 +31,24 @@ func (nobody) Take(tutti.Statement) error                           { return nil
 func (nobody) Listed() uint64                                       { return 0 }
 func (nobody) Action(*tutti.Statement) (*tutti.SignedAction, error) { return nil, nil }
 
-// ActionsFile keeps which signed actions were taken. Each action is done once.
+// ActionsFile keeps the signed actions that this node has taken, because the node
+// does each action only once.
 const ActionsFile = "actions.json"
 
 // taken is the content of ActionsFile.
 type taken struct {
 	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
-	// Before: an action that is good only until then, or shorter, is refused. All forgotten actions had ended by then.
+	// Before is a time. The node refuses an action that is good only until this time or shorter. All
+	// forgotten actions had ended by then.
 	Before time.Time `json:"before"`
 }
 
 // maxTaken bounds the actions that are remembered.
 const maxTaken = 1000
 
-// signed returns what an operator has signed of a question that changes something. The signed text decides what is done.
-// Nil: this node has no list of operators.
+// signed checks a question that changes something, and returns the action that an operator has signed
+// for this question. The node does what the signed text says. signed returns nil if this node has no
+// list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
 	if err != nil || said == nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Boxes are the keys to which the node's secrets are sealed.
+// Boxes holds the keys for which others seal this node's secrets.
 type Boxes interface {
-	Keys() []*ecdh.PrivateKey // all keys that may open a secret, the present one first
+	Keys() []*ecdh.PrivateKey // all keys that may open a secret, with the present key first
 	Pending() bool            // there is a next key
 	Next() (*ecdh.PrivateKey, error)
 	Switch() error // makes the next key the present one
 }
 
 const (
-	// boxTries is how often the node seals its secrets again to its next key because secrets changed in the meantime.
+	// boxTries is how often the node tries to seal its secrets to its next key. A try fails if secrets change during it.
 	boxTries = 10
-	// retryBox is the first wait before another try after a start, and maxRetryBox is the longest wait. The server
-	// accepts only a few keys of a node in an hour.
+	// retryBox is the wait before the first retry after a start. maxRetryBox is the longest wait. The
+	// server accepts only a few keys from one node in an hour.
 	retryBox    = time.Second
 	maxRetryBox = time.Minute
 )
@@ -80,7 +80,7 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil { // a publisher may have sealed something that this node cannot open; it stays unchanged
+		if err != nil { // a publisher may have sealed a secret badly; such a secret stays unchanged
 			a.opts.Logger.Warn("what is sealed to this node cannot be opened, and stays as it is", "key", p.Key, "error", err)
 			in.Pieces = append(in.Pieces, p)
 			continue

@@ -27,17 +27,18 @@ const (
 	publishFile = "publish.jsonl"
 )
 
-// parts are the files of a run to which its result will refer, or that are sent before it. They are on disk before the
-// result.
+// parts are the files of a run that its result names, or that are sent before the result. They are on
+// disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is result.json: the result, and the digests of the other files at that time.
+// ended is the content of result.json. This is the result, and the digests of the
+// other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`
 }
 
-// digests are the digests of all parts that can be read.
+// digests returns the digests of all parts that can be read.
 func digests(dir string) map[string]tutti.Digest {
 	out := map[string]tutti.Digest{}
 	for _, name := range parts {
@@ -48,8 +49,8 @@ func digests(dir string) map[string]tutti.Digest {
 	return out
 }
 
-// readResult reads how a run ended. If a part has changed since, the record cannot be trusted, and the outcome is not
-// good.
+// readResult reads the result of a run. If one of the parts has changed since, nobody can trust the
+// record, and the outcome is not good.
 func readResult(dir string, run tutti.RunID) tutti.Result {
 	kept, err := readSealed[ended](filepath.Join(dir, resultFile))
 	if err != nil {
@@ -65,8 +66,8 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	return kept.Result
 }
 
-// flush sends the outbox. For each ended run it sends what the run published while the server was away, then the result
-// with report, log and record.
+// flush sends the outbox. For each ended run it first sends the values that the run published while the
+// server was away. Then it sends the result with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -83,11 +84,11 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is toldFile: what the server is told of a run. It is on disk before it is sent. If the answer gets lost, the
-// same text is sent again.
+// told is the content of toldFile. It is what the agent sends to the server about a run. It is on disk
+// before the agent sends it. If the answer gets lost, the agent sends the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
-	Refused []string     `json:"refused,omitempty"` // keys whose last value the server did not take
+	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
 }
 
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
@@ -102,7 +103,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; a result that is sent again has this already
+	case !again: // for a result that is sent again, this was done before
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -111,7 +112,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	tells.Result = out.Result
-	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // else the next try says the same without this file
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without this file, the next try would send something else
 		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
 			return err
 		}
@@ -121,8 +122,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take the result. Keep it for people, and tell the server so, or the job would wait for
-		// it.
+		// The server will never take the result. Keep the result for people, and report this to the
+		// server. Otherwise the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -131,10 +132,12 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	return writeSealed(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
-// sendAgain puts a result back into the outbox that the server had, and asks for again: it was restored from a backup.
-// If the server refused the result, it is told so once more.
+// sendAgain puts a result back into the outbox. The server had this result and asks for it again
+// because it was restored from a backup. If the server refused the result before, sendAgain reports
+// this once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
-	// A file that cannot be read does not count as a refusal: the server will say again what it takes.
+	// If the file cannot be read, do not treat it as a refusal. The server will decide again whether
+	// it takes the result.
 	if why := Refused(dir); why != "" {
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
 	}
@@ -154,7 +157,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets the times of a result that had no process.
+// over sets both times of a result of a run that had no process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -168,7 +171,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// final reports whether asking again cannot help.
+// final reports whether it is useless to send the request again.
 func final(err error) bool {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:
@@ -178,8 +181,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. Small ones are enclosed. Large ones are sent now, as
-// blobs. One that cannot be read, or that the server will never take, is left out, because the outcome matters more.
+// attach adds the log, the record and the report to the result. It encloses small ones, and sends large
+// ones now as blobs. If one of them cannot be read or the server refuses it, attach leaves it out,
+// because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -216,10 +220,11 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is how much of a run's log is sent from its beginning, and how much from its end, in bytes.
+// maxLog is how many bytes of a run's log are sent from its beginning, and how many from its end.
 const maxLog = 16 << 20
 
-// readLog reads the log of a run as it is sent. The part that is cut out stays in the run's directory.
+// readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's
+// directory.
 func (a *Agent) readLog(dir string) ([]byte, error) {
 	path := filepath.Join(dir, "log.jsonl")
 	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
@@ -231,12 +236,14 @@ func (a *Agent) readLog(dir string) ([]byte, error) {
 	})
 }
 
-// readReport reads the report of a run. If it has more bytes than most, its messages are left out. They are in the log.
+// readReport reads the report of a run. If the report has more bytes than most, readReport leaves out
+// its messages. They are also in the log.
 func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run, without the published keys in refused; fs.ErrNotExist if the run never began.
+// record encodes the record of a run, without the published keys in refused. It returns fs.ErrNotExist
+// if the run never began.
 func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err != nil {
@@ -274,8 +281,9 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 
 var errDamaged = errors.New("not all that the run published is known")
 
-// sendPublished sends, in order, what was published while the server was away. It notes what the server refuses. again:
-// the server may have the result already. In that case it takes nothing more of the run.
+// sendPublished sends the values that the run published while the server was away, in their order. It
+// notes the values that the server refuses. again is true if the server may already have the result.
+// Then the server takes no further values from this run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -290,7 +298,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMessage)
-	refused := map[string]error{} // by key; nil: its last value was taken
+	refused := map[string]error{} // by key; nil if the server took the key's last value
 	for lines.Scan() {
 		var p wire.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
@@ -319,7 +327,8 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	return nil
 }
 
-// notTaken lets a resource fail if the server did not take its published value: the value is stored nowhere.
+// notTaken notes that the server refused a published value. The resource that published it counts as
+// failed, because no server stores the value.
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// socket answers one run's Puppet (docs/run-protocol.md). A later agent can close it and open it again while the run
-// goes on.
+// socket answers one run's Puppet (docs/run-protocol.md). When the agent restarts during the run, the
+// next agent opens the socket again.
 type socket struct {
 	agent    *Agent
 	dir      string
@@ -27,7 +27,7 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
-	local    bool // the run has no order: it gets only answers that are known here
+	local    bool // the run has no order and gets only answers that are already known here
 
 	asking    sync.Mutex
 	awaySince time.Time // guarded by asking; zero while the server answers
@@ -68,8 +68,8 @@ func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
-// acceptAgain is how long accept waits after an error. The descriptors may be used up, and if accept gave up, clients
-// would wait for ever.
+// acceptAgain is how long accept waits after an error. The process may have no free file descriptors.
+// If accept gave up, clients would wait for ever.
 const acceptAgain = time.Second
 
 // accept serves connections until ctx ends. It returns after all of them are closed.
@@ -114,12 +114,12 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
-	Reads    []tutti.Read    `json:"reads"` // as a compile on a Puppet Server hands them over
+	Reads    []tutti.Read    `json:"reads"` // from a compile on a Puppet Server
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
-	Opens    bool            `json:"opens"` // hello: the module takes secrets, and makes them Sensitive
-	// For a published value: it must be sealed, for these targets.
+	Opens    bool            `json:"opens"` // in a hello: the module takes secrets, and makes them Sensitive
+	// Sensitive is true if a published value must be sealed. For names its targets.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
 
@@ -127,8 +127,7 @@ type request struct {
 	CatalogUUID string                         `json:"catalog_uuid"`
 }
 
-// catalog is what the module says about a compiled catalog. Sources or Lib is empty if the module cannot know the
-// content.
+// catalog describes a compiled catalog. Sources or Lib is empty if the module cannot know the content.
 type catalog struct {
 	Digest    tutti.Digest `json:"digest"`
 	Sources   tutti.Digest `json:"sources"`
@@ -211,7 +210,7 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 	return nil, tutti.Errorf(tutti.CodeInvalid, "op %q is not known to this agent (protocol %d)", req.Op, protocol)
 }
 
-// hello is what a launcher says about itself.
+// hello is what a launcher reports about itself.
 type hello struct {
 	Puppet string `json:"puppet"`
 	Module string `json:"module"`
