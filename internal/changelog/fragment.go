@@ -23,7 +23,7 @@ type fragment struct {
 
 const (
 	defaultKind = "Changed"
-	maxColumns  = 158 // two less than docs/style.md allows: the release indents the lines
+	maxColumns  = 158 // two less than docs/style.md allows, because the release indents the lines
 	maxLines    = 6
 )
 
@@ -32,11 +32,11 @@ var (
 	kindRE = regexp.MustCompile(`^([A-Z][a-z]+): `)
 )
 
-// read reads all fragments of a directory, sorted by name. The error names every file
-// that is not well-formed.
+// read reads all fragments of a directory, sorted by name. Its error names every invalid
+// file.
 func read(dir string) ([]fragment, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // a release leaves no file, and git no directory
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // after a release there are no files, and git has no empty directories
 		return nil, err
 	}
 	var fragments []fragment
@@ -57,8 +57,8 @@ func read(dir string) ([]fragment, error) {
 	return fragments, errors.Join(errs...)
 }
 
-// parse reads one file. A text that begins with one of kinds and a colon is of that
-// kind, every other one is a change.
+// parse reads one file. If a text begins with one of kinds and a colon, it is of that
+// kind. Otherwise it is of the default kind.
 func parse(name, raw string) (fragment, error) {
 	f := fragment{kind: defaultKind, text: strings.TrimSuffix(raw, "\n")}
 	if m := kindRE.FindStringSubmatch(f.text); m != nil && slices.Contains(kinds, m[1]) {

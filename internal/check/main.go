@@ -1,4 +1,4 @@
-// Command check runs the tests of this repository and says how long each took.
+// Command check runs the tests of this repository and shows how long each test took.
 //
 //	check                 what CI runs, in two lanes that use one core each
 //	check -base REV       of it, what the changes since that commit touch
@@ -10,7 +10,7 @@
 // fails. The logs of all stages are in bin/check. The exit code is 1 if a test
 // or a stage fails.
 //
-// What runs where stands in three tables: [stages] and [parts] (plan.go), and
+// Three tables define which tests run where: [stages] and [parts] (plan.go), and
 // e2e/budget.tsv for the tests on lab hosts.
 package main
 
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// logDir has the whole output of each stage.
+// logDir contains the complete output of each stage.
 const logDir = "bin/check"
 
 func run(ctx context.Context, base, only, deep string) error {
@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// choose returns the stages that are named, all of them if none is. A stage that is not
-// chosen does not keep others waiting.
+// choose returns the named stages. If no stage is named, it returns all stages. Chosen
+// stages do not wait for stages that are not chosen.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil
@@ -117,7 +117,7 @@ func runDeep(ctx context.Context, rows budget, name string) error {
 	r.runAll(ctx, all[i].stages)
 	err = r.end()
 	if ctx.Err() != nil {
-		return errors.Join(err, ctx.Err()) // what was interrupted is no verdict
+		return errors.Join(err, ctx.Err()) // an interrupted part has no verdict
 	}
 	return errors.Join(err, writeDeep(deepFile, deepRow(all[i].name, commit, r)))
 }

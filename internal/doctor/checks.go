@@ -16,7 +16,7 @@ const (
 	certnameCheck = "certname"
 )
 
-// checks are all checks. Each check has a test in which it finds something.
+// checks are all checks. For each check, a test makes it find something.
 var checks = []check{
 	{"unit", eachProcess(unit)},
 	{"binary", eachProcess(binary)},
@@ -207,7 +207,7 @@ func syncAlways(f Facts) []Finding {
 	return one("the server does not fsync each write", "a power loss destroys acknowledged events", "start it with this release's unit: systemctl restart tutti-server")
 }
 
-// backupAge is a day, and some time for a daily timer to finish.
+// backupAge is a day, and some more time for a daily timer to finish.
 const backupAge = 26 * time.Hour
 
 func backup(f Facts) []Finding {
@@ -228,10 +228,12 @@ func backup(f Facts) []Finding {
 	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
 }
 
-// rotationStands is how long a rotation may take before doctor says that it stands still.
+// rotationStands is how long a rotation may take before doctor reports that it makes no
+// progress.
 const rotationStands = 7 * 24 * time.Hour
 
-// rotation finds a rotation of the CA that stands still, and nodes and operators that a rotation has left behind.
+// rotation finds a rotation of the CA that makes no progress. It also finds nodes and operators that did not take
+// part in a rotation.
 func rotation(f Facts) (out []Finding) {
 	if f.Server == nil {
 		return nil
@@ -254,7 +256,8 @@ func rotation(f Facts) (out []Finding) {
 	return out
 }
 
-// content reports what a scrub has found, unless a backup has read everything since.
+// content reports the damage that a scrub has found, unless a later backup has read all
+// content.
 func content(f Facts) []Finding {
 	if f.Server == nil || len(f.Server.Damaged) == 0 || f.Server.Backup.After(f.Server.Scrubbed) {
 		return nil

@@ -7,9 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// LoadKeys reads a node's keys. Keys that exist and cannot be used are never replaced by
-// new ones, because the node would silently lose its identity. CodeNotFound: there are
-// no keys.
+// LoadKeys reads a node's keys. It never replaces existing but unusable keys, because the
+// node would silently lose its identity. It returns CodeNotFound if there are no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
 	return node, unusable(err, "put it back, or make this machine a node anew: stop tutti-agent, remove "+dir+
@@ -35,7 +34,7 @@ func unusable(err error, mend string) error {
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
 		return tutti.Wrap("", err, "this machine is not a node yet, join it with: tutti join")
 	case errors.Is(err, identity.ErrExposed):
-		return err // the error says what to do
+		return err // the error already says what to do
 	}
 	return tutti.Errorf(tutti.CodeOf(err), "%w; nothing was changed; %s", err, mend)
 }

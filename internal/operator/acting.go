@@ -21,7 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// OperatorsKey returns the public key with which the operator of a directory signs actions. It makes a missing key.
+// OperatorsKey returns the public key with which an operator signs actions. If the operator's directory has no key,
+// OperatorsKey makes one.
 func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
@@ -82,7 +83,7 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without names the operators of one list, with their keys, that the other list lacks or has with another key.
+// without returns the names and keys of the operators in of that other lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -93,11 +94,12 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// OperatorsFile is a file in an operator's directory. It has the last list of operators who sign actions that was signed there, or
-// that a list signed there was based on. Without it a server could show an earlier list, and bring back a distrusted operator.
+// OperatorsFile is a file in an operator's directory. It contains the last list of operators who sign actions, as far
+// as this directory knows. This list was signed here, or it was the basis of a list that was signed here. Without the
+// file, a server could show an earlier list, and bring back a distrusted operator.
 const OperatorsFile = "operators.json"
 
-// WriteOperators keeps, in an operator's directory, the list of operators who sign actions.
+// WriteOperators stores the list of operators who sign actions in an operator's directory.
 func WriteOperators(dir string, list tutti.Statement) error {
 	raw, err := json.Marshal(list)
 	if err != nil {
@@ -106,7 +108,7 @@ func WriteOperators(dir string, list tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorsFile), append(raw, '\n'), 0o600)
 }
 
-// readOperators returns that list; nil: the directory has no list.
+// readOperators returns the stored list. It returns nil if the directory has no list.
 func readOperators(dir string) (*tutti.Statement, error) {
 	file := filepath.Join(dir, OperatorsFile)
 	raw, err := os.ReadFile(file)
@@ -120,15 +122,15 @@ func readOperators(dir string) (*tutti.Statement, error) {
 	return &out, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// lastList is the list of operators that the next one goes on from.
+// lastList is the list of operators on which the next list is based.
 type lastList struct {
 	list   tutti.TrustedOperators
-	kept   *tutti.Statement    // the directory's list, if the server shows an earlier list or a bad one; else nil
-	before []tutti.OperatorKey // the directory's operators; if it has no list, those of the server's list
-	note   string              // what is wrong with the server's list
+	kept   *tutti.Statement    // the directory's list if the server shows an earlier list or a bad one; otherwise nil
+	before []tutti.OperatorKey // the directory's operators; if it has no list, the operators of the server's list
+	note   string              // the problem of the server's list
 }
 
-// lastOperators returns the later of two lists: the server's and the directory's.
+// lastOperators returns the later one of the server's list and the directory's list.
 func (s *Signer) lastOperators() (lastList, error) {
 	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
 	kept, err := readOperators(s.dir)
@@ -166,13 +168,14 @@ func (s *Signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is how long an action stays good after the wait for nodes, because clocks differ.
+// actionLife is how long an action stays valid after the wait for nodes. It is needed because
+// clocks differ.
 const actionLife = 5 * time.Minute
 
 // SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
 func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or earlier
 		return nil, nil
 	}
 	if err != nil || said.Operators == nil {
@@ -208,7 +211,7 @@ func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api
 	return out, nil
 }
 
-// operatorsText names operators with their keys.
+// operatorsText returns the names of operators with their keys.
 func operatorsText(of []tutti.OperatorKey) string {
 	var out []string
 	for _, o := range of {

@@ -10,25 +10,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// owed is a refresh of a resource that is still due.
+// owed is a refresh that a resource still needs.
 type owed struct {
 	by      []string // resources that have changed
-	applied string   // a resource that was being applied, and may have changed
+	applied string   // a resource that was being applied and may have changed
 }
 
-// refreshes are all refreshes that are due at one point of a run's events.
+// refreshes are all refreshes that are still needed at one point of a run's events.
 type refreshes struct {
-	notifies map[string][]string // by resource; only resources that have begun and not ended
+	notifies map[string][]string // by resource; contains only resources that have begun but not ended
 	owed     map[string]*owed
 	order    []string // the keys of owed, in order
 	bytes    int      // of all of these fields
 }
 
-// maxRefreshes bounds what is kept of a run's events, in bytes.
+// maxRefreshes bounds how many bytes of a run's events are kept.
 const maxRefreshes = 32 << 20
 
-// lostRefreshes lists, as failures, the refreshes that were due and not done in a run that was cut off. Puppet does not
-// make up for them: its next run finds the changes already made, and refreshes nothing.
+// lostRefreshes lists the refreshes that an interrupted run needed but did not do. It lists them as failures, because
+// Puppet does not do them later. Puppet's next run finds the changes already made, and refreshes nothing.
 func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	r := refreshes{notifies: map[string][]string{}, owed: map[string]*owed{}}
 	_, err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {
@@ -38,7 +38,7 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 		}
 		switch e.Event {
 		case "start":
-			if len(e.Notifies) > 0 { // most notify no other resource
+			if len(e.Notifies) > 0 { // most resources notify no other resource
 				r.bytes += sizeOf(e.Resource, e.Notifies) - sizeOf(e.Resource, r.notifies[e.Resource])
 				r.notifies[e.Resource] = e.Notifies
 			}
@@ -64,7 +64,8 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	return out, err
 }
 
-// done notes that a resource has ended. It was refreshed if that was due, or Puppet has left it out.
+// done notes that a resource has ended. If the resource needed a refresh, Puppet has done the
+// refresh or has left it out.
 func (r *refreshes) done(e eventLine) {
 	delete(r.owed, e.Resource)
 	if e.Changed {
@@ -78,7 +79,8 @@ func (r *refreshes) done(e eventLine) {
 	delete(r.notifies, e.Resource)
 }
 
-// sizeOf is the approximate size of a resource and of those that it notifies, in bytes.
+// sizeOf returns the approximate size of a resource and of the resources that it
+// notifies, in bytes.
 func sizeOf(resource string, notifies []string) int {
 	if len(notifies) == 0 {
 		return 0 // not kept

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// A refresh that a cut-off run owes is lost for Puppet: its next run finds nothing to change.
+// If an interrupted run has not done a refresh, Puppet never does it, because the next run
+// finds nothing to change.
 func TestLostRefreshes(t *testing.T) {
 	const (
 		begins = `{"event":"start","resource":"File[/c]","notifies":["Exec[a]","Service[b]"]}` + "\n"
@@ -61,7 +62,7 @@ func TestLostRefreshes(t *testing.T) {
 	}
 }
 
-// Whatever a run owes, its result is one that the server takes.
+// However many refreshes are lost, the server accepts the result.
 func TestManyLostRefreshes(t *testing.T) {
 	var targets []string
 	for i := range 100 {

@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// HeadFile is next to the log, and says how far it was acknowledged.
+	// HeadFile is a file next to the log. It contains the last acknowledged place of the
+	// log.
 	HeadFile  = "head"
-	logStream = "TUTTI_LOG" // as natsbus calls it
+	logStream = "TUTTI_LOG" // the name in natsbus
 )
 
-// Head is the last acknowledged end of the log, in a file next to the
-// log. It tells a log that was cut off, put back or lost from a new log.
-// It is written after each append and never fsynced. So it may be older than
+// Head is the last acknowledged end of the log, in a file next to the log. With this
+// file, the server can distinguish a new log from a log that was cut off, set back or
+// lost. The file is written after each append but never fsynced. So it may be older than
 // the log, but never newer.
 type Head struct {
 	File   *os.File
@@ -34,8 +35,8 @@ type Head struct {
 	link tutti.Digest
 }
 
-// OpenHead reads the head of the server in dir, or begins a new one. A damaged head counts
-// as missing, because it is a witness, not a source.
+// OpenHead reads the head of the server in dir, or begins a new head. It treats a damaged
+// head as missing, because the head is only a witness and not a source.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -63,7 +64,7 @@ func headLine(seq uint64, link tutti.Digest) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes what the log has acknowledged.
+// moved writes the end of the log that was acknowledged.
 func (h *Head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,8 +77,8 @@ func (h *Head) moved(seq uint64, link tutti.Digest) {
 	}
 }
 
-// InFiles verifies that the log's files have all acknowledged events. It runs before
-// a bus starts on dir, because the bus cuts off damaged ends.
+// InFiles verifies that the log's files contain all acknowledged events. It must run
+// before a bus starts on dir, because the bus cuts off damaged ends.
 func (h *Head) InFiles(dir string) error {
 	if h.seq == 0 {
 		return nil
@@ -89,7 +90,7 @@ func (h *Head) InFiles(dir string) error {
 	return h.lost(last, damage)
 }
 
-// InLog verifies that the log has the last acknowledged event.
+// InLog verifies that the log contains the last acknowledged event.
 func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
@@ -104,7 +105,7 @@ func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	for e, err := range l.Entries(ctx, h.seq-1) {
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeNotFound:
-			return nil // deleted: the snapshot replaces it
+			return nil // the event was deleted, because the snapshot replaces it
 		case err != nil:
 			return err
 		case e.Seq != h.seq || e.Link != h.link:
@@ -124,7 +125,7 @@ func (h *Head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// Witnessed is a log whose acknowledged appends are noted in the head.
+// Witnessed is a log that notes acknowledged appends in the head.
 type Witnessed struct {
 	*natsbus.Log
 	head    *Head
@@ -134,7 +135,7 @@ type Witnessed struct {
 
 var _ past.Tearing = Witnessed{}
 
-// Witness returns the log with those who follow its appends.
+// Witness returns the log together with the objects that note its appends.
 func Witness(log *natsbus.Log, head *Head, content *Content, blobs *natsbus.Blobs) Witnessed {
 	return Witnessed{log, head, content, blobs}
 }

@@ -16,8 +16,8 @@ import (
 // turnDeadline bounds one turn, with the plan and the checks of what nodes have.
 const turnDeadline = 5 * time.Minute
 
-// turns replaces, clones and sets back machines and restores the server, one after the other. It returns what is
-// wrong.
+// turns replaces, clones and sets back machines, and restores the server, one after the other. It returns the
+// problems.
 func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	fleet, spare, err := c.spare(ctx)
 	if err != nil {
@@ -37,7 +37,8 @@ func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// spare returns the hosts that are nodes, and the first host that is not a node; nil: all are nodes.
+// spare returns the hosts that are nodes, and the first host that is not a node. The host is nil if
+// all hosts are nodes.
 func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	f := chaos.Fleet{Server: c.Fleet.Server.Name}
@@ -53,7 +54,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn makes one turn happen. It checks what good nodes have, then executes the plan once more, and checks again.
+// turn makes one turn happen. It checks the state of good nodes, then executes the plan once more, and checks
+// again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()
@@ -124,7 +126,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 	return c.Fleet.Join(ctx, h)
 }
 
-// clone copies a node's state to the spare host, lets both run until the server notices it, and keeps the first.
+// clone copies a node's state to the spare host. It lets both machines run until the server notices the clone,
+// and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
 	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
@@ -160,8 +163,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that are called good. It returns the nodes that do not have what a good node is
-// said to have.
+// falseGood makes a noop run on all nodes that count as good. It returns the nodes whose state differs from the state
+// of a good node.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {
@@ -203,7 +206,7 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// good returns the connected nodes that are called good.
+// good returns the connected nodes that count as good.
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {
