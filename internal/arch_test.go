@@ -1,6 +1,6 @@
-// Package internal_test checks the architecture. It checks which layer may import which,
-// that pure packages are pure, that packages are documented and that files are short. It
-// reads only the source, so it needs no build.
+// Package internal_test checks the architecture. The package checks which layer may
+// import which, that pure packages are pure, that packages are documented and that files
+// are short. The package reads only the source, so it needs no build.
 package internal_test
 
 import (
@@ -60,8 +60,8 @@ var layers = map[string]string{
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
-	// The doctor reads an agent's directory, Puppet, credentials and /proc. So the package that collects these facts is
-	// above the adapters. The checks in doctor are in the adapters' layer and read nothing.
+	// The doctor reads an agent's directory, Puppet, credentials and /proc. The package that collects these facts is
+	// therefore above the adapters. The checks in doctor are in the adapters' layer and read nothing.
 	"doctor/collect": room,
 	// Demos, tests on hosts and benchmarks start fleets. Fleets need labs, the commands' types and the API's
 	// client.
@@ -103,8 +103,8 @@ func pure(layer string) bool {
 	return slices.Contains([]string{words, speech, base, rules, decision, converge, folded, readers}, layer)
 }
 
-// layerOf returns the layer of a package. own is the package's own directory, below which
-// it may import anything.
+// layerOf returns the layer of a package. The result own is the package's own directory,
+// below which it may import anything.
 func layerOf(dir string) (layer, own string) {
 	first, rest, _ := strings.Cut(dir, "/")
 	switch {
@@ -234,7 +234,7 @@ func checkImports(s source) []string {
 		case theirs == own, layer == command && dir == "internal/cli":
 		case layer == to && layer != support:
 			refuse(spec, "%s are strangers to each other", layer)
-		case to == "": // said of that package itself
+		case to == "": // the check of that package reports this
 		case !slices.Contains(below[layer], to):
 			refuse(spec, "%s must not import %s", layer, to)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 // TestArchitectureCanFail runs the checks on trees that each break one rule. A file of
-// testdata/arch begins with its reason. Then `want:` lists the violations. After that
-// come the files of the tree, each after a line `-- NAME --`.
+// testdata/arch begins with its reason. After the reason, `want:` lists the violations.
+// After that come the files of the tree, each after a line `-- NAME --`.
 func TestArchitectureCanFail(t *testing.T) {
 	files, err := filepath.Glob("testdata/arch/*.txt")
 	if err != nil || len(files) < 5 {

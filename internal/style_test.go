@@ -123,7 +123,7 @@ func placesIn(name, text string) []place {
 }
 
 // TestStyle checks texts against the rules of docs/style.md that a program can check.
-// Places that are older than the guide are counted for each file. These counts may only
+// Places that are older than the guide are counted for each file. The counts may only
 // fall.
 func TestStyle(t *testing.T) {
 	found, err := places(os.DirFS(".."))
@@ -184,7 +184,8 @@ func compare(old map[string]int, found []place) []string {
 	return complaints
 }
 
-// lower writes the counts. It refuses if a rule has more places in total than before.
+// lower writes the counts. The function refuses if a rule has more places in total than
+// before.
 func lower(old, counts map[string]int) error {
 	was, is := sums(old), sums(counts)
 	var text strings.Builder

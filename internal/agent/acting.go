@@ -16,11 +16,11 @@ type Acting interface {
 	// Take takes a list of operators. A list that is not later than the present one changes nothing. When Take returns,
 	// the list is on disk.
 	Take(list tutti.Statement) error
-	// Listed is the counter of the present list. It is 0 if there is no list.
+	// Listed is the counter of the present list. Listed is 0 if there is no list.
 	Listed() uint64
-	// Action checks an action that an operator has signed. It returns CodeRefused if no operator on the
-	// list has signed the action. It returns nil if there is no list. Then the node acts on the
-	// server's word alone.
+	// Action checks an action that an operator has signed. Action returns CodeRefused if no operator on
+	// the list has signed the action. Action returns nil if there is no list. Without a list, the node
+	// acts on the server's word alone.
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
@@ -38,16 +38,16 @@ const ActionsFile = "actions.json"
 // taken is the content of ActionsFile.
 type taken struct {
 	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
-	// Before is a time. The node refuses an action that is good only until this time or shorter. All
+	// Before is a time. The node refuses an action whose validity ends at this time or earlier. All
 	// forgotten actions had ended by then.
 	Before time.Time `json:"before"`
 }
 
-// maxTaken bounds the actions that are remembered.
+// maxTaken bounds the number of actions that the agent remembers.
 const maxTaken = 1000
 
 // signed checks a question that changes something, and returns the action that an operator has signed
-// for this question. The node does what the signed text says. signed returns nil if this node has no
+// for this question. The node does what the signed text says. The result is nil if this node has no
 // list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
@@ -60,7 +60,7 @@ func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	return said, said.For(a.opts.Node, time.Now())
 }
 
-// take notes that a signed action is about to be done.
+// take notes that the agent is about to do a signed action.
 func (a *Agent) take(said *tutti.SignedAction) error {
 	a.takenMu.Lock()
 	defer a.takenMu.Unlock()
@@ -88,7 +88,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	return nil
 }
 
-// forget drops the actions that are no longer good.
+// forget removes the actions that are no longer valid.
 func (t *taken) forget(now time.Time) {
 	for nonce, until := range t.Nonces {
 		if now.Before(until) {

@@ -19,8 +19,8 @@ import (
 
 // Bus is the node's connection to the server.
 type Bus interface {
-	// Call sends a request and waits for the answer. It returns CodeUnavailable if the server is away.
-	// If no answer came, Call returns an error.
+	// Call sends a request and waits for the answer. Call returns CodeUnavailable if the server is
+	// away. If no answer came, Call returns an error.
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
 	// Send sends a message that may be lost.
 	Send(op string, payload []byte) error
@@ -30,7 +30,7 @@ type Bus interface {
 	SetTicket(ticket string)
 }
 
-// Process is a Puppet that runs.
+// Process is a running Puppet process.
 type Process interface {
 	// Wait returns nil when the process is gone.
 	Wait(ctx context.Context) error
@@ -40,16 +40,16 @@ type Process interface {
 
 // Runner is the node's Puppet.
 type Runner interface {
-	// Start writes the durable marker into the run's directory, then starts Puppet. It returns
-	// CodeNotFound if Puppet is not installed.
+	// Start writes the durable marker into the run's directory, then starts Puppet. Start
+	// returns CodeNotFound if Puppet is not installed.
 	Start(dir string, spec Spec) (Process, error)
-	// Spec returns the content of the marker. It returns os.ErrNotExist if there is
-	// no marker.
+	// Spec returns the content of the marker. Spec returns os.ErrNotExist if there is no
+	// marker.
 	Spec(dir string) (Spec, error)
-	// Adopt returns the process that an earlier agent started. It returns nil if the
+	// Adopt returns the process that an earlier agent started. Adopt returns nil if the
 	// process is gone.
 	Adopt(dir string) (Process, error)
-	// Follow yields what happens inside the run, until ctx ends.
+	// Follow yields the live messages of the run, until ctx ends.
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
 	// Judge determines how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
@@ -69,7 +69,7 @@ type Spec struct {
 
 // Options are what an agent needs. Zero durations take the defaults.
 type Options struct {
-	Dir     string // the agent's state, on a disk that survives
+	Dir     string // directory of the agent's state, on a disk that survives a reboot
 	Node    tutti.NodeName
 	Bus     Bus
 	Machine tutti.Digest // see tutti.Hello
@@ -85,8 +85,8 @@ type Options struct {
 	// nil, the node answers no question.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
-	// Acting knows the operators who sign the changes of the remote control. It is nil if there is no
-	// list of operators.
+	// Acting knows the operators who sign the changes of the remote control. Acting is nil if there
+	// is no list of operators.
 	Acting Acting
 	// Switch disables other Puppets for exclusive jobs. If Switch is nil, the node takes part
 	// in no exclusive job.
@@ -109,20 +109,21 @@ type Options struct {
 	// each run. Idle may be nil.
 	Idle func()
 
-	// Follow is called when the server may want the node to follow other keys. This is after each
-	// exchange of the ticket, and when the server rings. Follow must not block. It may be nil.
+	// Follow is called when the server may want the node to follow other keys. The server may
+	// want this after each exchange of the ticket, and when it rings. Follow must not block. It
+	// may be nil.
 	Follow func()
 
 	// ServeLocal lets root on this machine begin runs without the server.
 	ServeLocal bool
 
-	// Compile is the socket for the Puppet Server on this node. It is nil if there is no such
-	// socket.
+	// Compile is the socket for the Puppet Server on this node. Compile is nil if there is no
+	// such socket.
 	Compile *CompileSocket
 
 	Beat time.Duration // between heartbeats; 5 s
-	// Patience is how long to wait for one answer. It is also how long to wait for an absent server before the last
-	// known answers are used. The default is 30 s.
+	// Patience is how long to wait for one answer. Patience is also how long to wait for an absent server before
+	// the last known answers are used. The default is 30 s.
 	Patience time.Duration
 	KeepRuns int // directories of ended runs that are kept; 20
 	// Refusals is how often the server may refuse a result for a reason of its own before the agent gives up. The
@@ -264,7 +265,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.opts.Bus.OnConnect(func() {
 		a.exchange.due()
-		ring(a.greet) // the exchange starts everything else
+		ring(a.greet) // all other work begins after the exchange of the ticket
 	})
 	compiles, err := a.listenCompile()
 	if err != nil { // the node's own runs do not need this socket
@@ -366,7 +367,7 @@ func (a *Agent) beats(ctx context.Context) {
 	}
 }
 
-// sendBeat sends a heartbeat. stopping is true if the agent ends.
+// sendBeat sends a heartbeat. The argument stopping is true if the agent ends.
 func (a *Agent) sendBeat(stopping bool) {
 	beat := wire.Beat{
 		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
@@ -404,7 +405,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if the server refused a result: no claim follows
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // a refused result counts, too, because no claim follows it
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
@@ -450,8 +451,8 @@ func (a *Agent) setLeaseTrouble(err error) {
 	a.lost = err
 }
 
-// claimOne ends the runs that have begun, then makes one claim. It reports whether the claim brought a
-// run. When claimOne returns, that run has ended.
+// claimOne ends the runs that have begun, then makes one claim. The method reports whether the claim
+// brought a run. When claimOne returns, that run has ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err

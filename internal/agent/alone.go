@@ -16,21 +16,21 @@ const AloneFile = "alone.json"
 
 // Alone is the content of AloneFile.
 type Alone struct {
-	// Told is the server's last instruction about what the node does by itself. It is nil if the server
-	// has given no instruction.
+	// Told is the server's last instruction about what the node does by itself. Told is nil if the
+	// server has given no instruction.
 	Told *tutti.Alone `json:"told,omitempty"`
-	// Denied is the reason why the server refused this machine at the last request. It is
-	// empty if the server accepted the machine.
+	// Denied is the reason why the server refused this machine at the last request.
+	// Denied is empty if the server accepted the machine.
 	Denied string `json:"denied,omitempty"`
-	// Reached is when the server last answered, as this file has it. The server's true last answer is
-	// at most aloneKept later.
+	// Reached is the time of the server's last answer, as stored in the file. The server's true last
+	// answer is at most aloneKept later.
 	Reached time.Time `json:"reached,omitzero"`
 	// Started is when the agent started.
 	Started time.Time `json:"started,omitzero"`
 	// Ran is when the last safety run began.
 	Ran time.Time `json:"ran,omitzero"`
 	// Applied is the order of the last full run that passed its gate here. Basis is one digest for that
-	// run. It covers all answers that the run got and the catalog that it applied.
+	// run. The digest covers all answers that the run got and the catalog that the run applied.
 	Applied *tutti.Order `json:"applied,omitempty"`
 	Basis   tutti.Digest `json:"basis,omitempty"`
 }
@@ -46,8 +46,8 @@ const (
 	aloneSpread = 4
 )
 
-// ReadAlone reads AloneFile from the state directory dir of an agent. It returns fs.ErrNotExist if
-// there is no such file.
+// ReadAlone reads AloneFile from the state directory dir of an agent. ReadAlone returns
+// fs.ErrNotExist if there is no such file.
 func ReadAlone(dir string) (Alone, error) {
 	return readSealed[Alone](filepath.Join(dir, AloneFile))
 }
@@ -76,8 +76,8 @@ func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	return at.Add(spread), ""
 }
 
-// loadAlone loads what an earlier agent knew. It replaces a time in the future by the present
-// time.
+// loadAlone loads what an earlier agent knew. The method replaces a time in the future by the
+// present time.
 func (a *Agent) loadAlone() {
 	now := time.Now()
 	kept, err := ReadAlone(a.opts.Dir)
@@ -86,7 +86,7 @@ func (a *Agent) loadAlone() {
 	}
 	for _, t := range []*time.Time{&kept.Reached, &kept.Ran} {
 		if !t.IsZero() {
-			*t = now.Add(-max(0, now.Sub(*t))) // from here on, the monotonic clock counts
+			*t = now.Add(-max(0, now.Sub(*t))) // from now on, the monotonic clock counts
 		}
 	}
 	kept.Started = now

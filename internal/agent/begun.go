@@ -24,9 +24,9 @@ type begun struct {
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 
-// Forget removes from a state directory what belongs to one fleet. This is what an agent remembers of
-// orders, of its server and of its ticket, what the agent would do without a server, and the outbox's
-// runs. A node that joins another fleet must not use any of this.
+// Forget removes from a state directory what belongs to one fleet. These data are what an agent
+// remembers of orders, of its server and of its ticket. They are also what the agent would do without
+// a server, and the runs in the outbox. A node that joins another fleet must not use any of this.
 func Forget(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
 	if err != nil {
@@ -89,8 +89,8 @@ func (a *Agent) saw(at tutti.Position) error {
 const wantedFile = "wanted"
 
 // mayBeginOnce returns the reason why an order must not begin. The reason is empty if the order may
-// begin. An order never begins if it was begun before, or if it is older than the last begun order. had
-// is true if the run has its wantedFile.
+// begin. An order never begins if it was begun before, or if it is older than the last begun order. The
+// argument had is true if the run has its wantedFile.
 func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {

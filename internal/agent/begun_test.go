@@ -148,7 +148,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 }
 
 // TestAServerThatWentBackIsNotObeyed: the node reports that the server's log went back.
-// It works again when the server begins the next epoch.
+// The node works again when the server begins the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
 	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // acknowledged events that the server has lost

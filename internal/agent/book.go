@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// book keeps the answers that one run got and the values that it published. It is in the run's
-// directory, and is fsynced when the run has ended. Before that, it must survive the agent's end. It
-// need not survive the machine's end, because the run ends with the machine.
+// book keeps the answers that one run got and the values that it published. The book is in the run's
+// directory, and is fsynced when the run has ended. Before that, it must survive the agent's end.
+// The book need not survive the machine's end, because the run ends with the machine.
 type book struct {
 	mu      sync.Mutex
 	dir     string
@@ -28,7 +28,7 @@ type book struct {
 	hiera   *hieraEntry
 }
 
-// entry is one line of answers.jsonl. Exactly one of its parts is set.
+// entry is one line of answers.jsonl. Exactly one field of an entry is set.
 type entry struct {
 	Answer    *answerEntry    `json:"answer,omitempty"`
 	Hiera     *hieraEntry     `json:"hiera,omitempty"`
@@ -164,7 +164,7 @@ func (b *book) greeted() hello {
 }
 
 func queryKey(q tutti.Query) string {
-	raw, _ := json.Marshal(q) // strings and raw JSON always encode
+	raw, _ := json.Marshal(q) // encoding strings and raw JSON never fails
 	return string(raw)
 }
 
@@ -242,7 +242,7 @@ func (b *book) askedMore(record tutti.Record) bool {
 }
 
 // record returns the run's record, up to the phase that the run reached. An error means that the file
-// of what the run handed over at its gate cannot be read.
+// with the run's message at its gate cannot be read.
 func (b *book) record(spec Spec) (tutti.Record, error) {
 	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
 	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))

@@ -22,7 +22,7 @@ type Boxes interface {
 const (
 	// boxTries is how often the node tries to seal its secrets to its next key. A try fails if secrets change during it.
 	boxTries = 10
-	// retryBox is the wait before the first retry after a start. maxRetryBox is the longest wait. The
+	// retryBox is the wait before the first retry after a start. The longest wait is maxRetryBox. The
 	// server accepts only a few keys from one node in an hour.
 	retryBox    = time.Second
 	maxRetryBox = time.Minute
@@ -46,9 +46,9 @@ func (a *Agent) finishBox(ctx context.Context) {
 	}
 }
 
-// rotateBox gives the node another key for its secrets. It seals all secrets of the node to the next key, and sends the
-// key and the secrets together. No secret changes, and no run waits. After a crash at any point, the node still has a
-// key that opens its secrets.
+// rotateBox gives the node another key for its secrets. The method seals all secrets of the node to the next key, and
+// sends the key and the secrets together. No secret changes, and no run waits. After a crash at any point, the node
+// still has a key that opens its secrets.
 func (a *Agent) rotateBox(ctx context.Context) error {
 	if a.opts.Boxes == nil {
 		return tutti.Errorf(tutti.CodeRefused, "this node has no key for secrets")

@@ -28,8 +28,8 @@ func TestAClaimSaysWhatTheAgentKnows(t *testing.T) {
 	}
 }
 
-// TestAnOrderOfALaterReleaseIsRefused: the run ends with a message that says what to
-// do. Puppet is not started. Above all, Puppet does not apply everything.
+// TestAnOrderOfALaterReleaseIsRefused: the run ends with a message that says what to do.
+// Puppet is not started. In particular, Puppet does not apply the whole catalog.
 func TestAnOrderOfALaterReleaseIsRefused(t *testing.T) {
 	for _, field := range []string{`"kind":"reboot"`, `"nice":19`, `"mode":"dance"`} {
 		t.Run(field, func(t *testing.T) {

@@ -15,12 +15,11 @@ import (
 // 0011).
 const ClockFile = "clock.json"
 
-// newsFor is the longest time since its end for which a whole foreign run makes its node
-// good.
+// newsFor is how long after its end a whole foreign run can make its node good.
 const newsFor = time.Minute
 
-// tick counts one more event, and returns when the count is on disk. It returns the zero Clock if the
-// event could not be counted.
+// tick counts one more event, and returns when the count is on disk. The method returns the zero
+// Clock if the event could not be counted.
 func (a *Agent) tick() tutti.Clock {
 	a.clockMu.Lock()
 	defer a.clockMu.Unlock()
@@ -40,8 +39,8 @@ func (a *Agent) tick() tutti.Clock {
 	return clock
 }
 
-// sees notes that a run without an order was seen just now. It returns how long ago the run began. It
-// returns 0 if the node's clock cannot tell.
+// sees notes that a run without an order was seen just now. The method returns how long ago the run
+// began. The method returns 0 if the node's clock cannot tell.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()

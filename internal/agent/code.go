@@ -25,7 +25,7 @@ import (
 //	code/<hex>.signed     what code keys have signed of it; missing for code of an earlier release
 //	environments/<name>   a link to the tree of the environment's latest run
 //
-// Puppet sees only the link, so catalogs do not differ by the digest.
+// Puppet sees only the link, so the digest of the code does not change catalogs.
 type codeStore struct {
 	dir     string
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
@@ -41,13 +41,13 @@ const keepCode = 2
 // ensured is the code of an order, complete on this node.
 type ensured struct {
 	environments string       // the directory with the links
-	said         tutti.Signed // what was signed of the code
+	said         tutti.Signed // the signed statement about the code
 }
 
-// ensure makes the environment's link lead to the order's code. It returns CodeRefused if no operator
-// has signed the code, if the code is older than code that this node has begun, or if a path of the
-// manifest leads out of its tree. For a local run (ordered is false), ensure does not check the
-// signature of an intact tree again. The signature was checked when the code was fetched.
+// ensure makes the environment's link lead to the order's code. The method returns CodeRefused if no
+// operator has signed the code, if the code is older than code that this node has begun, or if a path
+// of the manifest leads out of its tree. For a local run (ordered is false), ensure does not check
+// the signature of an intact tree again. The signature was checked when the code was fetched.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,8 +239,8 @@ func readManifest(raw []byte) (tutti.CodeManifest, error) {
 	return m, m.Validate()
 }
 
-// place writes one file of the tree. It copies the content from an older tree if an older
-// tree has the file.
+// place writes one file of the tree. The method copies the content from an older tree if
+// an older tree has the file.
 func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -289,8 +289,8 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	return out
 }
 
-// link makes the environment's name lead to the order's tree. It replaces the link
-// by rename.
+// link makes the environment's name lead to the order's tree. The method replaces the
+// link by rename.
 func (c *codeStore) link(links string, order tutti.Order) error {
 	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, order.Environment)
 	if now, err := os.Readlink(at); err == nil && now == target {
@@ -309,7 +309,7 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 }
 
 // collect removes the trees to which no environment links, and the half-built trees of an agent that
-// was killed. It keeps the tree that is needed, and the latest trees.
+// was killed. The method keeps the tree that is needed, and the latest trees.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {

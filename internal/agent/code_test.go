@@ -128,8 +128,8 @@ func TestAFileThatWasChangedOnDiskIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// A tree is either complete or absent. This also holds if the agent is killed while
-// it fetches the tree.
+// A tree is either complete or absent. A tree is also complete or absent if the agent is
+// killed while it fetches the tree.
 func TestCodeThatIsHalfFetchedIsNone(t *testing.T) {
 	l := newLab(t, applies)
 	pushed := l.push(map[string]string{"a": "1", "b": "2", "manifests/site.pp": "3"})
@@ -190,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // the agent gets the server's answer unchanged
+			l.line.answer = wire.OpCode // the agent gets the server's answer to this unchanged
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

@@ -20,8 +20,8 @@ type CompileSocket struct {
 	GID  int // group of the socket
 }
 
-// listenCompile opens the socket for one user and their group. It returns nil if no such socket
-// is configured.
+// listenCompile opens the socket for one user and their group. The method returns nil if no
+// such socket is configured.
 func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	c := a.opts.Compile
 	if c == nil {
@@ -31,7 +31,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user passes through
+	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user must pass through the directory
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
 	_ = os.Remove(c.Path) // left by an earlier agent
@@ -77,8 +77,8 @@ func (a *Agent) isCompiler(conn net.Conn) error {
 // peer is the process at the other end of a socket.
 type peer struct{ uid, pid int }
 
-// compileConn is one compile. It keeps only the hello, because the Puppet Server asks each question
-// once.
+// compileConn is one compile. The connection keeps only the hello, because the Puppet Server asks
+// each question once.
 type compileConn struct {
 	agent *Agent
 	by    request // the hello of this connection

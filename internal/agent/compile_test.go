@@ -57,7 +57,7 @@ func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.start(append(change, func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
 	})...)
-	c.line.until(wire.OpClaim, claims+1) // it listens before it claims
+	c.line.until(wire.OpClaim, claims+1) // the agent listens before it claims
 }
 
 // dial opens a connection. The test closes the connection at its end.
@@ -177,8 +177,8 @@ func TestACompileThroughPuppetDB(t *testing.T) {
 	}
 }
 
-// The socket only has the operations of a compile. No operation is allowed before
-// hello. If the server refuses an operation, the socket refuses it too.
+// The socket only has the operations of a compile. No operation is allowed before hello.
+// If the server refuses an operation, the socket also refuses the operation.
 func TestWhatTheCompileSocketRefuses(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	for _, tc := range []struct {

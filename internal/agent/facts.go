@@ -18,11 +18,11 @@ import (
 // Facts collects the node's facts again after a run. The agent compares them with the facts of the
 // run's compile (docs/adr/0019-facts.md).
 type Facts interface {
-	// Collect begins a collection for an ended run with the order of that run. dir is the run's
-	// directory. Collect ends a collection for another run.
+	// Collect begins a collection for an ended run with the order of that run. The argument dir
+	// is the run's directory. Collect ends a collection for another run.
 	Collect(dir string) error
-	// Collected returns the result of the last collection for that run. It returns fs.ErrNotExist if
-	// there is no result yet.
+	// Collected returns the result of the last collection for that run. Collected returns
+	// fs.ErrNotExist if there is no result yet.
 	Collected(dir string) (FactsNow, error)
 }
 
@@ -142,7 +142,7 @@ func (f *factsWatch) look(now time.Time) {
 }
 
 // written reports whether the files differ from those at the last collection. Modules and external data
-// may be many files. So written spends at most a fiftieth of the time on looking at files.
+// may be many files. To save time, written spends at most a fiftieth of the time on looking at files.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -160,7 +160,7 @@ func (f *factsWatch) running() bool {
 }
 
 // lastWithFacts returns the directory of the last ordered run that has ended and has collected facts.
-// It returns an empty string if there is no such run.
+// The method returns an empty string if there is no such run.
 func (f *factsWatch) lastWithFacts() string {
 	dirs, err := f.runDirs()
 	if err != nil {
@@ -188,7 +188,7 @@ func (f *factsWatch) tell(ctx context.Context) error {
 }
 
 // stamp changes if somebody adds, changes or removes a file in these directories, or the target of a
-// link there. newest is the time of the last such change.
+// link there. The result newest is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) {

@@ -33,7 +33,7 @@ func seal(value any) ([]byte, error) {
 	return fmt.Appendf(raw, "\t%08x\n", crc32.ChecksumIEEE(raw)), nil
 }
 
-// unseal decodes a line that seal wrote. Its error names the file.
+// unseal decodes a line that seal wrote. The error of unseal names the file.
 func unseal(path string, line []byte, out any) error {
 	damaged := func(why string) error {
 		return tutti.Errorf(tutti.CodeInternal, "%s is damaged: %s", filepath.Clean(path), why)
@@ -73,8 +73,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// modified returns when a file was last written. It returns the zero time if the
-// file is gone.
+// modified returns when a file was last written. The function returns the zero time if
+// the file is gone.
 func modified(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -49,7 +49,7 @@ type lab struct {
 	ended  chan error
 }
 
-// newLab makes a fleet with a plan. It does not start the agent.
+// newLab makes a fleet with a plan. The function does not start the agent.
 func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	t.Helper()
 	f := servertest.Start(t)

@@ -21,11 +21,11 @@ import (
 
 // Witness reads the report of Puppet's last run, whoever started the run.
 type Witness interface {
-	// ReportFile returns the path at which Puppet writes its report by rename. It returns CodeNotFound
-	// if Puppet is not installed yet.
+	// ReportFile returns the path at which Puppet writes its report by rename. ReportFile returns
+	// CodeNotFound if Puppet is not installed yet.
 	ReportFile() (string, error)
-	// LastReport reads this file and judges the run. It returns fs.ErrNotExist if there
-	// is no report.
+	// LastReport reads this file and judges the run. LastReport returns fs.ErrNotExist if
+	// there is no report.
 	LastReport(ctx context.Context, node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
 }
 
@@ -35,7 +35,7 @@ const (
 	// foreignAgain is the first wait before the agent sends a run again that the server did not
 	// accept.
 	foreignAgain = 10 * time.Second
-	// foreignMost is the longest such wait.
+	// foreignMost is the longest wait before the agent sends such a run again.
 	foreignMost = 5 * time.Minute
 
 	markFile   = "mark" // file in foreignDir
@@ -56,20 +56,20 @@ type heard struct {
 	// Took is the time between the beginning of the run and the moment when the
 	// agent saw it (see sees).
 	Took time.Duration `json:"took,omitempty"`
-	// Told is the server's epoch, as last known before the agent reported the run. It is nil
-	// if the agent has not reported the run yet.
+	// Told is the server's epoch, as last known before the agent reported the run. Told is
+	// nil if the agent has not reported the run yet.
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
 // untold reports whether the agent must report the run to a server of this epoch. Servers of release
-// 0.2.0 have no known epoch. Their epoch number is zero.
+// 0.2.0 have no known epoch. The epoch number of such a server is zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
-// foreigns reports to the server the runs that the server did not order, until ctx ends. These are
-// foreign and local runs. foreigns closes looked after its first look. Only the first ordered run waits
-// for this look.
+// foreigns reports to the server the runs that the server did not order, until ctx ends. The reported
+// runs are foreign and local runs. After its first look, foreigns closes the channel looked. Only the
+// first ordered run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
 	if a.opts.Witness != nil {
@@ -142,8 +142,8 @@ type watch struct {
 	noted bool // last is also on disk
 	// read are the runs whose reports were read after the place done.
 	read map[tutti.RunID]bool
-	// ours are our runs that count among the reports that arrived. assumed are those of them whose
-	// reports were not read.
+	// ours are our runs that count among the reports that arrived. The runs in assumed are those
+	// of them whose reports were not read.
 	ours, assumed map[tutti.RunID]bool
 }
 
@@ -176,8 +176,8 @@ type sighting struct {
 const looks = 4
 
 // look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
-// were replaced before the agent read them, look also adds one unknown run. heard is true if the agent
-// has something to report.
+// were replaced before the agent read them, look also adds one unknown run. The result heard is true
+// if the agent has something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	if w.reports == nil {
 		return false, nil
@@ -245,8 +245,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs among found into the outbox if they are not there yet. unwatched is the
-// run before which other, unseen runs may have ended.
+// take puts the foreign runs among found into the outbox if they are not there yet. The argument
+// unwatched is the run before which other, unseen runs may have ended.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -262,8 +262,9 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle completes a look during which no report arrived. last is the present report. settle writes its
-// findings to disk before it updates the watch. So the next look finds them again if anything fails.
+// settle completes a look during which no report arrived. The argument last is the present report. The
+// method writes its findings to disk before it updates the watch. If anything fails, the next look
+// therefore finds them again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
@@ -302,7 +303,7 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 }
 
 // unseen returns the reason why a run may have ended whose report no look has read. The reason is empty
-// if there is no such run. passed are our runs whose reports arrived and were not read.
+// if there is no such run. The runs in passed are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
@@ -379,8 +380,8 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts a run into the outbox of which the agent knows only the end. It removes earlier such
-// runs that are not reported yet, because the new one also stands for them.
+// hearUnseen puts a run into the outbox of which the agent knows only the end. The method removes
+// earlier such runs that are not reported yet, because the new one also stands for them.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -404,8 +405,8 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. Its id and its report are
-// invented.
+// unseenRun returns a run that stands for an unknown run. The id and the report of such a
+// run are invented.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -441,8 +442,8 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 }
 
 // outbox returns the runs in the outbox in order of arrival. If the order followed the clock of the
-// runs, one run with a date in the future would push out all later runs. outbox drops runs that it
-// cannot read.
+// runs, one run with a date in the future would push out all later runs. The method drops runs that
+// it cannot read.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
@@ -470,9 +471,9 @@ func (a *Agent) outbox() ([]heard, error) {
 }
 
 // sendForeigns reports the runs of the outbox that this server does not know. The server takes only one
-// run in ten seconds. So the runs that may have harmed the node go first, and among them the oldest.
-// The server keeps only the latest few runs, and the latest run of each kind that decides whether a
-// node is good. sendForeigns removes all other runs from the outbox.
+// run in ten seconds. The runs that may have harmed the node therefore go first, and among them the
+// oldest. The server keeps only the latest few runs, and the latest run of each kind that decides
+// whether a node is good. The agent removes all other runs from the outbox.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
 	now := a.epoch() // read before sending, so that runs sent before a restore are sent again
 	all, err := a.outbox()
@@ -522,8 +523,8 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is the last epoch of the server that this node has seen. It is zero if the node
-// has seen no epoch.
+// epoch is the last epoch of the server that this node has seen. The method is zero if
+// the node has seen no epoch.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {
@@ -532,8 +533,8 @@ func (a *Agent) epoch() tutti.Epoch {
 	return kept.Server.Epoch
 }
 
-// sendForeign reports one run. taken is true if the server has taken the run, and false if the server
-// will never take it. An error means that the agent may try again.
+// sendForeign reports one run. The result taken is true if the server has taken the run, and false if
+// the server will never take it. An error means that the agent may try again.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
 	message, err := wire.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // witness is an agent.Witness whose reports are tutti.Foreign in JSON.
 type witness struct {
 	file    string
-	reading func() // called before a look reads the report; may be nil
+	reading func() // called before a look reads the report; nil if not needed
 
 	mu    sync.Mutex
 	hold  func() // called once before a look reads the report
@@ -117,8 +117,8 @@ func (w *witness) leave(t *testing.T, text string) {
 	}
 }
 
-// leaveAll leaves the reports of several runs, one after the other. The run with the number changed
-// has changed something.
+// leaveAll leaves the reports of several runs, one after the other. The run whose number is in
+// changed has changed something.
 func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	t.Helper()
 	for i := range runs {
@@ -131,8 +131,8 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	}
 }
 
-// taken waits until the agent has handled the report, with or without success. This
-// is when the look after the one that saw the report has begun.
+// taken waits until the agent has handled the report, with or without success. A report
+// counts as handled when the look after the one that saw the report has begun.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -159,8 +159,8 @@ func foreignID(i int) tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
 }
 
-// quiet waits until the agent has reported all that it has seen, as far as it can.
-// This is when the look after the next one has begun.
+// quiet waits until the agent has reported all that it has seen, as far as it can. The
+// agent has done so when the look after the next one has begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -397,8 +397,8 @@ func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r)
 func (restored) Began(tutti.Epoch) error       { return nil }
 
 // TestARestoredServerIsToldAgain: the server has lost what the agent reported after the backup. The
-// agent reports these runs again. They do not make the node good, because more runs may have happened
-// since.
+// agent reports these runs again. These runs do not make the node good, because more runs may have
+// happened since.
 func TestARestoredServerIsToldAgain(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -499,7 +499,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 }
 
 // TestWhatIsNoReportIsOneWarning: if a report cannot be read, the agent logs one warning and reports
-// that an unknown run has ended. It reports the next run as usual.
+// that an unknown run has ended. The agent reports the next run as usual.
 func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)

@@ -27,7 +27,7 @@ type tickets struct {
 }
 
 // hellos exchanges the node's ticket after each connection, and when the server requests an exchange.
-// hellos also works during a run, because the server accepts the run's messages only after the
+// The exchange also works during a run, because the server accepts the run's messages only after the
 // exchange.
 func (a *Agent) hellos(ctx context.Context) {
 	timer := time.NewTimer(claimEvery)
@@ -70,7 +70,7 @@ func (a *Agent) hellos(ctx context.Context) {
 }
 
 // readTicket returns the tickets on disk. If they cannot be read, readTicket returns empty tickets.
-// Then the server notices that this machine was set back.
+// From empty tickets, the server notices that this machine was set back.
 func (a *Agent) readTicket() tickets {
 	kept, err := readSealed[tickets](filepath.Join(a.opts.Dir, TicketFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func (a *Agent) readTicket() tickets {
 	return kept
 }
 
-// Ticket returns the ticket of the node with the state directory dir. It returns an
+// Ticket returns the ticket of the node with the state directory dir. Ticket returns an
 // empty string if the node has no ticket.
 func Ticket(dir string) string {
 	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
@@ -111,8 +111,8 @@ func Greet(ctx context.Context, bus Bus, dir string) error {
 }
 
 // hello exchanges the ticket once. The agent writes the new ticket to disk before it sends the ticket.
-// It uses the new ticket after the server has it. If the agent is killed at any point, the next agent
-// sends the same message again.
+// The method uses the new ticket after the server has it. If the agent is killed at any point, the
+// next agent sends the same message again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)
 	kept := a.readTicket()
@@ -205,7 +205,7 @@ func (x *exchange) wait(ctx context.Context) (int, error) {
 	}
 }
 
-// sendWait is how long Send may wait with a message that may be lost.
+// sendWait is how long Send waits at most for the exchange of the ticket.
 const sendWait = 5 * time.Second
 
 // greetedBus is a bus on which messages wait while an exchange is due. If a call reached the server
@@ -262,8 +262,8 @@ func (a *Agent) isTaken() bool {
 	return a.notTaken == nil
 }
 
-// bootID returns the kernel's id of the present boot. It returns an empty string if
-// the kernel has no such id.
+// bootID returns the kernel's id of the present boot. The function returns an empty
+// string if the kernel has no such id.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -29,8 +29,8 @@ func (l *lab) hellos(n int) (out []wire.Hello) {
 }
 
 // TestATicketIsAskedForAgain: an agent is killed before it gets the answer to its exchange. The next
-// agent asks for the same ticket, whether or not the server got the request. Then the agent uses this
-// ticket.
+// agent asks for the same ticket, whether or not the server got the request. After that, the agent
+// uses this ticket.
 func TestATicketIsAskedForAgain(t *testing.T) {
 	for name, answered := range map[string]bool{"the server has not heard of it": false, "its answer is lost": true} {
 		t.Run(name, func(t *testing.T) {

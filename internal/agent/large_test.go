@@ -13,8 +13,8 @@ import (
 )
 
 // If a run's log and report are very large, the agent sends the log in part and the report without its
-// messages. It never has the whole log or report in memory. Server and agent share the process of this
-// test.
+// messages. The agent never has the whole log or report in memory. Server and agent share the process
+// of this test.
 func TestARunThatSaysALotIsSentInPart(t *testing.T) {
 	if !hostile.Alone(t, 300<<20) {
 		return

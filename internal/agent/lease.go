@@ -29,8 +29,8 @@ type Switch interface {
 }
 
 // leaseNote is what the agent knows of the job that holds its node. The agent writes the note to disk
-// before it disables Puppet, and removes the note after it has enabled Puppet. So after any crash, the
-// next agent finds what an exclusive job has disabled.
+// before it disables Puppet, and removes the note after it has enabled Puppet. After any crash, the
+// next agent therefore finds what an exclusive job has disabled.
 type leaseNote struct {
 	Job     tutti.JobID   `json:"job"`
 	Message string        `json:"message"`
@@ -57,7 +57,7 @@ type leaseholder struct {
 }
 
 // leases serves exclusive jobs until ctx ends. If the node is held at that time, it stays held until
-// the next agent starts. That agent first computes how long the lease still lasts.
+// the next agent starts. The next agent first computes how long the lease still lasts.
 func (a *Agent) leases(ctx context.Context) {
 	if a.opts.Switch == nil {
 		return
@@ -87,8 +87,8 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over the lease of an earlier agent. It counts the rest of the lease by the node's clock,
-// which somebody may have changed. So the rest is at most one full lease.
+// load takes over the lease of an earlier agent. The method counts the rest of the lease by the
+// node's clock, which somebody may have changed. The rest is therefore at most one full lease.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +111,8 @@ func (l *leaseholder) load() {
 
 func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
-// round looks at the node, reports any change, and does what the server wants. It repeats this
-// until nothing is left to do.
+// round looks at the node, reports any change, and does what the server wants. The method
+// repeats this until nothing is left to do.
 func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	for {
 		if err := l.expire(); err != nil {
@@ -137,8 +137,8 @@ func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	}
 }
 
-// report sends the report to the server. It waits at most until the end of the lease,
-// because the agent must not miss this end.
+// report sends the report to the server. The method waits at most until the end of the
+// lease, because the agent must not miss this end.
 func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
 	if l.note != nil {
 		var cancel context.CancelFunc
@@ -183,7 +183,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 }
 
 // goesOn returns the order of a run of Tutti's whose Puppet has started here and which has no result
-// yet. It returns nil if there is no such run.
+// yet. The method returns nil if there is no such run.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -207,7 +207,7 @@ func (l *leaseholder) message() string {
 	return l.note.Message
 }
 
-// obey does what the server wants. It returns true if there is something new to
+// obey does what the server wants. The method returns true if there is something new to
 // report.
 func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) (bool, error) {
 	mine := l.note != nil && l.note.Job == order.Job
@@ -281,13 +281,13 @@ func (l *leaseholder) expire() error {
 	return l.release()
 }
 
-// heldBy returns the job that holds the node according to the agent's note. It returns an
-// empty string if there is no such job.
+// heldBy returns the job that holds the node according to the agent's note. The method
+// returns an empty string if there is no such job.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
 // mayBegin returns the reason why a run of an exclusive job must be refused, because its job no longer
-// holds the node. It returns an error if the run must wait, for example because another job holds the
-// node.
+// holds the node. The method returns an error if the run must wait, for example because another job
+// holds the node.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

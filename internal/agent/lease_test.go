@@ -166,7 +166,7 @@ func (s *leaseServer) count() int {
 	return len(s.reports)
 }
 
-// holder is an agent that serves exclusive jobs. It runs in a synctest bubble.
+// holder is an agent that serves exclusive jobs. The holder runs in a synctest bubble.
 type holder struct {
 	t      *testing.T
 	dir    string

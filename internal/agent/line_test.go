@@ -71,7 +71,7 @@ func newLine(t *testing.T, n *servertest.Node) *line {
 	return &line{t: t, fleet: n.Fleet, key: n.Key, sent: map[string][][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
 }
 
-// payload returns the last payload of an operation. It returns nil if there is
+// payload returns the last payload of an operation. The method returns nil if there is
 // none.
 func (l *line) payload(op string) []byte {
 	l.mu.Lock()
@@ -141,7 +141,7 @@ func (l *line) tell() {
 	l.calls = make(chan struct{})
 }
 
-// wait waits until the condition is true. It checks the condition after each call
+// wait waits until the condition is true. The method checks the condition after each call
 // and each beat.
 func (l *line) wait(what string, so func() bool) {
 	l.t.Helper()

@@ -147,7 +147,7 @@ func TestWhatANoopRunWasTold(t *testing.T) {
 }
 
 // TestALocalRunWithoutAnAnswer: a local run ends if it asks a question that was never answered.
-// This is so even if the server could be asked.
+// The run also ends if the server could be asked.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()
@@ -169,8 +169,8 @@ func TestALocalRunWithoutAnAnswer(t *testing.T) {
 }
 
 // TestOtherAnswersAreNotTheSameAgain: a local run with other answers or another catalog is not a
-// repetition of the earlier run. Other facts lead to another catalog. Then the agent reports that the
-// node may have changed.
+// repetition of the earlier run. Other facts lead to another catalog. In this case the agent reports
+// that the node may have changed.
 func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 	for name, change := range map[string]struct {
 		key, catalog string
@@ -345,8 +345,8 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 }
 
 // TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine does not come
-// to a claim. It makes no safety run in this time. It sends the same results again when the server
-// accepts it as the node again.
+// to a claim. The machine makes no safety run in this time. The machine sends the same results again
+// when the server accepts it as the node again.
 func TestAConflictIsKnownByAResult(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.refuseWith(wire.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))

@@ -19,8 +19,8 @@ import (
 )
 
 // LocalFile is in the directory of a run that the agent began without an order. The agent writes it
-// before the marker (ADR 0023). Such a run gets only answers that the agent already knows, and
-// publishes nothing.
+// before the marker (ADR 0023). A run without an order gets only answers that the agent already
+// knows, and publishes nothing.
 const LocalFile = "local.json"
 
 var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
@@ -36,8 +36,8 @@ type localSaid struct {
 	err error
 }
 
-// safetyRuns makes a safety run if one is due. It returns the time after which the caller
-// should call it again.
+// safetyRuns makes a safety run if one is due. The method returns the time after which
+// the caller should call it again.
 func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 	at, none := a.knows().Safety(a.opts.Node)
 	if none != "" {
@@ -77,8 +77,8 @@ func (a *Agent) personsRun(ctx context.Context, ask localAsk) error {
 	return a.runLocal(ctx, order, tutti.Local{Away: time.Since(a.knows().Reached) > awayAfter, Code: order.Code})
 }
 
-// localOrder returns the order of a local run. It returns CodeNotFound if the agent does not know what
-// to run. It returns CodeConflict if another run or an exclusive job has the node.
+// localOrder returns the order of a local run. The method returns CodeNotFound if the agent does not
+// know what to run. The method returns CodeConflict if another run or an exclusive job has the node.
 func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	applied := a.knows().Applied
 	if applied == nil {
@@ -172,8 +172,8 @@ func (a *Agent) hearLocal(dir string) error {
 // a whole.
 const maxHeardReport = 16 << 20
 
-// puppetOf returns the version of the Puppet that executed a run. It is empty if Puppet
-// never reported its version.
+// puppetOf returns the version of the Puppet that executed a run. The version is empty if
+// Puppet never reported it.
 func (a *Agent) puppetOf(dir string) string {
 	book, err := openBook(dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func (a *Agent) puppetOf(dir string) string {
 }
 
 // repeats returns the last applied run if a local run had the same code, answers and catalog as this
-// run. Otherwise repeats returns an empty string. Other facts lead to another catalog, too. For a
-// Puppet Server's catalog, the agent does not know the sources.
+// run. In all other cases, repeats returns an empty string. Other facts lead to another catalog,
+// too. For a Puppet Server's catalog, the agent does not know the sources.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
@@ -204,8 +204,8 @@ func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	return known.Applied.Run
 }
 
-// basisDigest identifies what a run applied. It covers the catalog and all answers. The order and the
-// number of the questions do not matter.
+// basisDigest identifies what a run applied. The function covers the catalog and all answers. The
+// order of the questions and their number do not matter.
 func basisDigest(r tutti.Record) tutti.Digest {
 	lines := make([]string, len(r.Reads))
 	for i, read := range r.Reads {
@@ -216,9 +216,9 @@ func basisDigest(r tutti.Record) tutti.Digest {
 	return tutti.DigestOf([]byte(catalog + strings.Join(slices.Compact(lines), "")))
 }
 
-// Ended reads the directory of a run. how says how the run began, and is nil if the server ordered it.
-// result is nil if the run is still going on. told is true if the server knows the run or if the outbox
-// of foreign and local runs will report it.
+// Ended reads the directory of a run. The result how says how the run began, and is nil if the server
+// ordered the run. The result is nil if the run is still going on. The result told is true if the
+// server knows the run, or if the outbox of foreign and local runs will report it.
 func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	if l, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile)); err == nil {
 		how = &l
@@ -230,12 +230,12 @@ func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	return how, result, hasFile(dir, sentFile)
 }
 
-// HeldBy returns the exclusive job that holds the node with the state directory dir. It returns an
-// empty string if there is no such job.
+// HeldBy returns the exclusive job that holds the node with the state directory dir. HeldBy
+// returns an empty string if there is no such job.
 func HeldBy(dir string) tutti.JobID {
 	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
 	if err != nil {
-		return "" // trouble names a damaged note
+		return "" // the function trouble reports a damaged note
 	}
 	return note.Job
 }

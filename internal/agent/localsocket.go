@@ -104,14 +104,14 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 	}
 }
 
-// AskLocal requests a local run from the agent with the state directory dir. It returns the run's id as
-// soon as the run is about to begin. It returns CodeUnavailable if there is no agent.
+// AskLocal requests a local run from the agent with the state directory dir. AskLocal returns the run's
+// id as soon as the run is about to begin. AskLocal returns CodeUnavailable if there is no agent.
 func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, error) {
 	return askSocket(ctx, dir, localRequest{Mode: mode})
 }
 
-// AskBox tells the agent with the state directory dir to create another key for the node's secrets. It
-// returns CodeUnavailable if there is no agent or no server.
+// AskBox tells the agent with the state directory dir to create another key for the node's secrets.
+// AskBox returns CodeUnavailable if there is no agent or no server.
 func AskBox(ctx context.Context, dir string) error {
 	_, err := askSocket(ctx, dir, localRequest{Box: true})
 	return err

@@ -18,9 +18,9 @@ import (
 // lockTimeout is how long a run waits for another Puppet.
 const lockTimeout = time.Hour
 
-// lockWait waits until the lock of another Puppet may be free. This is when the lock's file changes or
-// is removed, or when its owner ends. A killed owner leaves the file behind. After the wait, the
-// launcher tries to take the lock by Puppet's own rule again.
+// lockWait waits until the lock of another Puppet may be free. The lock may be free when the lock's
+// file changes or is removed, or when its owner ends. A killed owner leaves the file behind. After the
+// wait, the launcher tries to take the lock by Puppet's own rule again.
 func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	if req.Path == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "lock_wait without a path")

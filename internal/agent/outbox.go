@@ -27,12 +27,12 @@ const (
 	publishFile = "publish.jsonl"
 )
 
-// parts are the files of a run that its result names, or that are sent before the result. They are on
-// disk before the result.
+// parts are the files of a run that its result names, or that are sent before the result. These files
+// are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is the content of result.json. This is the result, and the digests of the
-// other files at that time.
+// ended is the content of result.json. The file contains the result, and the digests of
+// the other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`
@@ -67,7 +67,7 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 }
 
 // flush sends the outbox. For each ended run it first sends the values that the run published while the
-// server was away. Then it sends the result with report, log and record.
+// server was away. After these values, it sends the result with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -84,8 +84,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is the content of toldFile. It is what the agent sends to the server about a run. It is on disk
-// before the agent sends it. If the answer gets lost, the agent sends the same text again.
+// told is the content of toldFile. This content is what the agent sends to the server about a run.
+// The file is on disk before the agent sends its content. If the answer gets lost, the agent sends
+// the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
 	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
@@ -103,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // for a result that is sent again, this was done before
+	case !again: // a result that is sent again already has this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -123,7 +124,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	}
 	if err != nil {
 		// The server will never take the result. Keep the result for people, and report this to the
-		// server. Otherwise the job would wait for the result.
+		// server. Without such a report, the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -181,9 +182,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. It encloses small ones, and sends large
-// ones now as blobs. If one of them cannot be read or the server refuses it, attach leaves it out,
-// because the outcome matters more.
+// attach adds the log, the record and the report to the result. The method encloses small ones, and
+// sends large ones now as blobs. If one of them cannot be read or the server refuses it, attach leaves
+// it out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -228,7 +229,7 @@ const maxLog = 16 << 20
 func (a *Agent) readLog(dir string) ([]byte, error) {
 	path := filepath.Join(dir, "log.jsonl")
 	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
-		line, _ := json.Marshal(map[string]any{ // text and a number always encode
+		line, _ := json.Marshal(map[string]any{ // encoding a text and a number never fails
 			"t": modified(path).UTC(), "level": "warning", "source": "Tutti",
 			"message": fmt.Sprintf("%d bytes of this log were cut out here; all of it is in %s on %s", bytes, path, a.opts.Node),
 		})
@@ -237,13 +238,13 @@ func (a *Agent) readLog(dir string) ([]byte, error) {
 }
 
 // readReport reads the report of a run. If the report has more bytes than most, readReport leaves out
-// its messages. They are also in the log.
+// its messages. The left-out messages are also in the log.
 func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run, without the published keys in refused. It returns fs.ErrNotExist
-// if the run never began.
+// record encodes the record of a run, without the published keys in refused. The method returns
+// fs.ErrNotExist if the run never began.
 func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err != nil {
@@ -281,9 +282,9 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 
 var errDamaged = errors.New("not all that the run published is known")
 
-// sendPublished sends the values that the run published while the server was away, in their order. It
-// notes the values that the server refuses. again is true if the server may already have the result.
-// Then the server takes no further values from this run.
+// sendPublished sends the values that the run published while the server was away, in their order.
+// The method notes the values that the server refuses. The argument again is true if the server may
+// already have the result. If the server has the result, it takes no further values from this run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -54,8 +54,8 @@ func (s *socket) keepKnown(q tutti.Query, answer any) {
 	}
 }
 
-// checkAnswered refuses an answer that does not fit the node's question. It also refuses a value that
-// does not have the named digest.
+// checkAnswered refuses an answer that does not fit the node's question. The function also refuses a
+// value that does not have the named digest.
 func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answered) error {
 	if err := a.Validate(q); err != nil {
 		return err
@@ -191,9 +191,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate sends what the compile has read and exports to the server. It waits for the server's decision
-// without a limit, because the launcher has the deadline. gate stores its message before it sends it,
-// because the message is part of the run's record.
+// gate sends what the compile has read and exports to the server. The gate waits for the server's
+// decision without a limit, because the launcher has the deadline. The agent stores its message
+// before it sends it, because the message is part of the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -247,8 +247,8 @@ func (s *socket) compiled(req request) tutti.Compiled {
 	}
 }
 
-// heldFor waits until the gate may have decided. It returns when the doorbell rings or the
-// time is over.
+// heldFor waits until the gate may have decided. The method returns when the doorbell
+// rings or the time is over.
 func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -274,14 +274,14 @@ func withoutPlaces(g wire.Gate) wire.Gate {
 	return g
 }
 
-// asked stores lookups that the run did not hand over at a gate. They belong to the
-// record.
+// asked stores lookups that the run did not hand over at a gate. These lookups belong to
+// the record.
 func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published returns the present value of the key to a tutti_value. This does not count as a read. A
-// local run does not ask the server.
+// published returns the present value of the key to a tutti_value. Such a question does not count
+// as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, nil

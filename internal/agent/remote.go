@@ -25,9 +25,9 @@ type Local interface {
 }
 
 const (
-	// remoteQueue and remoteAtOnce bound the number of waiting questions and of questions in work. A
-	// question that starts Puppet takes seconds. If there is no room, the agent does not answer the
-	// question, and the server reports the node as silent.
+	// remoteQueue and remoteAtOnce bound the number of waiting questions and the number of questions
+	// that the agent is answering. A question that starts Puppet takes seconds. If there is no room,
+	// the agent does not answer the question, and the server reports the node as silent.
 	remoteQueue  = 16
 	remoteAtOnce = 8
 	maxFacts     = 96 << 10 // bytes in an answer
@@ -48,7 +48,7 @@ func (a *Agent) ringRemote(payload []byte) {
 	}
 }
 
-// remotes answers questions until ctx ends. It returns after the last answer.
+// remotes answers questions until ctx ends. The method returns after the last answer.
 func (a *Agent) remotes(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -204,8 +204,8 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	return nil
 }
 
-// mayRun returns an error if no run may begin here now, in the words of MCollective's agent. Otherwise
-// it returns what the run would wait for.
+// mayRun returns an error if no run may begin here now, in the words of MCollective's agent. If a run
+// may begin, mayRun returns what the run would wait for.
 func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
 	if err != nil {
@@ -223,8 +223,8 @@ func (a *Agent) mayRun() (waits string, err error) {
 	return "", a.trouble()
 }
 
-// facts returns the facts of the latest run that collected facts. It returns false
-// if there is no such run.
+// facts returns the facts of the latest run that collected facts. The method returns
+// false if there is no such run.
 func (a *Agent) facts() (map[string]any, bool) {
 	raw, err := a.lastFacts()
 	if err != nil {

@@ -140,8 +140,8 @@ func TestWhatThePolicyRefusesIsNotDone(t *testing.T) {
 	}
 }
 
-// TestADoorbellTwiceOrLateChangesOnce: after the first doorbell, the server no
-// longer wants the action. So a second or a late doorbell changes nothing.
+// TestADoorbellTwiceOrLateChangesOnce: after the first doorbell, the server no longer
+// wants the action. A second or a late doorbell therefore changes nothing.
 func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 	l, own := newLab(t, nil), &ownPuppet{}
 	bus := answering{l.line, make(chan struct{})}
@@ -194,8 +194,8 @@ func askedIn(t *testing.T, f *servertest.Fleet) string {
 	return ""
 }
 
-// ran leaves the directory of a run that the server knows. It makes the directory by
-// rename, because the agent removes directories of runs that never began.
+// ran leaves the directory of a run that the server knows. The method makes the directory
+// by rename, because the agent removes directories of runs that never began.
 func (l *lab) ran(facts string, at time.Time) {
 	l.t.Helper()
 	run := servertest.NewRunID()

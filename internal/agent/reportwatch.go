@@ -36,8 +36,8 @@ type reportWatch struct {
 
 // place is the point up to which the events were read.
 type place struct {
-	came   int // reports, each of another run
-	events int // events of the report or of a directory above it
+	came   int // number of reports, each of another run
+	events int // number of events of the report or of a directory above it
 	gaps   int // how often events were lost, or no watch was active
 	others int // how often a directory above the report was created, moved or removed
 }
@@ -50,7 +50,8 @@ const mostSaves = 2
 // once.
 const markWithin = 30 * time.Second
 
-// newReportWatch returns a watch that follows no report yet. It makes the file mark.
+// newReportWatch returns a watch that follows no report yet. The function makes the file
+// mark.
 func newReportWatch(mark string) (*reportWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -140,8 +141,8 @@ func (w *reportWatch) arrived() {
 }
 
 // follow watches the report's directory and all directories above it. All are needed, because a
-// directory that is moved away sends no event itself. follow watches a missing directory when it is
-// created. others identifies the set of directories.
+// directory that is moved away sends no event itself. A missing directory is watched when it is
+// created. The result others identifies the set of directories.
 func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Lock()
 	again := file != w.file || w.followed != w.at.others

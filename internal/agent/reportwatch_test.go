@@ -53,7 +53,8 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look wait before it reads the report. Then it calls happens once.
+// held makes the next look wait before it reads the report. In that time, held calls
+// happens once.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,9 +199,9 @@ func (l *lab) seen(run tutti.RunID) {
 	}
 }
 
-// At its start, the agent finds another report than the last one that it has seen. It does not know
-// which runs happened in the meantime. This also holds if the new report is ours, or if there is no
-// report.
+// At its start, the agent finds another report than the last one that it has seen. The agent does
+// not know which runs happened in the meantime. The agent also does not know this if the new
+// report is ours, or if there is no report.
 func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 	for _, tc := range []struct {
 		reason    string

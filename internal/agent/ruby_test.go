@@ -175,7 +175,7 @@ type reply struct {
 	Mode     tutti.Mode                 `json:"mode"`
 	Found    bool                       `json:"found"`
 	Value    json.RawMessage            `json:"value"`
-	Secret   any                        `json:"sensitive"` // for a value true; for hiera the keys
+	Secret   any                        `json:"sensitive"` // true for a secret value; for hiera, the keys of the secrets
 	Awaits   any                        `json:"awaits"`
 	Closed   map[string]string          `json:"closed"`
 	Outdated bool                       `json:"outdated"`
@@ -193,7 +193,7 @@ type reply struct {
 
 type ask = map[string]any
 
-// dial connects to the run's socket. It tries again until somebody kills the
+// dial connects to the run's socket. The method tries again until somebody kills the
 // Puppet.
 func (p *puppet) dial() net.Conn {
 	for {
@@ -211,7 +211,7 @@ func (p *puppet) dial() net.Conn {
 
 // report leaves a report with this content.
 func (p *puppet) report(content []byte) {
-	_ = os.WriteFile(filepath.Join(p.dir, "report.json"), content, 0o600) // who wants it looks for it
+	_ = os.WriteFile(filepath.Join(p.dir, "report.json"), content, 0o600) // a test that needs the report fails without it
 }
 
 func (p *puppet) hello() ask {
@@ -238,8 +238,8 @@ func (p *puppet) say(req ask) reply {
 	}
 }
 
-// exchange sends a line and reads one. It returns an empty reply if the connection
-// has ended.
+// exchange sends a line and reads one. The function returns an empty reply if the
+// connection has ended.
 func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	raw, err := json.Marshal(req)
 	if err != nil {

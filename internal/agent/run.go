@@ -44,8 +44,8 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// ours returns why the agent ended a context's work (cancelled or timed out). It returns nil if
-// the agent did not end the work.
+// ours returns why the agent ended a context's work (cancelled or timed out). The function
+// returns nil if the agent did not end the work.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -62,7 +62,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case hasFile(dir, sentFile):
 		return a.sendAgain(ctx, dir, order.Run)
 	case hasFile(dir, resultFile):
-		return nil // ended before; flush sends the result
+		return nil // the run has ended before; flush sends the result
 	}
 	ctx, release := a.hold(ctx, order.Run)
 	defer release()
@@ -159,8 +159,8 @@ func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ens
 const lookEvery = time.Second
 
 // watchStrangers looks for a Puppet that takes no lock, until ctx ends, and notes the first one. The
-// agent gets no event when a process begins. So it does not see a process that begins and ends between
-// two looks.
+// agent gets no event when a process begins. The agent therefore does not see a process that begins
+// and ends between two looks.
 func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
 		found, _ := a.opts.Runner.Strangers()
@@ -232,8 +232,8 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	return a.conclude(ctx, dir, spec, err)
 }
 
-// conclude judges a run that is over, and puts its result into the outbox. why is set if the agent
-// ended the run.
+// conclude judges a run that is over, and puts its result into the outbox. The argument why is set
+// if the agent ended the run.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
@@ -277,7 +277,8 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 }
 
 // end writes the result. From then on the run is in the outbox. If the disk is full, end sends the
-// result to the server at once. Otherwise the run would look as if it were still going on.
+// result to the server at once. Without this message, the run would look as if it were still going
+// on.
 func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
 		result = over(result)
@@ -318,7 +319,7 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	return nil
 }
 
-// unrecorded returns the result of a run whose record cannot be read. This result is not good, because
+// unrecorded returns the result of a run whose record cannot be read. The result is not good, because
 // nobody can find out later what the run has read.
 func unrecorded(out tutti.Result, err error) tutti.Result {
 	if out.Outcome.Good() || out.Stopped {
@@ -341,8 +342,8 @@ func reasonFor(err error) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// recover follows or concludes the runs that earlier agents left. It reports whether there were any
-// such runs.
+// recover follows or concludes the runs that earlier agents left. The method reports whether there
+// were any such runs.
 func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {

@@ -68,8 +68,8 @@ func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
 	}
 }
 
-// TestTheGateDoesNotKnowWhatNobodyCouldRead: null in place of a digest means that
-// the digest is unknown. It is not an error.
+// TestTheGateDoesNotKnowWhatNobodyCouldRead: null in place of a digest means that the
+// digest is unknown. An unknown digest is not an error.
 func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		if r := p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf(nil), "sources": nil, "lib": nil}}); r.Verdict != tutti.GateGo {
@@ -84,9 +84,9 @@ func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhereARunHappensOnce kills the agent at every message to the server.
-// It does this once before the server gets the message, and once before the agent
-// gets the answer.
+// TestKilledAnywhereARunHappensOnce kills the agent at every message to the server. For
+// each message, the test does this once before the server gets the message, and once
+// before the agent gets the answer.
 func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 	for _, op := range []string{wire.OpClaim, wire.OpCode, wire.OpBlobGet, wire.OpHiera, wire.OpGate, wire.OpPublish, wire.OpBlobPut, wire.OpResult} {
 		for _, answered := range []bool{false, true} {

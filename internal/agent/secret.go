@@ -101,8 +101,9 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 	return out, nil
 }
 
-// publishedSecret checks a tutti_value with a Sensitive. It reports whether the value is published for
-// all its present recipients. The agent does not store the answer, because this node has its own piece.
+// publishedSecret checks a tutti_value with a Sensitive. The method reports whether the value is
+// published for all its present recipients. The agent does not store the answer, because this node has
+// its own piece.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {
@@ -143,8 +144,8 @@ func (s *socket) recipients(ctx context.Context, req request) (wire.NodeRecipien
 	return persist[wire.NodeRecipients](ctx, s.agent, wire.OpRecipients, wire.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
 }
 
-// ownSecret returns the value that this node has published under a key, in clear. It returns nil if
-// there is no value, or if the node cannot open it.
+// ownSecret returns the value that this node has published under a key, in clear. The method
+// returns nil if there is no value, or if the node cannot open it.
 func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
 	a, err := persist[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
@@ -162,8 +163,8 @@ func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, er
 }
 
 // publishSecret seals a value and publishes it. If the value is already published, publishSecret adds
-// the missing pieces. It needs the server, which names the recipients. The agent stores nothing in
-// clear while it waits for the server.
+// the missing pieces. The method needs the server, which names the recipients. The agent stores
+// nothing in clear while it waits for the server.
 func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, error) {
 	to, err := s.recipients(ctx, req)
 	if err != nil {
@@ -201,7 +202,7 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 	return tutti.Secret{ID: text.ID}.Digest(), nil
 }
 
-// boxKey returns the public key to which others seal secrets. It returns an empty
+// boxKey returns the public key to which others seal secrets. The method returns an empty
 // string if there is no such key.
 func (a *Agent) boxKey() string {
 	if a.opts.Boxes == nil {

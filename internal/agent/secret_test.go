@@ -336,7 +336,8 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 }
 
 // TestANodeRotatesItsKey: no secret changes, earlier secrets can still be opened, and nobody has to
-// seal again. This also holds if the agent ends during the rotation, and if a secret arrives during it.
+// seal again. These rules also hold if the agent ends during the rotation, and if a secret arrives
+// during it.
 func TestANodeRotatesItsKey(t *testing.T) {
 	l, own := newLab(t, nil), ownBoxes(t)
 	with := func(o *agent.Options) { o.Boxes, o.ServeLocal = own, true }

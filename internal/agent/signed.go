@@ -14,12 +14,12 @@ import (
 
 // Signers knows the code keys that this node trusts (ADR 0026).
 type Signers interface {
-	// Code checks the signed statement about a manifest. It returns CodeRefused if no trusted code key has signed it,
-	// or if it is for another fleet. It returns the zero Signed if the code was signed in the form of an earlier
-	// release.
+	// Code checks the signed statement about a manifest. Code returns CodeRefused if no trusted code key has signed
+	// it, or if it is for another fleet. Code returns the zero Signed if the code was signed in the form of an
+	// earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
-	// Follow takes the next statements about code keys, in order. It ignores statements that the node follows
-	// already. When Follow returns, the statements are on disk.
+	// Follow takes the next statements about code keys, in order. Follow ignores statements that the node
+	// follows already. When Follow returns, the statements are on disk.
 	Follow(chain []tutti.Statement) error
 	// Trusts returns the counter of the last statement that this node follows.
 	Trusts() uint64
@@ -52,8 +52,8 @@ func (c *counters) read() (map[string]counted, error) {
 }
 
 // admits refuses code that is older than the code that this node has begun in the order's environment.
-// It also refuses code that was signed for another environment. environment is the manifest's, because
-// the old form of signatures names no other.
+// The method also refuses code that was signed for another environment. The argument environment is
+// the manifest's, because the old form of signatures names no other.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

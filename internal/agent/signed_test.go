@@ -22,8 +22,8 @@ func counted(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
 	return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
 }
 
-// given makes the server send old code and statements with the next orders. It simulates a server that
-// an attacker controls, or whose state was set back.
+// given makes the server send old code and statements with the next orders. The method simulates a
+// server that an attacker controls, or whose state was set back.
 func (l *lab) given(old tutti.SignedCode) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var out any
@@ -98,8 +98,8 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 }
 
 // TestTheFormOfBefore: the node accepts signatures without a counter until it has begun code with a
-// counter. It accepts them only in the environment that the manifest names, because the server chooses
-// the order's environment.
+// counter. The node accepts such signatures only in the environment that the manifest names, because
+// the server chooses the order's environment.
 func TestTheFormOfBefore(t *testing.T) {
 	l := newLab(t, applies)
 	manifest := func(content string) tutti.CodeManifest {
@@ -156,7 +156,7 @@ func TestTheFormOfBefore(t *testing.T) {
 }
 
 // TestCodeThatIsPushedAgain: the agent accepts code that was pushed again, although its tree is still
-// there. It gets the new signature, because only a new signature allows going back.
+// there. The agent gets the new signature, because only a new signature allows going back.
 func TestCodeThatIsPushedAgain(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -186,8 +186,8 @@ func (l *lab) follows(counter uint64) {
 	l.line.until(wire.OpClaim, n+1) // the agent makes this claim after the answer to the previous one
 }
 
-// TestANodeFollowsCodeKeys: a node follows new statements about code keys and
-// reports this to the server. It also follows statements that it has missed.
+// TestANodeFollowsCodeKeys: a node follows new statements about code keys and reports
+// this to the server. The node also follows statements that it has missed.
 func TestANodeFollowsCodeKeys(t *testing.T) {
 	l := newLab(t, applies)
 	l.pushAs(site("one"), counted(1))

@@ -63,7 +63,7 @@ func (s *socket) close() {
 	s.book.close()
 }
 
-// serve answers until ctx ends. It returns after all connections are closed.
+// serve answers until ctx ends. The method returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
@@ -72,7 +72,8 @@ func (s *socket) serve(ctx context.Context) {
 // If accept gave up, clients would wait for ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends. It returns after all of them are closed.
+// accept serves connections until ctx ends. The function returns after all of them are
+// closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -139,7 +140,7 @@ type catalog struct {
 // response is a successful response.
 type response map[string]any
 
-// converse answers the requests of one connection. The first one is hello.
+// converse answers the requests of one connection. The first request must be hello.
 func converse(ctx context.Context, conn net.Conn, answer func(context.Context, request) (response, error)) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })

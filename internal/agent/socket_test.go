@@ -229,8 +229,8 @@ func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsAwayRemovesNoMember: while the server is away, a collect returns
-// the last known members. It never returns an empty list.
+// TestAServerThatIsAwayRemovesNoMember: while the server is away, a collect returns the
+// last known members. Such a collect never returns an empty list.
 func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 	l := started(t)
 	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}
@@ -350,7 +350,7 @@ func TestARunInsistsOnAnAnswerWhileTheServerRestarts(t *testing.T) {
 }
 
 func TestTheGateWaitsForTheServer(t *testing.T) {
-	l := started(t, impatient) // the questions before the gate are asked with the server
+	l := started(t, impatient) // the server still answers the questions before the gate
 	got := l.inRun(func(*puppet) {
 		l.line.sever()
 		asked := l.line.count(wire.OpGate)

@@ -1,4 +1,4 @@
-// Package archive defines the file format of a server's backup. It is a tar of
+// Package archive defines the file format of a server's backup. An archive is a tar of
 //
 //	backup.json          what it is, and as of which event
 //	files/…              the server's configuration and identity
@@ -42,8 +42,8 @@ type Head struct {
 	Release string    `json:"release"`
 	MadeAt  time.Time `json:"made_at"`
 	Host    string    `json:"host"` // the name by which nodes and operators reach the server
-	// After is the event after which the log begins. It is 0 if the log is complete. Link
-	// is the link of this event.
+	// After is the event after which the log begins. After is 0 if the log is complete.
+	// Link is the link of this event.
 	After uint64       `json:"after,omitempty"`
 	Link  tutti.Digest `json:"link,omitempty"`
 }
@@ -161,8 +161,8 @@ type Handler struct {
 }
 
 // Read reads an archive to its end and verifies all of it: the digests, the links, and
-// that nothing is missing. It returns CodeInvalid if the archive is not complete. Then
-// the caller must not use what its handler has got.
+// that nothing is missing. Read returns CodeInvalid if the archive is not complete. After
+// an error, the caller must not use what its handler has got.
 func Read(from io.Reader, h Handler) (Head, End, error) {
 	r := &reader{Handler: h, sum: sha256.New()}
 	err := r.read(tar.NewReader(from))

@@ -14,8 +14,8 @@ import (
 // Kind is what a fault does.
 type Kind string
 
-// These are the kinds of faults. Faults of the server happen on the host where the server
-// runs.
+// Each constant is a kind of fault. Faults of the server happen on the host where the
+// server runs.
 const (
 	Cut         Kind = "cut"          // the host's network is cut, then connected again
 	Slow        Kind = "slow"         // packets from the host arrive late or get lost
@@ -57,10 +57,11 @@ type Fleet struct {
 	Nodes  []string // the hosts of nodes
 }
 
-// These say how long faults last, and how long a host then has no fault. No fault lasts
-// about as long as the server's deadline for silence, because the result would be random.
-// A shorter fault is followed by enough time to detect that a connection works again.
-// This takes as long as the fault itself. See Deadline.
+// The first constants say how long faults last. The others say how long a host then has
+// no fault. No fault lasts about as long as the server's deadline for silence, because
+// the result would be random. A shorter fault is followed by enough time to detect that a
+// connection works again. To notice a working connection takes as long as the fault
+// itself. See Deadline.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second
@@ -90,8 +91,8 @@ func Schedule(seed uint64, fleet Fleet, length time.Duration) []Fault {
 	return out
 }
 
-// roll makes the random choices of a schedule. It uses splitmix64, which gives the same
-// numbers in every version of Go.
+// roll makes the random choices of a schedule. The choices come from splitmix64, which
+// gives the same numbers in every version of Go.
 type roll struct{ state uint64 }
 
 func (r *roll) under(n int) int {

@@ -23,7 +23,8 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 	if cmp.Equal(first, Schedule(8, four, time.Minute)) {
 		t.Error("another seed is the same schedule")
 	}
-	// This must never change, because somebody may have written down a seed.
+	// The schedule of a seed must never change, because somebody may have written down a
+	// seed.
 	want := `seed 7: 6 faults
    1.9s  pause server on tutti for 9.8s
    6.3s  slow on node-02 for 6.6s (400ms, 2% lost)

@@ -176,8 +176,8 @@ func (all packages) owner(file string) string {
 }
 
 // concurrent returns the packages in whose tests the race detector can find something.
-// These packages or their tests start a goroutine, or something of this module that they
-// need does.
+// These packages or their tests start a goroutine, or they need a package of this module
+// that starts a goroutine.
 func (all packages) concurrent() (map[string]bool, error) {
 	starts := map[string]bool{}
 	for _, p := range all {
@@ -196,7 +196,7 @@ func (all packages) concurrent() (map[string]bool, error) {
 	return out, nil
 }
 
-// startsGoroutines looks for a go statement and for calls that start a goroutine. Such
+// startsGoroutines looks for a go statement and for calls that start a goroutine. The
 // calls are Go of a group and Parallel of a test.
 func startsGoroutines(file string) (bool, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

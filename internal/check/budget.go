@@ -14,8 +14,8 @@ const (
 	budgetFile = "e2e/budget.tsv"
 )
 
-// row is a line of the budget file. It describes a test on lab hosts and the places where
-// it runs, or another slow test.
+// row is a line of the budget file. The row describes a test on lab hosts and the places
+// where it runs, or another slow test.
 type row struct {
 	name    string   // path of the package in the module, a space, name of the test
 	puppet8 []string // where it runs with Puppet 8: in check or in parts of deep; empty: nowhere
@@ -75,7 +75,7 @@ func (b budget) of(t testResult) string {
 }
 
 // tests returns the tests of a package for which want returns true, as a pattern for go
-// test -run. It returns an empty string if there are none.
+// test -run. The method returns an empty string if there are none.
 func (b budget) tests(pkg string, want func(row) bool) string {
 	var names []string
 	for _, r := range b {

@@ -53,7 +53,7 @@ func TestEveryHostTestHasARow(t *testing.T) {
 	}
 }
 
-// wantGoTest fails unless a row is valid for a test without hosts. Such a test must
+// wantGoTest fails unless a row is valid for a test without hosts. The row's test must
 // exist, and check must run it with all other tests.
 func wantGoTest(t *testing.T, name string, where []string) {
 	t.Helper()

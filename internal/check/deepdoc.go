@@ -41,8 +41,9 @@ func deepRow(name, commit string, r *report) string {
 		name, commit, time.Now().Format(time.DateOnly), time.Since(r.start).Minutes(), loadAverage(), tests, verdict)
 }
 
-// deepCommit returns the commit of the oldest row whose part has this prefix. It removes
-// the + that marks a changed tree. It returns an empty string if there is no such row.
+// deepCommit returns the commit of the oldest row whose part has this prefix. The
+// function removes the + that marks a changed tree. The function returns an empty string
+// if there is no such row.
 func deepCommit(path, prefix string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

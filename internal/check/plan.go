@@ -42,11 +42,11 @@ type part struct {
 	stages     []stage
 }
 
-// parts are all tests that check leaves out. They also contain the complete form of tests
-// that check shortens.
+// parts are all tests that check leaves out. The parts also contain the complete form of
+// tests that check shortens.
 func parts(rows budget) []part {
-	// on returns the tests of a part that run on lab hosts. They use the deadlines of a
-	// fleet without flags.
+	// on returns the tests of a part that run on lab hosts. These tests use the deadlines
+	// of a fleet without flags.
 	on := func(name string) []stage {
 		return []stage{
 			{name: "build", run: commands([]string{"make", "build"})},
@@ -133,8 +133,8 @@ func lint(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// e2e runs the tests of hostPackages for which want returns true. It uses hosts of a
-// Debian release. If release is empty, it uses the default release.
+// e2e runs the tests of hostPackages for which want returns true. The function uses hosts
+// of a Debian release. If release is empty, it uses the default release.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {
@@ -148,8 +148,8 @@ func e2e(rows budget, release string, want func(row) bool, env ...string) func(c
 	return goTests(calls...)
 }
 
-// unitTests runs the Go tests that need no hosts. It uses the race detector for packages
-// that use goroutines.
+// unitTests runs the Go tests that need no hosts. The function uses the race detector for
+// packages that use goroutines.
 func unitTests(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		packages, err := listPackages(ctx)
@@ -218,8 +218,9 @@ func defences(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// These patterns count the tests of programs other than go test. The first group is the
-// number of passed tests or of all tests, the second group is the number of failed tests.
+// The following patterns count the tests of programs other than go test. The first group
+// is the number of passed tests or of all tests, the second group is the number of failed
+// tests.
 var (
 	rspecRE   = regexp.MustCompile(`^(\d+) examples?, (\d+) failures?`)
 	defenceRE = regexp.MustCompile(`^(\d+) passed, (\d+) failed`)
@@ -296,7 +297,8 @@ func testsWithTag(dir, tag string) (string, error) {
 
 var testRE = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 
-// commitOf returns the commit of the tree. It adds a + if files differ from the commit.
+// commitOf returns the commit of the tree. The function adds a + if files differ from the
+// commit.
 func commitOf(ctx context.Context) (string, error) {
 	head, err := output(ctx, "git", "rev-parse", "--short=10", "HEAD")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// answers are the answers that a compile gets. values has values by key and hiera keys as
-// hiera:KEY. A key that is absent has no entry. exports has the titles of exports by
-// type.
+// answers are the answers that a compile gets. The map values has values by key and hiera
+// keys as hiera:KEY. A key that is absent has no entry. The map exports has the titles of
+// exports by type.
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
@@ -27,8 +27,8 @@ type catalog struct {
 	extra   string              // the rest of the catalog
 }
 
-// manifest is a node's code. It says what the node asks, and which catalog the node makes
-// of the answers.
+// manifest is a node's code. The manifest says what the node asks, and which catalog the
+// node makes of the answers.
 type manifest struct {
 	values  []string
 	hiera   []string
@@ -142,7 +142,7 @@ func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	return p
 }
 
-// The handlers of the server, with what they refuse.
+// The following methods simulate the handlers of the server, including their refusals.
 
 func (s *sim) claim(id tutti.RunID, n tutti.NodeName) {
 	if r := s.engine.Runs[id]; r != nil && s.engine.Active[n] == id && r.ClaimedAt.IsZero() {
@@ -180,7 +180,8 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	s.append(body)
 }
 
-// setOf returns the digest of a run's exports. It is empty if the run has no exports.
+// setOf returns the digest of a run's exports. The digest is empty if the run has no
+// exports.
 func setOf(exports []tutti.Export) tutti.Digest {
 	if len(exports) == 0 {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// These are bounds of the stored reactions of a node to one question. They are as large as the widest bound of
-// a fleet file.
+// The constants bound the stored reactions of a node to one question. The bounds are as large as the widest
+// bound of a fleet file.
 const (
 	maxReacted = tutti.MaxReactions
 	reactedFor = tutti.MaxReactionTime
@@ -70,8 +70,8 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	}
 }
 
-// changer returns the node whose run last changed the answer to a node's question. It returns an
-// empty name if no node changed the answer.
+// changer returns the node whose run last changed the answer to a node's question. The method
+// returns an empty name if no node changed the answer.
 func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	c, known := s.data.LastChange(n, q)
 	if !known {
@@ -100,8 +100,8 @@ func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 }
 
 // bounded reports whether a node that would react now has reacted to each of its changed questions as often as
-// the fleet file allows. It returns one of these questions, and the time from which the node may react again.
-// A zero time means that the node may react now.
+// the fleet file allows. The method returns one of these questions, and the time from which the node may react
+// again. A zero time means that the node may react now.
 func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
 	var worst tutti.Query
 	var from time.Time
@@ -129,7 +129,7 @@ type link struct {
 }
 
 // cycle returns the links that keep changing the answer to a node's question if nodes react to each
-// other. The links go from the node to the node where the cycle closes. cycle returns nil if there is
+// other. The links go from the node to the node where the cycle closes. The result is nil if there is
 // no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)

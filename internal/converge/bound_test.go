@@ -199,8 +199,8 @@ func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// watch runs a job of fast nodes to its end. It returns the largest number of runs for
-// which is was true at the same time.
+// watch runs a job of fast nodes to its end. The method returns the largest number of
+// runs for which the condition was true at the same time.
 func (s *sim) watch(id tutti.JobID, is func(*engine.Run) bool) int {
 	most := 0
 	for !s.engine.Jobs[id].Ended() {
@@ -369,8 +369,8 @@ func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// After a push, only some nodes wait long for a slow compile. These are the nodes that could follow the
-// slow node, according to its last record, which is of the earlier code.
+// After a push, only some nodes wait long for a slow compile. The waiting nodes are those that could
+// follow the slow node, according to its last record, which is of the earlier code.
 func TestOnlyWhoCouldFollowWaitsForASlowCompile(t *testing.T) {
 	nodes := func(by string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

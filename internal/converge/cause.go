@@ -7,16 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// These bounds limit the cause that a job shows. maxCauses limits how many changes it
-// names, and maxCause limits the length of each in bytes. The text may contain a node's
-// message.
+// The constants bound the cause that a job shows. The number of changes is at most
+// maxCauses, and each has at most maxCause bytes. The text may contain a node's message.
 const (
 	maxCauses = 3
 	maxCause  = 160
 )
 
-// cause explains in one line why these nodes run by themselves. It names each change
-// once, even if the change makes many nodes run.
+// cause explains in one line why these nodes run by themselves. The method names each
+// change once, even if the change makes many nodes run.
 func (s *State) cause(v View, due []tutti.NodeName) string {
 	var all []string
 	said := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// causes returns the causes of the jobs from a place in their order on.
+// causes returns the causes of the jobs that began after the first since jobs.
 func (s *sim) causes(since int) []string {
 	var out []string
 	for _, id := range s.engine.Order[since:] {

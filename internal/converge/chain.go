@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// chain prints a cycle in which nodes of this job keep changing each other's answers. It
-// returns an empty string if there is no such cycle. In a cycle, each node publishes into
-// the question that the next node asks. The search begins at a changed question of a node
-// that keeps changing.
+// chain prints a cycle in which nodes of this job keep changing each other's answers. The
+// method returns an empty string if there is no such cycle. In a cycle, each node
+// publishes into the question that the next node asks. The search begins at a changed
+// question of a node that keeps changing.
 func (d *decision) chain() string {
 	nodes := sortedSeats(d.seats)
 	if !slices.ContainsFunc(nodes, func(n tutti.NodeName) bool { return d.seats[n].phase == diverging && d.seats[n].cycle == nil }) {
@@ -65,8 +65,8 @@ func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	return out
 }
 
-// shortest returns the shortest path from a node to another node, including both. It returns
-// nil if there is no path.
+// shortest returns the shortest path from a node to another node, including both. The
+// function returns nil if there is no path.
 func shortest(answers map[tutti.NodeName]map[tutti.NodeName]tutti.Query, from, to tutti.NodeName) []tutti.NodeName {
 	before := map[tutti.NodeName]tutti.NodeName{from: from}
 	for queue := []tutti.NodeName{from}; len(queue) > 0; queue = queue[1:] {

@@ -187,7 +187,7 @@ func TestWhatProvesANodeGood(t *testing.T) {
 }
 
 // A compile was started to show that a node is good, but was stopped for another reason.
-// Then the node's need stays as it was.
+// After that, the node's need stays as it was.
 func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(answers) catalog { return catalog{} }}})
 	s.all(first)

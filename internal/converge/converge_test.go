@@ -91,7 +91,8 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 }
 
 // With cycles, some fleets do not converge within the bounds of one job (ADR 0008 shows a
-// fleet that no rule can handle). Then the job reports this, and the next job continues.
+// fleet that no rule can handle). In that case the job reports this, and the next job
+// continues.
 func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -148,8 +149,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A plan names the questions whose answers differ, and what changed each answer. This is
-// public data, or an export of one of the plan's own compiles. A plan contains no values.
+// A plan names the questions whose answers differ, and what changed each answer. The
+// change is in public data, or in an export of one of the plan's own compiles. A plan
+// contains no values.
 func TestPlanSaysWhatChanged(t *testing.T) {
 	hosts := []string{"one"}
 	values := []string{"db/port", "k1", "k2", "k3"}

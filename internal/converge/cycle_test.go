@@ -38,8 +38,8 @@ func storm(t *testing.T) *sim {
 	return s
 }
 
-// Nodes that react to each other do so six times within an hour, in any number of jobs. Then a job
-// names them.
+// Nodes that react to each other do so six times within an hour, in any number of jobs. After six
+// reactions, a job names the nodes.
 func TestNodesThatReactToEachOther(t *testing.T) {
 	s := storm(t)
 	s.live(10 * time.Hour)

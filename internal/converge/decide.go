@@ -24,7 +24,7 @@ type View struct {
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
 	Order    []Order                     // from the fleet file
 	Serial   []Serial                    // from the fleet file, without nodes that have not joined
-	// Reaction says how the fleet reacts by itself. It is nil if the fleet does not
+	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
 	// react. Environment is the environment of its code.
 	Reaction    *tutti.Reaction
 	Environment string
@@ -61,7 +61,7 @@ type Order struct{ First, Then []tutti.NodeName }
 
 const (
 	// holdFor is how long a compiled run is held at most. After that time the run ends.
-	// Its node compiles again when its turn comes.
+	// The node compiles again when its turn comes.
 	holdFor = time.Minute
 	// discoverFor is how long a step waits for the compiles of a node before it lets others go.
 	discoverFor = 5 * time.Minute
@@ -80,8 +80,8 @@ func (v View) connected(n tutti.NodeName) bool {
 }
 
 // from returns when a logged event happened. If the time is in the future, a clock that
-// was ahead has written it. Then from returns the start of this server. Otherwise a wait
-// from that time would last too long.
+// was ahead has written it. In that case, from returns the start of this server. A wait
+// from a time in the future would last too long.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -291,8 +291,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good. Then it ends those held runs whose
-// nodes waited for these nodes.
+// proveAll ends the held runs that show that their nodes are good. After them, it ends those held
+// runs whose nodes waited for these nodes.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -305,8 +305,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run that shows that its node is good. It does nothing if a node that feeds this
-// node may still change its answers.
+// prove ends a held run that shows that its node is good. The method does nothing if a node that
+// feeds this node may still change its answers.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
@@ -333,8 +333,8 @@ func (d *decision) proves(r *engine.Run) bool {
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
-// tooLong returns the reason why a run is no longer held. It returns an empty string if
-// the run is still held.
+// tooLong returns the reason why a run is no longer held. The method returns an empty
+// string if the run is still held.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
 		return "others have to compile before anybody goes: it compiles again when its turn comes"

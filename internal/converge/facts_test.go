@@ -201,8 +201,8 @@ func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	}
 }
 
-// TestProve: a person's job compiles every node of its target once. It applies on a node whose catalog has
-// changed, even if nothing that Tutti records has changed.
+// TestProve: a person's job compiles every node of its target once. The job applies on a node whose
+// catalog has changed, even if nothing that Tutti records has changed.
 func TestProve(t *testing.T) {
 	hidden := "one" // neither facts nor answers show this, for example a file that a function reads
 	nodes := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{extra: hidden} }}, "b": reads(), "c": reads()}

@@ -109,7 +109,8 @@ func (s *sim) world() *world {
 	return w
 }
 
-// dice are the source of randomness for fleets. This is rapid, or a sequence of numbers.
+// dice are the source of randomness for fleets. The source is rapid, or a sequence of
+// numbers.
 type dice interface {
 	roll(n int, what string) int // from 0 to n-1
 }
@@ -170,8 +171,8 @@ type kinds struct {
 }
 
 // acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N,
-// sometimes w/N and the hiera key hN, and exports resources of the types of its place. It
-// reads what nodes before it publish, and what operators set.
+// sometimes w/N and the hiera key hN, and exports resources of the types of its place.
+// The function reads what nodes before it publish, and what operators set.
 func acyclic(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for i := range 1 + d.roll(k.nodes, "nodes") {
@@ -212,7 +213,7 @@ func random(d dice, i int, k kinds) *manifest {
 			c.values[fmt.Sprintf("w/%d", i)] = fmt.Sprint(h / 8 % 2)
 			c.values[fmt.Sprintf("shared/hiera/h%d", i)] = fmt.Sprint(h / 16 % many)
 		}
-		typ := fmt.Sprintf("Type%d", (i+1)/2) // those in the first half before it read this type
+		typ := fmt.Sprintf("Type%d", (i+1)/2) // nodes with about half of this number read this type
 		switch {
 		case exports == 1, exports == 2 && (h/32%2 == 0 || k.shapely):
 			c.exports[typ] = []string{fmt.Sprintf("n%d-%d", i, h/64%many)}

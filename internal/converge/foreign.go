@@ -12,8 +12,8 @@ import (
 )
 
 // standing judges a node in the view of a job that wants this code on the node. An empty
-// job means the public view. An empty code means any code. standing looks at Tutti's
-// runs, and at foreign runs since then (ADR 0011).
+// job means the public view. An empty code means any code. The judgement considers
+// Tutti's runs, and foreign runs since then (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {
@@ -30,7 +30,8 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 }
 
 // goingOn reports whether a run may be changing its node. Before this run ends, nobody knows the state in which it
-// leaves the node. This also holds if an earlier run has failed. A proof changes nothing before its gate.
+// leaves the node. The state is also unknown if an earlier run has failed. A proof changes nothing before its
+// gate.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
@@ -76,9 +77,9 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// mends returns the latest whole run of the node's daemon that makes the node good, whatever happened before. It
-// returns nil if there is no such run. The run certainly began after the end of all known runs of Tutti. It also began
-// after the last report about the machine and its facts.
+// mends returns the latest whole run of the node's daemon that makes the node good, whatever happened before. The
+// method returns nil if there is no such run. The run certainly began after the end of all known runs of Tutti.
+// That run also began after the last report about the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
@@ -107,8 +108,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// found returns a run that has changed nothing but has found that its node is not good. It also returns what the run
-// has found. It returns nil and an empty string if there is no such run.
+// found returns a run that has changed nothing but has found that its node is not good. The method also returns what
+// the run has found. The method returns nil and an empty string if there is no such run.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
@@ -135,8 +136,8 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold returns what such a run has found if this still counts. It counts if the run's catalog is that of the last
-// full run, or if its code and answers are still the present ones.
+// foretold returns the finding of a run that changed nothing, if the finding still counts. The finding counts if
+// the run's catalog is that of the last full run, or if its code and answers are still the present ones.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -160,8 +161,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending describes what a noop run would change, except what the full run before it has also reported. It returns an
-// empty string if nothing is left. Every run reports resources that are noop by themselves, and Notify resources.
+// pending describes what a noop run would change, except what the full run before it has also reported. The function
+// returns an empty string if nothing is left. Every run reports resources that are noop by themselves, and Notify
+// resources.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is a run by somebody else on a node. It ends well, changes nothing, and nothing
-// more is known about it.
+// others is a run by somebody else on a node. Such a run ends well and changes nothing,
+// and nothing more is known about the run.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -197,8 +197,8 @@ func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	}
 }
 
-// TestAForeignRunOfANodeThatNeverRan: Tutti never ran the node. With the agent, where
-// there are no reads to know, the foreign run is the last run that Tutti knows.
+// TestAForeignRunOfANodeThatNeverRan: Tutti never ran the node. For the program agent,
+// Tutti needs no reads, so the foreign run counts as the last known run.
 func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	for program, want := range map[tutti.Program]converge.Need{tutti.ProgramApply: converge.Apply, tutti.ProgramAgent: converge.Nothing} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -227,7 +227,7 @@ func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 }
 
 // TestAForeignRunWhereTheModuleIsOnThePuppetServer: the foreign run leaves no record, and
-// its exports are not published. So it makes no node good.
+// its exports are not published. Such a foreign run therefore makes no node good.
 func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// TestALocalRunPushesNoFailureOut: local runs of the agent show nothing about foreign runs. So any number of local
-// runs does not push a foreign failure out of the list.
+// TestALocalRunPushesNoFailureOut: local runs of the agent show nothing about foreign runs. Any number of local
+// runs therefore does not push a foreign failure out of the list.
 func TestALocalRunPushesNoFailureOut(t *testing.T) {
 	for reason, tc := range map[string]struct {
 		theirs tutti.Foreign

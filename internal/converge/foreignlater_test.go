@@ -63,7 +63,7 @@ func broken(r *tutti.Result) {
 func mended(r *tutti.Result) { r.Outcome, r.Counts.Changed = tutti.Changed, 1 }
 
 // TestADaemonThatHadTheLockFirst: a daemon's run ended before our run got Puppet's lock, and is reported after our
-// gate. It does not repair what our run has left.
+// gate. The daemon's run does not repair what our run has left.
 func TestADaemonThatHadTheLockFirst(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -304,8 +304,8 @@ func TestACountThatWasSetBack(t *testing.T) {
 	s.needs(t, "one that changed something behind that", converge.Apply)
 }
 
-// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs after an agent that counts. Its runs do not count
-// as earlier than all others.
+// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs after an agent that counts. The runs of the
+// earlier agent do not count as earlier than all others.
 func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
@@ -321,7 +321,8 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s.needs(t, "told behind ours, and nothing shows that it was before", converge.Apply)
 }
 
-// TestTheCountBehindAProof: a proof has the place of the run on which it rests.
+// TestTheCountBehindAProof: in the order of runs, a proof has the place of the run on
+// which it rests.
 func TestTheCountBehindAProof(t *testing.T) {
 	for _, tc := range []struct {
 		count uint64

@@ -95,7 +95,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 }
 
 // A node's own questions do not count as unanswered, because no other node will answer
-// them. This is the smallest fleet that broke the bound. When a's two own questions
+// them. The test uses the smallest fleet that broke the bound. When a's two own questions
 // counted, a ran after each single change of b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
@@ -188,9 +188,9 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 }
 
 // Nobody can know into which questions nodes will publish after they have read answers
-// that do not exist yet. These two fleets look alike, and either p or y can begin. The
-// right choice in one fleet costs an extra run in the other. There are no cycles, and
-// four runs would be enough.
+// that do not exist yet. The two fleets of this test look alike, and either p or y can
+// begin. The right choice in one fleet costs an extra run in the other. There are no
+// cycles, and four runs would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

@@ -38,7 +38,7 @@ type Standing struct {
 	why string // empty: Changed is the reason, if there is a need
 }
 
-// Why explains why something is needed. It returns an empty string if nothing is needed.
+// Why explains why something is needed. Why returns an empty string if nothing is needed.
 // Why makes the text only when it is called, because nodes are judged far more often.
 func (s Standing) Why() string {
 	if s.why != "" || len(s.Changed) == 0 {
@@ -144,8 +144,8 @@ func factsWhy(f *engine.Facts) string {
 	return what
 }
 
-// unfinished explains why a node is not good, independent of what it has read. It returns
-// an empty string if there is no such reason.
+// unfinished explains why a node is not good, independent of what it has read. The
+// function returns an empty string if there is no such reason.
 func unfinished(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -181,8 +181,8 @@ func unfinished(last engine.Last) string {
 	return ""
 }
 
-// notGood explains why the state that a run has left is not good. It returns an empty
-// string if the state is good.
+// notGood explains why the state that a run has left is not good. The function returns an
+// empty string if the state is good.
 func notGood(r *engine.Run) string {
 	switch {
 	case r.Proved:
@@ -195,8 +195,8 @@ func notGood(r *engine.Run) string {
 	return ""
 }
 
-// denied returns the first value that a run read and that its node may not read any more. It returns
-// an empty string if there is no such value.
+// denied returns the first value that a run read and that its node may not read any more. The
+// function returns an empty string if there is no such value.
 func denied(passed *engine.Run, has Has) string {
 	if has.MayRead == nil {
 		return ""
@@ -209,8 +209,9 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart names the run with tags that has left the node in another state than its last full run did. It returns an
-// empty string if there is no such run. If a run with tags had the full run's catalog, it only repaired the node.
+// inPart names the run with tags that has left the node in another state than its last full run did. The function
+// returns an empty string if there is no such run. If a run with tags had the full run's catalog, it only repaired
+// the node.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {
@@ -237,9 +238,10 @@ func (s *State) Needy(v View) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(s.needy))
 }
 
-// Standings returns what every node needs in the public view. It judges only the nodes again to which something has
-// happened since the last call, so a call is cheap in a large fleet. Some changes have no event, for example a
-// heartbeat with another version of Puppet. Such a change counts with the next event about the node.
+// Standings returns what every node needs in the public view. The method judges a node again only if something has
+// happened to the node since the last call. A call is therefore cheap in a large fleet. Some changes have no event,
+// for example a heartbeat with another version of Puppet. A change without an event counts with the next event
+// about the node.
 func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -253,7 +255,7 @@ func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	}
 }
 
-// look judges the nodes again to which something has happened since the last call.
+// look judges a node again if something has happened to the node since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {
@@ -297,7 +299,8 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 
 // provable reports whether a compile shows that nothing can have changed since the last
 // run of its node. All six conditions of DESIGN 4.6 must hold. The catalog covers the
-// facts that it uses. It does not cover exports, because the node does not apply them.
+// facts that it uses. The catalog does not cover exports, because the node does not apply
+// them.
 func provable(passed, now *engine.Run) bool {
 	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
 		return false

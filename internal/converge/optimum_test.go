@@ -20,8 +20,8 @@ type numbers struct{ *rand.Rand }
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
 
 // optimum returns the smallest number of runs after which all nodes of a fleet are good,
-// from nothing. It assumes full knowledge and free compiles, and tries all orders. It
-// returns 0 if it finds no result within its bound of positions.
+// from nothing. The function assumes full knowledge and free compiles, and tries all
+// orders. The function returns 0 if it finds no result within its bound of positions.
 func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
 	names := sortedKeys(nodes)
 	start := newWorld(operator)
@@ -132,7 +132,7 @@ func TestFromNothingEachRunsOnce(t *testing.T) {
 	})
 }
 
-// This test compares the mean number of runs that converging from nothing needs with the
+// The test compares the mean number of runs that converging from nothing needs with the
 // smallest possible number.
 func TestFromNothingInTheMean(t *testing.T) {
 	fewest := func(nodes map[tutti.NodeName]*manifest, _ map[string]string) int { return len(nodes) }

@@ -97,11 +97,11 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 }
 
 // breakCycles drops edges until no node precedes itself. First it drops the soft edges of each cycle. If a cycle
-// remains, it chooses one node of the cycle and drops the edges that lead to this node. It chooses the node with
-// the fewest unanswered questions that others in the cycle answer. Among equals it chooses the node that has run
-// least, so that no node runs after each single change of the others. Then the turn in a serial group decides,
-// and then the name. Edges of the fleet file are dropped only if they alone form a cycle. This can happen with
-// nodes in several groups.
+// remains, it chooses one node of the cycle and drops the edges that lead to this node. The method chooses the
+// node with the fewest unanswered questions that others in the cycle answer. Among equals it chooses the node
+// that has run least, so that no node runs after each single change of the others. After that, the turn in a
+// serial group decides, and then the name. Edges of the fleet file are dropped only if they alone form a cycle.
+// Nodes in several groups can cause such a cycle.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -159,8 +159,8 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 }
 
 // first returns the node of a knot that starts, although all nodes in the knot wait for
-// each other. It chooses a node that has to wait by the fleet file only if there is no
-// other node.
+// each other. The method chooses a node that has to wait by the fleet file only if there
+// is no other node.
 func (o *order) first(knot map[vertex]bool) vertex {
 	feeds := map[vertex][]vertex{}
 	for _, e := range o.edges {
@@ -194,8 +194,9 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	})
 }
 
-// predecessors are the nodes that each node directly follows. They are stored by the vertex
-// between the nodes. Pairs of nodes would be n² if all nodes read what all nodes feed.
+// predecessors are the nodes that each node directly follows. The edges are stored by the
+// vertex between the nodes. Pairs of nodes would be n² if all nodes read what all nodes
+// feed.
 type predecessors struct {
 	between map[tutti.NodeName][]vertex
 	before  map[vertex][]tutti.NodeName

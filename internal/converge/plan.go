@@ -10,9 +10,9 @@ import (
 )
 
 // plan describes what would run, in which order and why, after all nodes that need
-// something have compiled. It lists waves, and each wave waits for the waves before it.
-// The values that runs publish are not known before the runs apply. So the later waves
-// show only what is known now.
+// something have compiled. The method lists waves, and each wave waits for the waves
+// before it. The values that runs publish are not known before the runs apply. The later
+// waves therefore show only what is known now.
 func (d *decision) plan() string {
 	todo := map[tutti.NodeName]*seat{}
 	var lines, proved []string
@@ -83,9 +83,9 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	return lines
 }
 
-// unmet explains why a node that has compiled would apply. It returns an empty string if
-// the node would not apply. The node's record is already what the compile has read, so
-// unmet looks at the node's last run.
+// unmet explains why a node that has compiled would apply. The method returns an empty
+// string if the node would not apply. The node's record is already what the compile has
+// read, so unmet looks at the node's last run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
@@ -114,8 +114,8 @@ func (d *decision) unmet(seat *seat) string {
 }
 
 // whatChanged names the questions of a node whose answers differ from those of its last
-// run. It also says what changed each answer: public data, or exports of this job's
-// compiles.
+// run. The method also says what changed each answer: public data, or exports of this
+// job's compiles.
 func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) string {
 	var public []tutti.Query
 	if passed := d.state.engine.Last(node).Passed; passed != nil && passed.Asked != nil {

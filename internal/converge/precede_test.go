@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// went returns the nodes whose gates let them go since a place in the log, in this order.
+// went returns the nodes that passed their gates after a place in the log, in this order.
 func (s *sim) went(since int) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, e := range s.log[since:] {
@@ -140,8 +140,8 @@ func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 	}
 }
 
-// If nodes have just compiled, the server knows what they will publish. This also holds
-// if their last runs had other code and published other values.
+// If nodes have just compiled, the server knows what they will publish. The server also
+// knows the values if the nodes' last runs had other code and published other values.
 func TestOtherCodeMayTurnTheOrderRound(t *testing.T) {
 	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})

@@ -23,7 +23,7 @@ func (s *sim) cancelled(catalog string) {
 }
 
 // TestAProofThatShowedAnotherCatalog: a proof that has shown another catalog is
-// cancelled. This does not make its node good.
+// cancelled. The cancelled proof does not make its node good.
 func TestAProofThatShowedAnotherCatalog(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.all(first)

@@ -28,8 +28,9 @@ const aloneFor = 2 * time.Minute
 // long.
 const disabledFor = 30 * time.Minute
 
-// waked says since when a node has reasons to run. now is for reasons to run at once, and
-// wide for reasons to run later. A zero time means that there is no such reason.
+// waked says since when a node has reasons to run. The field now is for reasons to run at
+// once, and wide for reasons to run later. A zero time means that there is no such
+// reason.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
@@ -39,8 +40,8 @@ type Reaction struct {
 	Cause string // in words
 }
 
-// React returns the job to start now. It returns nil if there is no reason for a job, or
-// if a running job handles the reason.
+// React returns the job to start now. React returns nil if there is no reason for a job,
+// or if a running job handles the reason.
 func (s *State) React(v View) *Reaction {
 	if v.Reaction == nil || v.Hold || v.Now.Sub(v.from(s.reacted)) < v.Reaction.Window {
 		return nil
@@ -101,8 +102,8 @@ func (s *State) due(v View) []tutti.NodeName {
 }
 
 // turn reports whether the safety schedule has come to a node. The node's need does not
-// matter, because Tutti may not know what would repair the node. turn leaves out nodes
-// that keep changing each other's data, because a run would start this again.
+// matter, because Tutti may not know what would repair the node. Nodes that keep changing
+// each other's data are left out, because a run would start this again.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -159,8 +160,8 @@ func (s *State) soon(v View) []tutti.NodeName {
 	return out
 }
 
-// Rests explains why a node that is not good does not run by itself within Reaction.Window. It returns an
-// empty string if the node does run. Where possible, the text is the same for many nodes.
+// Rests explains why a node that is not good does not run by itself within Reaction.Window. Rests returns
+// an empty string if the node does run. Where possible, the text is the same for many nodes.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	if v.halts == nil {
 		v = s.survey(v)
@@ -254,8 +255,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns until when a node is left alone whose last run ended unknown, waited for
-// PuppetDB too long, or could not begin.
+// alone returns until when a node is left alone. A node is left alone if its last run
+// ended unknown, waited for PuppetDB too long, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -279,7 +280,7 @@ func spread(n tutti.NodeName, over time.Duration) time.Duration {
 }
 
 // schedule notes the nodes whose last run is so long ago that they run although they need
-// nothing. It looks at all nodes only at a time when a node can be due.
+// nothing. The method looks at all nodes only at a time when a node can be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

@@ -183,8 +183,8 @@ func TestManyReadersRunLater(t *testing.T) {
 	}
 }
 
-// This example of DESIGN shows the runs that a fourth storage node causes when it joins
-// and when it leaves.
+// An example of DESIGN: a fourth storage node causes runs when it joins and when it
+// leaves.
 func TestScaleOut(t *testing.T) {
 	nodes := swift()
 	delete(nodes, "storage-03")

@@ -18,7 +18,7 @@ type rollout struct {
 	could    int                     // how many nodes could run with Tutti's code
 }
 
-// rollout returns nil if no code is held. It looks at all nodes.
+// rollout returns nil if no code is held. The method looks at all nodes.
 func (s *State) rollout(v View) *rollout {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held {
@@ -69,9 +69,9 @@ func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
 	return last != nil && last.Program != tutti.ProgramAgent && slices.Contains(pushed.PassedOver, last.Code)
 }
 
-// codeOf returns the code with which a node runs by itself. It returns false if the node does not run by
-// itself. This is so if no code was released yet, or if the node's last run had code that was never
-// released.
+// codeOf returns the code with which a node runs by itself. The method returns false if the node does
+// not run by itself. A node does not run by itself if no code was released yet, or if its last run had
+// code that was never released.
 func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
 	switch {
 	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
@@ -90,8 +90,8 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself. It returns false if the node needs nothing or
-// has no such code.
+// reacts judges a node by the code with which it runs by itself. The method returns false if the node needs
+// nothing or has no such code.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -116,8 +116,8 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the event that ends a hold whose canaries are good. It returns nil if they are
-// not good or if no code is held.
+// release returns the event that ends a hold whose canaries are good. The method returns nil if
+// they are not good or if no code is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	return &tutti.CodeReleased{Environment: v.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
 }
 
-// releasedBy returns the event that ends a hold after a person's converge of the whole fleet. It returns nil if the
-// job is not such a converge.
+// releasedBy returns the event that ends a hold after a person's converge of the whole fleet. The method returns
+// nil if the job is not such a converge.
 func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||

@@ -120,8 +120,8 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// A canary that fails keeps the code from the other nodes. They go on with the earlier code until new
-// code repairs the problem. The failed canary is the first node to get the new code.
+// A canary that fails keeps the code from the other nodes. The other nodes go on with the earlier
+// code until new code repairs the problem. The failed canary is the first node to get the new code.
 func TestACanaryThatFails(t *testing.T) {
 	s := living(t, ten(readsX))
 	s.holdBack("two", 1, ten(func() *manifest { return breaks(tutti.BecauseCompile) }))

@@ -61,7 +61,7 @@ func (st *seat) toDo() bool {
 	}
 }
 
-// These are the bounds of a job for each node (DESIGN 6, rule 5).
+// The constants are the bounds of a job for each node (DESIGN 6, rule 5).
 const (
 	maxTries = 6  // runs that passed their gate or failed before it
 	maxSame  = 3  // tries with the same inputs
@@ -119,7 +119,7 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 }
 
 // inReaction keeps only the nodes that may run by themselves in a job. A job has one code. While other
-// code is held, these are the nodes that run with the job's code.
+// code is held, inReaction keeps the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -252,8 +252,8 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says. Such a run has applied the
-// code, or has proved that nothing changes.
+// shows reports whether a run has shown that its node is as the code says. To show this, a run has
+// applied the code, or has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node must still report its facts after its last run in the step. A node
@@ -274,8 +274,8 @@ func byFacts(runs []*engine.Run) int {
 	return n
 }
 
-// usable reports whether the order can rely on what is known about a node. This is so if
-// the node has compiled in this job, or if its record is of this code.
+// usable reports whether the order can rely on what is known about a node. The order can
+// rely on it if the node has compiled in this job, or if its record is of this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {
@@ -379,7 +379,8 @@ func final(r *engine.Run) bool {
 }
 
 // count returns how often a node was tried, how many of the latest tries had the same inputs,
-// and how often its compile was stopped. It leaves out runs for which PuppetDB was too late.
+// and how often its compile was stopped. The function leaves out runs for which PuppetDB was
+// too late.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {

@@ -47,8 +47,8 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// busy reports whether a run is applying on a node, or will apply independent of a converge step. It also
-// returns true if an exclusive job holds the node.
+// busy reports whether a run is applying on a node, or will apply independent of a converge step. The
+// method also returns true if an exclusive job holds the node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
@@ -72,8 +72,8 @@ func (o *order) inTurn(t turns) {
 	}
 }
 
-// queue returns the nodes of a group that wait for their turn, in the order of the file. It also returns the
-// nodes whose turn it is now.
+// queue returns the nodes of a group that wait for their turn, in the order of the file. The method also
+// returns the nodes whose turn it is now.
 func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	for _, n := range group.Nodes {
 		seat := o.seats[n]
@@ -101,8 +101,8 @@ func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeNam
 	}
 }
 
-// againFirst considers a node that broke in this step. It drops the edges by which this node follows others of its
-// group, because the others do not run until this node is good.
+// againFirst considers a node that broke in this step. The method drops the edges by which this node follows
+// others of its group, because the others do not run until this node is good.
 func (o *order) againFirst(queue []tutti.NodeName) {
 	again := map[vertex]bool{}
 	others := map[vertex]bool{}
@@ -141,8 +141,8 @@ func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	return queue
 }
 
-// sorted returns the nodes in an order that respects all edges outside cycles. Otherwise it keeps their
-// order.
+// sorted returns the nodes in an order that respects all edges outside cycles. In all other respects,
+// sorted keeps their order.
 func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	if len(queue) < 2 {
 		return queue
@@ -233,8 +233,8 @@ type halt struct {
 	why   string
 }
 
-// halts are the nodes of serial groups that are not good and do not run by themselves. They are judged
-// without a job.
+// halts are the nodes of serial groups that are not good and do not run by themselves. The halts are
+// judged without a job.
 type halts struct {
 	of     map[tutti.NodeName]halt
 	queues []Serial // see State.queues
@@ -282,8 +282,8 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	}
 }
 
-// haltsFor names the node of a serial group with an earlier turn that stops a node which runs by itself. It
-// returns an empty string if nothing stops the node.
+// haltsFor names the node of a serial group with an earlier turn that stops a node which runs by itself.
+// The method returns an empty string if nothing stops the node.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
 	if !slices.ContainsFunc(v.Serial, in) {
@@ -333,9 +333,9 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes of serial groups that do not run in a job. They do not run because a node with an earlier
-// turn is not good and does not run either. If a node was tried and broke in the step, all other nodes of its
-// groups come after it.
+// stop finds the nodes of serial groups that do not run in a job. The nodes do not run because a node with an
+// earlier turn is not good and does not run either. If a node was tried and broke in the step, all other nodes
+// of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -370,8 +370,8 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 }
 
 // notGood returns the serial groups without the nodes that are good, in the order of their turns. The order in which
-// nodes read from each other comes before the lists of the groups. This includes reads through nodes that are in no
-// group. The fleet file's order also comes before the lists. notGood returns nil if no node stops its groups.
+// nodes read from each other comes before the lists of the groups. Reads through nodes that are in no group count,
+// too. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
 	for n, seat := range seats {

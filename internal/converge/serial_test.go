@@ -29,8 +29,9 @@ func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[t
 	return out
 }
 
-// watchTurns fails if a node of a serial group goes while another node of the group applies. It also fails if another
-// node of the group broke in this job and is not good since. If several nodes broke, any of them may be tried again.
+// watchTurns fails if a node of a serial group goes while another node of the group applies. The method also fails if
+// another node of the group broke in this job and is not good since. If several nodes broke, any of them may be tried
+// again.
 func (s *sim) watchTurns() {
 	applies, bad := map[tutti.NodeName]bool{}, map[tutti.NodeName]bool{}
 	for _, e := range s.log {
@@ -69,8 +70,8 @@ func (s *sim) watchTurns() {
 	}
 }
 
-// groupsOf returns up to two random serial groups of a fleet. Their lists may contradict each
-// other.
+// groupsOf returns up to two random serial groups of a fleet. The lists of the groups may
+// contradict each other.
 func groupsOf(d dice, names []tutti.NodeName) (out []converge.Serial) {
 	for i := range 1 + d.roll(2, "groups") {
 		var nodes []tutti.NodeName
@@ -109,7 +110,7 @@ func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	}
 }
 
-// This test is the same, but runs are lost, messages arrive twice and late, and the server
+// The same must hold if runs are lost, messages arrive twice and late, and the server
 // restarts.
 func TestSerialGroupsInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -129,7 +130,7 @@ func TestSerialGroupsInDisorder(t *testing.T) {
 }
 
 // If nodes read nothing from each other, they run in the order of the list. Each node runs after the previous one
-// has ended. This also holds for nodes of two groups. Nodes outside the groups do not wait.
+// has ended. Nodes of two groups also run one after the other. Nodes outside the groups do not wait.
 func TestTurns(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -326,8 +327,8 @@ func TestTwoJobsHeedTurns(t *testing.T) {
 	})
 }
 
-// A plan shows the turns. It names the nodes that do not run, and the node that stops them. A plan compiles all nodes
-// at once, and so does a noop job.
+// A plan shows the turns. The plan names the nodes that do not run, and the node that stops them. A plan compiles all
+// nodes at once, and so does a noop job.
 func TestPlanShowsTurns(t *testing.T) {
 	s := newSim(t, plain(nil, "a", "b", "c", "d"))
 	s.serial = one("g", "c", "a", "b", "d")

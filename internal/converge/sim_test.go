@@ -100,8 +100,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server that finds the first events of another server's log. Its nodes
-// remember what they did.
+// from returns a server that finds the first events of another server's log. The nodes of
+// the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
@@ -265,8 +265,8 @@ func (s *sim) all(pick func(n int) int) *engine.Job {
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// done returns how often each node ran and compiled in a job. It leaves out nodes that
-// did neither.
+// done returns how often each node ran and compiled in a job. The function leaves out
+// nodes that did neither.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}
 	for _, n := range j.Steps[0].Nodes {

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// State is the fold of the log for records. It uses the folds of engine and data, which must fold
-// each event first. Basis, Needy, Publishers, Standing, Standings and When may be called
+// State is the fold of the log for records. State uses the folds of engine and data, which must
+// fold each event first. Basis, Needy, Publishers, Standing, Standings and When may be called
 // concurrently, as long as no event is applied and nothing is decided.
 type State struct {
 	engine *engine.State
@@ -28,9 +28,9 @@ type State struct {
 	// withdrawn is when values of a node were last withdrawn because no grant covers them any more.
 	withdrawn map[tutti.NodeName]uint64
 
-	// The following fields are for reactions (react.go).
-	// diverged are nodes that are left alone until the digest of their answers changes. If the
-	// digest is empty, they are left alone until new code or a person's converge.
+	// The following fields are for reactions (react.go). The nodes in diverged are left alone
+	// until the digest of their answers changes. If the digest is empty, the nodes are left
+	// alone until new code or a person's converge.
 	diverged   map[tutti.NodeName]tutti.Digest
 	reactions  map[tutti.NodeName]reactionsOf
 	waked      map[tutti.NodeName]waked
@@ -231,8 +231,8 @@ func (s *State) restore(node tutti.NodeName) {
 	}
 }
 
-// Basis returns the run whose reads show whether a node is stale. This is the last run
-// that the node applied, or a later run that failed before it could apply.
+// Basis returns the run whose reads show whether a node is stale. Basis returns the last
+// run that the node applied, or a later run that failed before it could apply.
 func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)
 	if a := last.Applied; a != nil && a.Asked != nil && (a.Served == nil || a.Compiled != nil || a.Ended()) && (!a.Proof || a.Gate != tutti.GateStop) {
@@ -242,7 +242,7 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 }
 
 // overlay returns the job whose overlay a run reads and writes, because the run belongs
-// to a converge step. It returns an empty id for other runs.
+// to a converge step. The method returns an empty id for other runs.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
 	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
 		return r.Job

@@ -91,7 +91,7 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 }
 
 // TestAStoppedCompileMakesNobodyGood: a stopped compile and a compile that waits for its turn do not make a node good.
-// This also holds while the job goes on. The node does not have what these compiles read.
+// The same holds while the job goes on. The node does not have what these compiles read.
 func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.write("x", "1")
@@ -133,8 +133,8 @@ type life struct {
 	checks  int
 }
 
-// lives lets one fleet live. A long life has four to seven jobs, a short one has one or two. It returns how often it
-// checked a node that counted as good.
+// lives lets one fleet live. A long life has four to seven jobs, a short one has one or two. The function returns
+// how often it checked a node that counted as good.
 func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
 	nodes := acyclic(d, kinds{nodes: 6})
@@ -182,8 +182,8 @@ func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	return l.checks
 }
 
-// livelier makes a node's code use more than in random fleets of other tests. It may use all that it reads and a
-// fact. It may make a fact, or fail.
+// livelier makes a node's code use more than in random fleets of other tests. The code may use a fact and all
+// that the node reads. The code may make a fact, or fail.
 func livelier(d seedDice, m *manifest) *manifest {
 	compile, uses, all, fails := m.compile, d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(5) == 0
 	m.compile = func(got answers) catalog {
@@ -424,8 +424,8 @@ func (l *life) alone(n tutti.NodeName) string {
 	return "a run that " + string(n) + " made by itself and has not told"
 }
 
-// lastKnown returns the last answers that a node's agent got to the questions of its code. It also reports whether they
-// equal the answers in then.
+// lastKnown returns the last answers that a node's agent got to the questions of its code. The method also reports
+// whether they equal the answers in then.
 func (l *life) lastKnown(n tutti.NodeName, m *manifest, then answers) (answers, bool) {
 	out := answers{values: map[string]string{}, exports: map[string][]string{}}
 	var runs []tutti.RunID

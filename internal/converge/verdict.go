@@ -74,14 +74,14 @@ func (d *decision) unjoined() []tutti.NodeName {
 	return d.view.Unjoined(d.step.Converge.Target)
 }
 
-// notJoined says that a node is listed but has not joined. This is normal before each join, because grants are pushed
+// notJoined says that a node is listed but has not joined. Before each join this is normal, because grants are pushed
 // first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
-// barred names the nodes that did not run because their serial group stopped at another node. It returns
-// one line for each place where a group stopped.
+// barred names the nodes that did not run because their serial group stopped at another node. The method
+// returns one line for each place where a group stopped.
 func (d *decision) barred() []string {
 	at := map[string][]tutti.NodeName{}
 	for _, n := range sortedSeats(d.seats) {
@@ -110,8 +110,8 @@ func (d *decision) stoppedBy(phases ...phase) bool {
 	return false
 }
 
-// broken explains why nodes failed. It returns one line for each node, or for all nodes that failed
-// in the same way.
+// broken explains why nodes failed. The method returns one line for each node, or for all nodes
+// that failed in the same way.
 func (d *decision) broken() []string {
 	alike := map[string][]tutti.NodeName{}
 	var order, out []string
@@ -142,8 +142,8 @@ func (d *decision) broken() []string {
 }
 
 // left explains why nodes do not run now that are not good after a reaction and did not take
-// part in it. later has the nodes that will run at another time, gone has the nodes that
-// cannot run.
+// part in it. The map later has the nodes that will run at another time, and gone has the
+// nodes that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -155,8 +155,8 @@ func (d *decision) left() (later, gone []string) {
 			continue // its phase in the seat counts
 		}
 		// Judge the node again. While its record is in this job's view, other nodes may have published
-		// what the node has read of their compiles. That changes nothing for a node that already sees
-		// these values, so it is not judged again.
+		// what the node has read of their compiles. Such a publication changes nothing for a node that
+		// already sees these values, so the node is not judged again.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue

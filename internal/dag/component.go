@@ -2,10 +2,10 @@ package dag
 
 import "slices"
 
-// Components returns the strongly connected components. These are the largest sets in
+// Components returns the strongly connected components. A component is a largest set in
 // which each node can be reached from each other node. Every node is in exactly one
-// component. A component comes after the components that lead to it. Its nodes are in the
-// order in which they were added.
+// component. A component comes after the components that lead to it. The nodes of a
+// component are in the order in which they were added.
 func (g *Graph[N]) Components() [][]N {
 	t := tarjan{
 		after: g.after, index: make([]int, len(g.nodes)), low: make([]int, len(g.nodes)), on: make([]bool, len(g.nodes)),
@@ -26,8 +26,8 @@ func (g *Graph[N]) Components() [][]N {
 	return out
 }
 
-// tarjan finds components by R. Tarjan's algorithm. It does not use recursion, because
-// graphs are as deep as fleets are large.
+// tarjan finds components by R. Tarjan's algorithm. The algorithm does not use recursion,
+// because graphs are as deep as fleets are large.
 type tarjan struct {
 	after [][]int
 	index []int // order of the visit, from 1; 0: not visited

@@ -1,5 +1,5 @@
-// Package dag implements small directed graphs. It finds the order of things that wait
-// for each other, and the things that wait for themselves.
+// Package dag implements small directed graphs. The package finds the order of things
+// that wait for each other, and the things that wait for themselves.
 //
 // All results are deterministic. If several results are right, the node that was added
 // first comes first.
@@ -45,8 +45,8 @@ func (g *Graph[N]) add(n N) int {
 	return i
 }
 
-// Connect adds the edge from one node to a later one. It also adds the nodes if they are
-// missing. Adding an edge again changes nothing. An edge from a node to itself is a
+// Connect adds the edge from one node to a later one. Connect also adds the nodes if they
+// are missing. Adding an edge again changes nothing. An edge from a node to itself is a
 // cycle.
 func (g *Graph[N]) Connect(from, to N) {
 	f, t := g.add(from), g.add(to)
@@ -81,11 +81,11 @@ func (g *Graph[N]) neighbours(edges [][]int, n N) []N {
 }
 
 // Descendants returns all nodes that come after n, directly or not, in the order in which
-// they were added. n is among them only if n is on a cycle.
+// they were added. The node n is among them only if n is on a cycle.
 func (g *Graph[N]) Descendants(n N) []N { return g.reach(g.after, n) }
 
 // Ancestors returns all nodes that come before n, directly or not, in the order in which
-// they were added. n is among them only if n is on a cycle.
+// they were added. The node n is among them only if n is on a cycle.
 func (g *Graph[N]) Ancestors(n N) []N { return g.reach(g.upon, n) }
 
 func (g *Graph[N]) reach(edges [][]int, n N) []N {
@@ -141,7 +141,7 @@ func (g *Graph[N]) Sort() ([]N, bool) {
 
 // Cycle returns a cycle, or nothing if the graph has no cycle. Each node has an edge to
 // the next node, and the last node has an edge to the first. The cycle begins at the
-// first added node that is on any cycle. It is the shortest cycle through this node.
+// first added node that is on any cycle. The cycle is the shortest one through this node.
 func (g *Graph[N]) Cycle() []N {
 	left := g.tangle()
 	for i := range g.nodes {
@@ -155,9 +155,9 @@ func (g *Graph[N]) Cycle() []N {
 	return nil
 }
 
-// tangle removes nodes repeatedly, and marks the nodes that remain. It removes all nodes
-// without a predecessor and all nodes without a successor. The remaining nodes are on a
-// cycle or between two cycles. Without a cycle no node remains.
+// tangle removes nodes repeatedly, and marks the nodes that remain. The method removes
+// all nodes without a predecessor and all nodes without a successor. The remaining nodes
+// are on a cycle or between two cycles. Without a cycle no node remains.
 func (g *Graph[N]) tangle() []bool {
 	left := make([]bool, len(g.nodes))
 	for i := range left {

@@ -232,8 +232,8 @@ func backup(f Facts) []Finding {
 // progress.
 const rotationStands = 7 * 24 * time.Hour
 
-// rotation finds a rotation of the CA that makes no progress. It also finds nodes and operators that did not take
-// part in a rotation.
+// rotation finds a rotation of the CA that makes no progress. The function also finds nodes and operators that
+// did not take part in a rotation.
 func rotation(f Facts) (out []Finding) {
 	if f.Server == nil {
 		return nil

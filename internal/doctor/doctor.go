@@ -99,7 +99,8 @@ type Fact struct {
 	Cost time.Duration
 }
 
-// Certname is the name that Puppet has for this machine. It is empty if it is unknown.
+// Certname is the name that Puppet has for this machine. Certname is empty if it is
+// unknown.
 type Certname struct {
 	Name       string
 	Configured bool // puppet.conf sets it

@@ -51,8 +51,8 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// SyncFiles makes the content and the names of these files in dir durable. It skips files
-// that do not exist.
+// SyncFiles makes the content and the names of these files in dir durable. SyncFiles
+// skips files that do not exist.
 func SyncFiles(dir string, names ...string) error {
 	for _, name := range names {
 		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the file may have become a pipe
@@ -73,8 +73,8 @@ func SyncFiles(dir string, names ...string) error {
 	return SyncDir(dir)
 }
 
-// SyncAll writes everything on the file system of dir to disk. This is one call in place
-// of one fsync for each file.
+// SyncAll writes everything on the file system of dir to disk. A call of SyncAll replaces
+// one fsync for each file.
 func SyncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func SyncAll(dir string) error {
 	return syncfs(d)
 }
 
-// Exists reports whether a path exists. It returns false if the path cannot be read.
+// Exists reports whether a path exists. Exists returns false if the path cannot be read.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

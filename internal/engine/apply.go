@@ -8,8 +8,8 @@ import (
 )
 
 // Apply folds one event into the state and returns the runs that the state then no longer
-// knows. It ignores events that do not concern jobs. It also ignores events about unknown
-// jobs or runs, because the beginning of the log may have been dropped.
+// knows. Apply ignores events that do not concern jobs. Apply also ignores events about
+// unknown jobs or runs, because the beginning of the log may have been dropped.
 func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 	gone = s.fold(e)
 	s.followPhases(e.At)

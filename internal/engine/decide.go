@@ -25,10 +25,10 @@ type View struct {
 	LastAnswer func(tutti.JobID, tutti.StepName) string
 }
 
-// Decide returns the events that the server should append now, in order. It returns nil
-// if there is nothing to do. A RunWanted has no run id yet, because the caller makes the
-// id. For the same state, Decide returns the same events. After these events are applied,
-// it does not return them again.
+// Decide returns the events that the server should append now, in order. Decide returns
+// nil if there is nothing to do. A RunWanted has no run id yet, because the caller makes
+// the id. For the same state, Decide returns the same events. After these events are
+// applied, it does not return them again.
 func (s *State) Decide(v View) []tutti.Body {
 	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)
@@ -51,8 +51,8 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// losses gives up a run if its node is silent. It also gives up a run if the node is
-// connected but does not claim or end the run in time. After its start, a server first
+// losses gives up a run if its node is silent. The method also gives up a run if the node
+// is connected but does not claim or end the run in time. After its start, a server first
 // gives every node the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
@@ -66,8 +66,8 @@ func (s *State) losses(v View) []tutti.Body {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})
 			continue
 		}
-		// Before a claim the node may still be busy with a run that was given up. That
-		// run ends by its own timeout, so the node gets the same time before and after the claim.
+		// Before a claim the node may still be busy with a run that was given up. The earlier run
+		// ends by its own timeout, so the node gets the same time before and after the claim.
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
 			begun, what = v.from(r.WantedAt), "the node is there and did not claim it for %s, its timeout is %s"
@@ -85,8 +85,8 @@ func (s *State) losses(v View) []tutti.Body {
 }
 
 // from returns when something began, but never a time before this server began to serve.
-// If the logged time is in the future, the clock that wrote it was ahead. Then from
-// ignores the time, because a deadline that counts from it would come too late.
+// If the logged time is in the future, the clock that wrote it was ahead. In that case,
+// from ignores the time, because a deadline that counts from it would come too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged

@@ -13,8 +13,8 @@ type Facts struct {
 	At  time.Time
 }
 
-// Facts returns the last report of a node about its facts. It returns nil if there is no
-// report.
+// Facts returns the last report of a node about its facts. Facts returns nil if there is
+// no report.
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
 // Since reports whether the node reported f after the run had passed its gate, and whether the facts
@@ -34,8 +34,8 @@ func (f *Facts) ToTell(r *Run) bool {
 // facts.
 const factsRow = time.Hour
 
-// count notes how many consecutive runs up to r were wanted only because of facts. It also notes
-// how many of the latest of these runs changed nothing.
+// count notes how many consecutive runs up to r were wanted only because of facts. The method
+// also notes how many of the latest of these runs changed nothing.
 func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	if !r.ByFacts {
 		return
@@ -49,7 +49,7 @@ func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	}
 }
 
-// These bounds limit consecutive runs that are wanted only because of facts.
+// The bounds limit consecutive runs that are wanted only because of facts.
 const (
 	maxVain = 2 // runs that change nothing
 	maxRow  = 6
@@ -62,9 +62,9 @@ func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f
 // nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns the event to append when a node reports its facts. It returns nil if there
-// is nothing new. Facts count only if the node collected them after its last run that
-// collected facts.
+// Tell returns the event to append when a node reports its facts. Tell returns nil if
+// there is nothing new. Facts count only if the node collected them after its last run
+// that collected facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)

@@ -53,8 +53,8 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	return out
 }
 
-// foreignAfter returns the foreign runs that are later than ours. It leaves out a noop
-// run, unless another run may have happened unseen before it.
+// foreignAfter returns the foreign runs that are later than ours. The method leaves out a
+// noop run, unless another run may have happened unseen before it.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
 		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
@@ -62,7 +62,7 @@ func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 }
 
 // repeats reports whether a local run has only repeated the last run that passed its gate, or the run on which a
-// proof rests. Such a local run shows nothing new about its node.
+// proof rests. A local run that only repeats shows nothing new about its node.
 func (s *State) repeats(f *Run, last Last) bool {
 	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || last.Passed == nil {
 		return false
@@ -78,8 +78,8 @@ func (r *Run) touched() bool {
 }
 
 // Began returns when the run began by its node's clock. For a proof, it returns the
-// beginning of the run that applied the node's present state. It returns the zero time if
-// this is not known yet.
+// beginning of the run that applied the node's present state. Began returns the zero time
+// if this is not known yet.
 func (r *Run) Began() time.Time {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -102,10 +102,10 @@ func (r *Run) Clock() tutti.Clock {
 	return tutti.Clock{}
 }
 
-// After reports whether a foreign run may be later than one of our runs, or at the same time. It is not later if the
-// node reported it before our run passed its gate, or if the agent saw its end before our run began. If no result has
-// the agent's clock, the node's time decides. If nobody knows when our run began, the foreign run is later if it was
-// reported after the claim.
+// After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
+// later if the node reported it before our run passed its gate, or if the agent saw its end before our run began. If
+// no result has the agent's clock, the node's time decides. If nobody knows when our run began, the foreign run is
+// later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
@@ -122,14 +122,15 @@ func (r *Run) After(ours *Run) bool {
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began after an event of the log. Such a run found the node's state of
-// that time or a later state.
+// Since reports whether a foreign run certainly began after an event of the log. The foreign run then found the
+// node's state of that time or a later state.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
-// Undoes reports whether a foreign run certainly began after another run of any kind had ended. Then a full foreign run
-// has corrected the state that the other run left. If a run was given up after its gate, nobody knows when it ends.
+// Undoes reports whether a foreign run certainly began after another run of any kind had ended. In that case, a full
+// foreign run has corrected the state that the other run left. If a run was given up after its gate, nobody knows when
+// it ends.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

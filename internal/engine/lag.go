@@ -15,7 +15,7 @@ const (
 )
 
 // Behind says what PuppetDB still has to store before Puppet may apply the run's catalog
-// (ADR 0013). It returns an empty string if PuppetDB has stored everything.
+// (ADR 0013). Behind returns an empty string if PuppetDB has stored everything.
 func (r *Run) Behind() string {
 	if r.Served == nil || len(r.Served.Lags) == 0 {
 		return ""
@@ -23,11 +23,11 @@ func (r *Run) Behind() string {
 	return r.Served.Lags[0].String()
 }
 
-// Lagged reports whether the run was stopped because PuppetDB lagged. Such a run does not
-// count as a try of its node.
+// Lagged reports whether the run was stopped because PuppetDB lagged. A run that was
+// stopped because of this does not count as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
-// Lagging returns when a node whose last run lagged compiles again. It also reports
+// Lagging returns when a node whose last run lagged compiles again. Lagging also reports
 // whether the node has already compiled maxLags times. If the last run did not lag, the
 // time is zero. The function from translates a time of the log.
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {

@@ -20,7 +20,7 @@ type Leases struct {
 	failed []string // the reasons why no more runs begin
 	after  []*Job   // older exclusive jobs that share nodes with this one
 	wanted bool     // all nodes were enabled, so the job may hold them
-	quiet  bool     // no run of another job goes on on these nodes
+	quiet  bool     // no run of another job is going on on these nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
 	keep   bool     // its nodes stay disabled; decided when PhaseRelease begins
 }
@@ -35,7 +35,7 @@ type Lease struct {
 // Phase is what an exclusive job does with its nodes. Steps begin only in PhaseRun.
 type Phase string
 
-// The phases, in their order.
+// The constants are the phases, in their order.
 const (
 	PhaseQueue   Phase = "queue"   // an older exclusive job still holds some of its nodes
 	PhaseCheck   Phase = "check"   // the server asks the nodes whether they are enabled
@@ -126,8 +126,8 @@ func (s *State) phase(j *Job) Phase {
 	return PhaseOver
 }
 
-// queuedBehind returns the first job that must end before this job begins. It returns nil
-// if there is no such job.
+// queuedBehind returns the first job that must end before this job begins. The method
+// returns nil if there is no such job.
 func (l *Leases) queuedBehind() *Job {
 	for _, o := range l.after {
 		if !o.Ended() {
@@ -145,8 +145,8 @@ func (l *Leases) mayHold(n *Lease) bool {
 		n.State == tutti.LeaseEnabled && l.quiet
 }
 
-// stranger returns another job's unfinished run on a node of this job. It returns nil if
-// there is no such run.
+// stranger returns another job's unfinished run on a node of this job. The method returns
+// nil if there is no such run.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -156,7 +156,7 @@ func (s *State) stranger(j *Job) *Run {
 	return nil
 }
 
-// Halted reports whether nothing more in the job begins. This is so if the job was
+// Halted reports whether nothing more in the job begins. A job is halted if it was
 // cancelled or does not hold all its nodes.
 func (j *Job) Halted() bool { return j.Cancelled || j.Leases != nil && len(j.Leases.failed) > 0 }
 
@@ -181,7 +181,7 @@ func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	return nil
 }
 
-// Reported returns the change that follows from a node's report. It returns nil if
+// Reported returns the change that follows from a node's report. Reported returns nil if
 // nothing changes.
 func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseChanged {
 	j := s.ExclusiveOn(node)
@@ -220,8 +220,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
 		return say(tutti.LeaseHeld, "") // the job waits again for the node
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// Before the job held the node, this Puppet had checked whether it was disabled. It has waited since
-		// then.
+		// Before the job held the node, this Puppet had checked whether it was disabled. This Puppet has
+		// waited since then.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
@@ -270,8 +270,9 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// notice is the text for people who find the node disabled. It stays the same as long as the job
-// lives. If a node rewrote the file, it could overwrite a file that someone else has written.
+// notice is the text for people who find the node disabled. The method stays the same as long as
+// the job lives. If a node rewrote the file, it could overwrite a file that someone else has
+// written.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
@@ -367,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor explains what a job waits for because this job or another job is exclusive. It
-// returns an empty string if the job does not wait.
+// WaitsFor explains what a job waits for because this job or another job is exclusive.
+// WaitsFor returns an empty string if the job does not wait.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""

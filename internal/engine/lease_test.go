@@ -174,7 +174,7 @@ func TestAnExclusiveJobHoldsAllBeforeItRuns(t *testing.T) {
 }
 
 // TestWhatEndsAnExclusiveJob: the job fails with the name of the node and begins nothing
-// more. It releases exactly the nodes that it holds.
+// more. The job releases exactly the nodes that it holds.
 func TestWhatEndsAnExclusiveJob(t *testing.T) {
 	held := func(t *testing.T, f *exclusiveFleet) { f.talk(t) }
 	for _, tc := range []struct {

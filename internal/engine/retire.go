@@ -20,10 +20,10 @@ type Keep struct {
 // append.
 const maxRetired = 1000
 
-// Retire returns the jobs that should be retired now, in order, at most 1,000. It takes the
-// oldest finished job of the operator who has the most jobs or runs. It repeats this until
-// the rest is within the bounds. So one operator cannot push out the past of other operators.
-// Unfinished jobs and the latest job always stay.
+// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire takes
+// the oldest finished job of the operator who has the most jobs or runs. Retire repeats
+// this until the rest is within the bounds. One operator can therefore not push out the
+// past of other operators. Unfinished jobs and the latest job always stay.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
@@ -99,8 +99,8 @@ func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	return gone
 }
 
-// letGo forgets a run whose job is gone. It keeps the run if the run is still going on,
-// or if the run determines the standing of its node.
+// letGo forgets a run whose job is gone. The method keeps the run if the run is still
+// going on, or if the run determines the standing of its node.
 func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	r := s.Runs[id]
 	if r == nil || s.Jobs[r.Job] != nil || s.last[r.Node].has(id) || slices.Contains(s.partial[r.Node], id) || s.Active[r.Node] == id {
@@ -110,8 +110,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last run of its node. It forgets earlier runs that were kept
-// only because they were the last ones.
+// claim notes a run as the last run of its node. The method forgets earlier runs that
+// were kept only because they were the last ones.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -137,8 +137,8 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes a run that has sent a report as its node's latest reported run. It does nothing if a later run
-// has sent a report.
+// report notes a run that has sent a report as its node's latest reported run. The method does nothing if a
+// later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
@@ -195,7 +195,8 @@ func (s *State) Retired(id tutti.JobID) bool {
 	return s.Jobs[id] == nil && n > 0 && n <= s.started
 }
 
-// number returns the number at the end of a job's id. It returns 0 if there is no number.
+// number returns the number at the end of a job's id. The function returns 0 if there is
+// no number.
 func number(id tutti.JobID) int {
 	n, err := strconv.Atoi(string(id[strings.LastIndex(string(id), "-")+1:]))
 	if err != nil {

@@ -116,8 +116,9 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// skips ends the runs of a halted job that no node has claimed. Otherwise these runs would
-// begin when their node comes back. skips also stops the runs that are held at their gates.
+// skips ends the runs of a halted job that no node has claimed. Without this, these runs
+// would begin when their node comes back. The method also stops the runs that are held at
+// their gates.
 func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {

@@ -28,8 +28,8 @@ type State struct {
 	started   int                              // how many jobs have ever started
 }
 
-// last are the runs that determine the standing of a node. They stay when their jobs are
-// retired.
+// last are the runs that determine the standing of a node. These runs stay when their
+// jobs are retired.
 type last struct {
 	claimed  tutti.RunID // of any mode
 	applied  tutti.RunID // claimed in mode apply
@@ -88,7 +88,7 @@ type Step struct {
 // StepState is the state of a step. The state of a run step follows from its nodes.
 type StepState string
 
-// The states of a step, and of a node inside it.
+// The constants are the states of a step, and of a node inside a step.
 const (
 	Pending StepState = "pending"
 	Active  StepState = "active"
@@ -114,9 +114,9 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
-	// These are the sequences of its RunWanted, of its RunClaimed, of its RunGated, and of the event
-	// that ended the run. They determine the order in the log. The times are for people and for
-	// waits.
+	// Seq, ClaimedSeq, GatedSeq and EndedSeq are the sequences of RunWanted, of RunClaimed, of
+	// RunGated, and of the event that ended the run. The sequences determine the order in the log.
+	// The times are for people and for waits.
 	Seq        uint64 `json:"-"`
 	ClaimedSeq uint64 `json:"-"`
 	GatedSeq   uint64 `json:"-"`
@@ -126,7 +126,8 @@ type Run struct {
 	Fenced bool        `json:"-"` // the node that claimed the run keeps fences
 	Told   bool        `json:"-"` // the node itself sent the Result
 
-	// These say when its Result came. For the server, the run may have ended before.
+	// ToldSeq and ToldAt say when the Result came. For the server, the run may have ended
+	// before.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
 
@@ -138,13 +139,13 @@ type Run struct {
 	// CompiledAt is when the node handed over the catalog. A compiled run without a gate
 	// decision is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
-	// Compiled and Asked are what the node handed over. They are nil if the node has not
+	// Compiled and Asked are what the node handed over. Both are nil if the node has not
 	// handed over anything.
 	Compiled *tutti.Compiled `json:"compiled,omitempty"`
 	Asked    *tutti.Asked    `json:"-"`
 	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
-	// Served is what the run's Puppet Server handed over before that. It is nil if the Puppet
-	// Server has handed over nothing.
+	// Served is what the run's Puppet Server handed over before that. Served is nil if the
+	// Puppet Server has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
 	Records int               `json:"-"` // how often the Puppet Server handed something over
 	GatedAt time.Time         `json:"gated_at,omitzero"`
@@ -158,13 +159,13 @@ type Run struct {
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // the reason why it was given up; empty if it was not
 	Result  *tutti.Result     `json:"result,omitempty"` // also a result that came after Lost
-	// Foreign is set for a run that no server ordered. Such a run belongs to no job and has no
-	// gate. Its EndedAt is when the node reported it.
+	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
+	// no gate. Its EndedAt is when the node reported the run.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
 }
 
-// Outcome is the run's outcome so far. It is empty while the run goes on, and for a run
-// that was stopped at its gate.
+// Outcome is the run's outcome so far. Outcome is empty while the run goes on, and for a
+// run that was stopped at its gate.
 func (r *Run) Outcome() tutti.Outcome {
 	switch {
 	case r.Lost != "":
@@ -194,8 +195,8 @@ type Last struct {
 	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
-	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first. It contains noop
-	// runs only if they are unwatched. It does not contain local runs that repeat Passed.
+	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first. Foreign contains
+	// noop runs only if they are unwatched. Foreign does not contain local runs that repeat Passed.
 	Foreign []*Run
 	// Partial are runs with tags in mode apply that have passed their gate since the last full run passed its
 	// gate. Only the first retain.MaxPartial of these runs are kept.
@@ -283,7 +284,7 @@ func (s *State) Converging(f func(*Job, *Step)) {
 	}
 }
 
-// Waits calls f for every active wait step. Its cost grows with the number of
+// Waits calls f for every active wait step. The cost of Waits grows with the number of
 // unfinished jobs.
 func (s *State) Waits(f func(*Job, *Step)) {
 	for _, j := range s.open {

@@ -55,8 +55,8 @@ func (s *Summary) count(r *Run) {
 	}
 }
 
-// paths computes the longest chain that ends in a step, or in a node of a step.
-// It computes each chain once.
+// paths computes the longest chain that ends in a step, or in a node of a step. Each
+// chain is computed only once.
 type paths struct {
 	job   *Job
 	steps map[*Step]time.Duration

@@ -1,6 +1,6 @@
 // Package excerpt reads files that others write, within bounds. Puppet is root and executes modules that nobody
-// here has checked. Its file may be larger than the memory, may consist of one line, or may be a pipe without a
-// writer.
+// here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or may be a pipe
+// without a writer.
 package excerpt
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Open opens a regular file for reading. It never waits for a writer. It returns CodeDamaged if the path
-// is not a regular file.
+// Open opens a regular file for reading. Open never waits for a writer. Open returns CodeDamaged if
+// the path is not a regular file.
 func Open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -32,8 +32,8 @@ func Open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a file with at most this many bytes. It returns CodeDamaged if the file has
-// more bytes or is not a regular file.
+// Read returns the content of a file with at most this many bytes. Read returns CodeDamaged if the file
+// has more bytes or is not a regular file.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -50,8 +50,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// With reads a file of any size by calling read. read gets the file, its size, and the number of
-// bytes that it may keep.
+// With reads a file of any size by calling a function. The function gets the file, its size, and
+// the number of bytes that it may keep.
 func With(path string, most int64, read func(file io.Reader, size, most int64) ([]byte, error)) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -94,8 +94,8 @@ func Last(path string, most int64) ([]byte, error) {
 }
 
 // Ends returns a file of lines. If the file has more than twice the number each of bytes, Ends leaves out the middle.
-// It returns whole lines from the beginning and from the end, at most each bytes of both. Between them is the line that
-// cut returns for the number of bytes left out.
+// Ends returns whole lines from the beginning and from the end of the file, at most each bytes of both. Between the two
+// parts is the line that cut returns for the number of bytes left out.
 func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -120,8 +120,8 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 	return append(out, end...), nil
 }
 
-// Lines calls f for each line of a file, without the line's end. It leaves out and counts lines with more than most
-// bytes. The line is valid until f returns.
+// Lines calls f for each line of a file, without the line's end. Lines leaves out and counts lines with more than
+// most bytes. The line is valid until f returns.
 func Lines(path string, most int, f func(line []byte)) (long int, err error) {
 	file, err := Open(path)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package killpoint names points in the code at which a test can kill the process. There
 // is a point wherever it makes a difference, for example before and after a file's fsync,
 // and before and after an append. A test passes each point once, and then kills a process
-// at each point in turn. So it covers all ways in which the process can die.
+// at each point in turn. The test therefore covers all ways in which the process can die.
 //
 // Without the build tag killpoints, Here is empty. With the tag, the environment
 // determines what Here does:
@@ -14,7 +14,7 @@
 // the numbers have no meaning and change with the runtime.
 package killpoint
 
-// These are the environment variables.
+// The constants are the names of the environment variables.
 const (
 	// At names the point and the number of the pass at which the process dies.
 	At = "TUTTI_KILLPOINT"

@@ -55,7 +55,7 @@ func NewReader(stored []byte, header any) (*Reader, error) {
 	return r, r.Next(header)
 }
 
-// Next decodes the next line. It returns io.EOF if there is no further line, and
+// Next decodes the next line. Next returns io.EOF if there is no further line, and
 // io.ErrUnexpectedEOF if the line is cut off.
 func (r *Reader) Next(into any) error {
 	raw, err := r.lines.ReadBytes('\n')

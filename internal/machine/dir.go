@@ -1,5 +1,5 @@
 // Package machine contains what servers and agents need on their machine: systemd units, the locks of
-// their directories, and a node's credentials. It also makes a machine leave its fleet.
+// their directories, and a node's credentials. The package also makes a machine leave its fleet.
 package machine
 
 import (

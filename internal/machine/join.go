@@ -23,9 +23,9 @@ type JoinOptions struct {
 	// Again is for a machine that was a node and that the server refuses now. The machine
 	// keeps its keys and its data. If only its membership has ended, Again is not needed.
 	Again bool
-	// CodeKeys are the ids of all keys that sign code. A person on the machine passes them if they know them. If
-	// CodeKeys is empty, a new node takes the keys that the server names, and an old node keeps the keys that it has
-	// pinned.
+	// CodeKeys are the ids of all keys that sign code. A person on the machine passes the ids of the keys if they
+	// know them. If CodeKeys is empty, a new node takes the keys that the server names, and an old node keeps the
+	// keys that it has pinned.
 	CodeKeys []string
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// LoadKeys reads a node's keys. It never replaces existing but unusable keys, because the
-// node would silently lose its identity. It returns CodeNotFound if there are no keys.
+// LoadKeys reads a node's keys. LoadKeys never replaces existing but unusable keys,
+// because the node would silently lose its identity. LoadKeys returns CodeNotFound if
+// there are no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
 	return node, unusable(err, "put it back, or make this machine a node anew: stop tutti-agent, remove "+dir+

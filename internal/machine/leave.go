@@ -147,8 +147,9 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 	return durable.WriteFile(filepath.Join(dir, leftFile), nil, 0o600)
 }
 
-// removeState removes our files and the directories that are empty after that. It removes
-// the identity last, because Leave needs the identity to continue after a failure.
+// removeState removes our files and the directories that are empty after that. The
+// function removes the identity last, because Leave needs the identity to continue after
+// a failure.
 func removeState(dir string) (remains []string, err error) {
 	for _, name := range agentState {
 		found, err := filepath.Glob(filepath.Join(dir, name))
@@ -229,7 +230,7 @@ func (u unit) startAgain(ctx context.Context) error {
 	return u.systemctl(ctx, "start", u.name)
 }
 
-// remove disables the unit. It also removes a unit file that join wrote.
+// remove disables the unit. The method also removes a unit file that join wrote.
 func (u unit) remove(ctx context.Context) error {
 	if err := u.systemctl(ctx, "disable", "--quiet", u.name); err != nil || u.file == "" {
 		return err

@@ -34,9 +34,9 @@ type memberConn interface {
 	Connected() bool
 }
 
-// Keep works until ctx ends. It renews the JWT when half of the JWT's life is left. When the server's keys are rotated,
-// it takes the new keys. It writes new credentials to disk before it uses them, so good credentials exist after a
-// crash.
+// Keep works until ctx ends. Keep renews the JWT when half of the JWT's life is left. When the server's keys are
+// rotated, it takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
+// exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
 	var again time.Time // when to try following again after a failure; zero: it has not failed
 	for {
@@ -76,8 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or earlier with asked if the server wants something. Without a connection, it checks at
-// intervals of lookAgain whether the node has joined again.
+// wait returns after d, or earlier with asked if the server wants something. Without a connection, wait checks
+// at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -106,13 +106,13 @@ const (
 	lookAgain = 15 * time.Second
 	// followAgain is the pause before Keeper tries again to follow the server's keys.
 	followAgain = time.Minute
-	// maxFollow is how many consecutive changes a node follows. It stops after that if the server wants something
-	// else each time.
+	// maxFollow is how many consecutive changes a node follows. The node stops after that if the server wants
+	// something else each time.
 	maxFollow = 4
 )
 
-// followed makes the node use the keys that the server wants. It returns when to try again. A zero time
-// means that it need not try again before the server requests it.
+// followed makes the node use the keys that the server wants. The method returns when to try again. A
+// zero time means that it need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
@@ -219,7 +219,8 @@ func (m *Keeper) renew(ctx context.Context) error {
 	m.EnrolResponse = next
 	m.Log.Info("the membership was renewed")
 	// The connection lives as long as the JWT with which it was made. Wait for a quiet moment for
-	// a third of the remaining time. Otherwise the node connects again when the old JWT ends.
+	// a third of the remaining time. If there is no quiet moment, the node connects again when
+	// the old JWT ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.Conn.UseJWT(ctx, next.JWT); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Signers are the code keys that a node trusts. They are stored in the node's membership.
+// Signers are the code keys that a node trusts. The keys are stored in the node's
+// membership.
 type Signers struct {
 	dir    string
 	mu     sync.Mutex
@@ -35,8 +36,8 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 }
 
 // judge determines who may sign actions, by the keys that the node trusts now. A list that only an earlier key has
-// signed does not count. Then the node does not accept unsigned actions of the server. It does no actions until it has
-// a valid list.
+// signed does not count. Even without a valid list, the node does not accept unsigned actions of the server. The
+// node does no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -101,8 +102,8 @@ func (s *Signers) Trusts() uint64 {
 	return s.now.Counter
 }
 
-// Follow implements agent.Signers. It stores the last statement, which names all keys that
-// sign.
+// Follow implements agent.Signers. Follow stores the last statement, which names all keys
+// that sign.
 func (s *Signers) Follow(chain []tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +130,8 @@ func (s *Signers) Follow(chain []tutti.Statement) error {
 	return nil
 }
 
-// membershipMu is locked while this process reads and writes its node's membership. It is needed because
-// renewals and statements may change the membership at the same time.
+// membershipMu is locked while this process reads and writes its node's membership. The lock is needed
+// because renewals and statements may change the membership at the same time.
 var membershipMu sync.Mutex
 
 // changeMembership changes the membership on disk.
@@ -172,9 +173,9 @@ func checkOperators(m identity.EnrolResponse) error {
 }
 
 // KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose
-// actions it does. It does not take other keys only because a server names them. With its first claim, the agent
-// follows the statements in between. codeKeys are all keys that a person has named on the node. It is empty if nobody
-// has named keys.
+// actions it does. The node does not take other keys only because a server names them. With its first claim, the
+// agent follows the statements in between. The argument codeKeys has all keys that a person has named on the node.
+// The list codeKeys is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
@@ -229,8 +230,8 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	return keep, nil
 }
 
-// laterOperators returns the list of operators that a node has after a join. It is the server's list if this list is
-// signed and later than the node's own list.
+// laterOperators returns the list of operators that a node has after a join. The result is the server's list if this
+// list is signed and later than the node's own list.
 func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
 	if told.Operators == nil {
 		return had.Operators

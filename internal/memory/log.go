@@ -1,7 +1,7 @@
-// Package memory keeps the log and the blobs in memory. It is for tests of the code that
-// uses them. It passes the same suites (package storetest) as the durable log and blobs.
-// It also encodes every event in the same way, so that every event that it accepts can
-// also be stored durably.
+// Package memory keeps the log and the blobs in memory. The package is for tests of the
+// code that uses them. The package passes the same suites (package storetest) as the
+// durable log and blobs. The package also encodes every event in the same way, so that
+// every event that it accepts can also be stored durably.
 package memory
 
 import (
@@ -48,8 +48,8 @@ func (l *Log) Fault(f func(events []tutti.Event) error) {
 	l.fault = f
 }
 
-// Prefix returns a new log with the events up to the sequence last. This is the log that
-// a crash right after this event would leave.
+// Prefix returns a new log with the events up to the sequence last. A crash right after
+// this event would leave the same log.
 func (l *Log) Prefix(last uint64) *Log {
 	l.mu.Lock()
 	defer l.mu.Unlock()

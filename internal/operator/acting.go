@@ -35,7 +35,8 @@ func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	return tutti.OperatorKey{Operator: bundle.Name, Key: identity.EncodeCodePublicKey(PublicOf(key))}, nil
 }
 
-// TrustOperator signs the next list of operators who sign actions. It adds or removes one operator.
+// TrustOperator signs the next list of operators who sign actions. TrustOperator adds or removes
+// one operator.
 func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in cli.TrustOperator) (cli.OperatorsTrusted, error) {
 	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err == nil {
@@ -83,7 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without returns the names and keys of the operators in of that other lacks or has with another key.
+// without returns the names and keys of some operators. These are the operators whom the list other
+// lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -94,9 +96,10 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// OperatorsFile is a file in an operator's directory. It contains the last list of operators who sign actions, as far
-// as this directory knows. This list was signed here, or it was the basis of a list that was signed here. Without the
-// file, a server could show an earlier list, and bring back a distrusted operator.
+// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last list of operators who sign
+// actions, as far as this directory knows. The list in this file was signed here, or it was the basis of a list
+// that was signed here. Without the file, a server could show an earlier list, and bring back a distrusted
+// operator.
 const OperatorsFile = "operators.json"
 
 // WriteOperators stores the list of operators who sign actions in an operator's directory.
@@ -108,7 +111,8 @@ func WriteOperators(dir string, list tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorsFile), append(raw, '\n'), 0o600)
 }
 
-// readOperators returns the stored list. It returns nil if the directory has no list.
+// readOperators returns the stored list. The function returns nil if the directory has no
+// list.
 func readOperators(dir string) (*tutti.Statement, error) {
 	file := filepath.Join(dir, OperatorsFile)
 	raw, err := os.ReadFile(file)
@@ -168,11 +172,12 @@ func (s *Signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is how long an action stays valid after the wait for nodes. It is needed because
-// clocks differ.
+// actionLife is how long an action stays valid after the wait for nodes. This time is needed
+// because clocks differ.
 const actionLife = 5 * time.Minute
 
-// SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
+// SignAction signs a change for some nodes. SignAction returns nil if operators do not sign actions in
+// this fleet.
 func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or earlier

@@ -1,5 +1,5 @@
-// Package operator is the operator's side of the system. It handles the operator's directory and keys, the connection
-// to the server, pushing and signing code, signing actions, sealing secrets, and following rotations.
+// Package operator is the operator's side of the system. The package handles the operator's directory and keys, the
+// connection to the server, pushing and signing code, signing actions, sealing secrets, and following rotations.
 package operator
 
 import (
@@ -66,7 +66,7 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 const RenewDeadline = 10 * time.Second
 
 // follower updates an operator's directory to the keys that the server wants when the server's keys are rotated (ADR
-// 0027). It does this once for each change that the server wants, during any request of the operator.
+// 0027). The follower does this once for each change that the server wants, during any request of the operator.
 type follower struct {
 	dir, name string
 	client    httpapi.Client // a copy without Trust, so that it does not call the follower
@@ -89,8 +89,8 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 	}
 }
 
-// NoOperator reports whether a directory has no credentials. If the credentials are invalid, it
-// returns false.
+// NoOperator reports whether a directory has no credentials. If the credentials are invalid,
+// NoOperator returns false.
 func NoOperator(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
@@ -125,8 +125,9 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 }
 
 // RenewOperator replaces the operator's certificate by a certificate for a new key if at most
-// a third of its life is left. It does nothing if there is no certificate, or if the
-// certificate has ended. After a crash, the directory has either the old pair or the new one.
+// a third of its life is left. RenewOperator does nothing if there is no certificate, or if
+// the certificate has ended. After a crash, the directory has either the old pair or the new
+// one.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {
@@ -161,8 +162,8 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn copies what one operator's directory knows about code keys and operators to another directory. So the new
-// operator need not trust the server's word about who signs.
+// handOn copies what one operator's directory knows about code keys and operators to another directory. The new
+// operator therefore need not trust the server's word about who signs.
 func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err
@@ -237,8 +238,8 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }
 
-// HandOnRecovery copies the public half of the recovery key to another operator's directory. So an operator who seals
-// secrets need not trust the server about this key.
+// HandOnRecovery copies the public half of the recovery key to another operator's directory. An operator who seals
+// secrets therefore need not trust the server about this key.
 func HandOnRecovery(from, to string) error {
 	known, err := loadPins(cli.Connection{OperatorDir: from})
 	if err != nil {

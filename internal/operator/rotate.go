@@ -21,9 +21,9 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// TrustFile is a file in an operator's directory. It contains the statements about code keys that were verified or made
-// there. If a server was set back and has lost some of them, the operator sends them again. If a server has different
-// statements, the operator refuses the server.
+// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
+// or made there. If a server was set back and has lost some of them, the operator sends them again. If a server has
+// different statements, the operator refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
@@ -34,8 +34,8 @@ type rotation struct {
 	agreed map[tutti.Digest]bool     // the bodies of the statements about which the operator was asked
 }
 
-// RotateCodeKey does the next steps of a rotation. It determines each step from the state of the server and of the
-// directory. So it can be killed at any point and then repeated.
+// RotateCodeKey does the next steps of a rotation. RotateCodeKey determines each step from the state of the server
+// and of the directory. The command can therefore be killed at any point and then repeated.
 func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	if in.Status {
 		said, err := server.Signing(ctx)
@@ -251,8 +251,8 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	return "pushed at a time that the server does not know any more"
 }
 
-// signCodes adds the new key's signature to all code in use. It removes all other signatures, except that of the
-// operator's own key.
+// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except
+// that of the operator's own key.
 func (r *rotation) signCodes(ctx context.Context) error {
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -331,8 +331,8 @@ func writeTrust(dir string, all []tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, TrustFile), append(raw, '\n'), 0o600)
 }
 
-// readTrust returns the statements in an operator's directory. It returns nil if there are
-// none.
+// readTrust returns the statements in an operator's directory. The function returns nil if
+// there are none.
 func readTrust(dir string) ([]tutti.Statement, error) {
 	file := filepath.Join(dir, TrustFile)
 	raw, err := os.ReadFile(file)
@@ -390,8 +390,9 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified compares the keys that a server names with an operator's directory. It returns the reason why it cannot
-// verify that these keys sign now. It returns an empty string if they do. It stores nothing that the server says.
+// notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
+// it cannot verify that these keys sign now. The function returns an empty string if they do. The function stores
+// nothing that the server says.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

@@ -21,14 +21,14 @@ import (
 	"github.com/tutti-project/tutti/internal/seal"
 )
 
-// These are the files of an operator's directory that secrets need.
+// The constants are the files of an operator's directory that secrets need.
 const (
 	RecoveryFile = "recovery.key" // the private half, made by secret init
 	PinsFile     = "pins.json"
 )
 
-// pins are the keys for which this operator has sealed secrets before. They are needed because the server names the
-// keys of nodes. A bad server could name its own key for a node, and read the sealed secrets.
+// pins are the keys for which this operator has sealed secrets before. The pins are needed because the server names
+// the keys of nodes. A bad server could name its own key for a node, and read the sealed secrets.
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
@@ -230,8 +230,8 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses nodes that cannot be among the targets. It also refuses keys that differ from the known ones. It asks the
-// operator before it stores new keys. It lists the nodes of new keys in out.
+// pin refuses nodes that cannot be among the targets. The function also refuses keys that differ from the known ones.
+// The function asks the operator before it stores new keys. The function lists the nodes of new keys in out.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -259,8 +259,8 @@ func remember(c cli.Connection, s tutti.Secret) error {
 	return known.save(c)
 }
 
-// sameTargets refuses targets that differ from those for which a secret was last sealed here. This is needed because a
-// server could show old targets.
+// sameTargets refuses targets that differ from those for which a secret was last sealed here. The check is needed
+// because a server could show old targets.
 func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {
@@ -278,8 +278,8 @@ func sameTargets(c cli.Connection, view api.SecretView) error {
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
-// compare refuses keys that differ from the known ones. It returns the nodes without a known key. It also returns the
-// recovery key if this key was unknown. If keep is true, it stores these keys.
+// compare refuses keys that differ from the known ones. The function returns the nodes without a known key. The
+// function also returns the recovery key if this key was unknown. If keep is true, compare stores these keys.
 func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, recovery string, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
@@ -320,8 +320,8 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 	return first, recovery, known.save(c)
 }
 
-// plausible refuses recipients that an honest server would not name. These are a node that is named twice, and a node
-// outside the targets if all targets are nodes. For a group, the server decides which nodes belong to it.
+// plausible refuses recipients that an honest server would not name. An honest server names no node twice. If all
+// targets are nodes, it names no node outside the targets. For a group, the server decides which nodes belong to it.
 func plausible(targets []string, nodes []tutti.Recipient) error {
 	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
 	there := map[tutti.NodeName]bool{}
@@ -337,7 +337,8 @@ func plausible(targets []string, nodes []tutti.Recipient) error {
 	return nil
 }
 
-// lockPins locks and reads the pins. Only one command at a time has the lock. unlock releases it.
+// lockPins locks and reads the pins. Only one command at a time has the lock. The function unlock
+// releases it.
 func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return known, nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// SeenFile is a file in an operator's directory. It contains the highest position of the server that this
-// operator has seen.
+// SeenFile is a file in an operator's directory. SeenFile contains the highest position of the server
+// that this operator has seen.
 const SeenFile = "seen.json"
 
 // seen is the content of SeenFile. Other commands of the operator may write the file at the

@@ -17,11 +17,11 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// CountersFile is a file in an operator's directory. It contains, for each environment, the highest counter that was
-// signed there.
+// CountersFile is a file in an operator's directory. CountersFile contains, for each environment, the highest
+// counter that was signed there.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code. It also knows what was signed before.
+// Signer is an operator who may sign code. Signer also knows what was signed before.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
@@ -76,8 +76,8 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 	return s, nil
 }
 
-// follow determines which code keys sign now. It does not simply believe the server. Otherwise a server could bring
-// back a rotated key, or drop the new key.
+// follow determines which code keys sign now. The method does not simply believe the server. Without this
+// check, a server could bring back a rotated key, or drop the new key.
 func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment, which is higher than shown. Before that, it stores the counter in
-// the directory.
+// count returns the next counter of an environment, which is higher than shown. Before count returns, it stores the
+// counter in the directory.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}

@@ -1,5 +1,5 @@
-// Package pidfd waits for processes that need not be our children. It uses the kernel's
-// process file descriptors. So it does not poll, and does not mistake another process
-// with the same pid for the intended one. Agents run only on Linux. On other systems the
-// package exists so that the command line builds.
+// Package pidfd waits for processes that need not be our children. The package uses the
+// kernel's process file descriptors. The package therefore does not poll, and does not
+// mistake another process with the same pid for the intended one. Agents run only on
+// Linux. On other systems the package exists so that the command line builds.
 package pidfd

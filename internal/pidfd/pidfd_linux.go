@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait waits until the process is gone, and then returns nil. It also returns nil if
-// there was no such process. If ctx ends first, it returns the cause.
+// Wait waits until the process is gone, and then returns nil. Wait also returns nil if
+// there was no such process. If ctx ends first, Wait returns the cause.
 func Wait(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {

@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// These are bounds of a result in the log, in bytes of JSON.
+// The constants bound a result in the log, in bytes of JSON.
 const (
-	// maxResult bounds a result without the questions for which it waits. It has room for fifteen failures, each with
-	// the last lines of a journal.
+	// maxResult bounds a result without the questions for which it waits. This is enough for fifteen failures, each
+	// with the last lines of a journal.
 	maxResult = 64 << 10
 	// maxWaits bounds these questions. The largest allowed number of the largest allowed questions fits, unless they
 	// contain characters that are longer in JSON.
@@ -20,8 +20,8 @@ const (
 )
 
 // Result returns a result whose texts are safe (see Words) and that fits into the log. If failures and changes do not
-// fit, Result shortens them or leaves them out. If questions do not fit, it leaves them out. The message then says
-// this. So a result is never refused because of its size.
+// fit, Result shortens them or leaves them out. If questions do not fit, Result leaves them out. The message of the
+// result then says that something is missing. A result is therefore never refused because of its size.
 func Result(r tutti.Result) tutti.Result {
 	r.Outcome, r.Phase, r.Cold, r.Message = tutti.Outcome(Words(string(r.Outcome))), Words(r.Phase), Words(r.Cold), Words(r.Message)
 	r.Clock.Line = Words(r.Clock.Line)
@@ -49,7 +49,7 @@ func Result(r tutti.Result) tutti.Result {
 	return r
 }
 
-// failure returns a failure whose texts have at most most bytes each.
+// failure returns a failure in which no text has more bytes than the argument most.
 func failure(f tutti.Failure, most int) tutti.Failure {
 	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Message: Cut(f.Message, most)}
 }

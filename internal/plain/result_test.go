@@ -18,8 +18,8 @@ var checked = map[reflect.Type]bool{
 	reflect.TypeFor[tutti.RunID](): true, reflect.TypeFor[tutti.Digest](): true, reflect.TypeFor[tutti.Reason](): true,
 }
 
-// texts calls f for each settable text in a value, with the text's place. It puts some elements into
-// an empty list.
+// texts calls f for each settable text in a value, with the text's place. The function puts some
+// elements into an empty list.
 func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -31,8 +31,8 @@ func (later *entry) needs(earlier *entry) bool {
 	return false
 }
 
-// sync writes a file or directory to disk. It writes its content or its entries, and also its own entry if this entry
-// is new. The caller holds f.mu.
+// sync writes a file or directory to disk. The method writes its content or its entries, and also its own entry if
+// this entry is new. The caller holds f.mu.
 func (f *FS) sync(ino uint64) {
 	for {
 		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })

@@ -112,7 +112,8 @@ func (i inode) node(ino uint64) *node {
 	return &node{ino: ino, mode: i.mode, mtime: i.mtime, data: i.data, link: i.link, entries: maps.Clone(i.entries)}
 }
 
-// node is a file, directory or link as programs see it. data is replaced but never modified, so images can share it.
+// node is a file, directory or link as programs see it. The data is replaced but never modified, so images can share
+// it.
 type node struct {
 	ino     uint64
 	mode    uint32

@@ -1,5 +1,6 @@
-// Package powerfs is a file system for tests that simulates a power failure. It keeps the content that programs see,
-// and also the content that a disk would have. It is as strict as a real file system may be:
+// Package powerfs is a file system for tests that simulates a power failure. The package keeps the content that
+// programs see, and also the content that a disk would have. The package is as strict as a real file system may
+// be:
 //
 //   - the content of a file is on disk after the file is fsynced (or opened with O_SYNC or O_DSYNC), and never before;
 //   - then also the file's entry and the entries of the directories above it are on disk if they are new, as on ext4;
@@ -72,7 +73,8 @@ func New(image Image) *FS {
 	return f
 }
 
-// Watch calls w after each step, until Watch is called again. w must not use the mounted file system.
+// Watch calls w after each step, until Watch is called again. The function w must not use the mounted
+// file system.
 func (f *FS) Watch(w func(Step)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +142,8 @@ func (f *FS) Fail() {
 	}
 }
 
-// Mount mounts the file system at dir, until unmount is called. It needs root or fusermount3, and /dev/fuse.
+// Mount mounts the file system at dir, until unmount is called. Mount needs root or fusermount3, and
+// /dev/fuse.
 func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	server, err := fuse.NewServer(f, dir, &fuse.MountOptions{
 		FsName: "powerfs", Name: "powerfs", DirectMount: true, DisableReadDirPlus: true, MaxWrite: 1 << 20,

@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// write writes a file. flags are further flags for opening the file.
+// write writes a file. The flags are further flags for opening the file.
 func write(t *testing.T, path, content string, sync bool, flags int) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)

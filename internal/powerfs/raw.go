@@ -94,7 +94,7 @@ func (f *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) f
 	})
 }
 
-// SetAttr sets mode, time and size. It does not store owners.
+// SetAttr sets mode, time and size. SetAttr does not store owners.
 func (f *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	return f.step("setattr", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]
@@ -192,7 +192,7 @@ func (f *FS) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) fuse.
 	return f.Unlink(cancel, in, name)
 }
 
-// Rename moves an entry. It replaces an entry that has the new name.
+// Rename moves an entry. Rename replaces an entry that has the new name.
 func (f *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	return f.step("rename", in.Newdir, func() ([]Image, fuse.Status) {
 		if in.Flags != 0 {

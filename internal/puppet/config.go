@@ -24,10 +24,10 @@ type Config struct {
 	PIDFile      string // pidfile
 	LastReport   string // lastrunreport
 	Environment  string // environment; production if puppet.conf names no other one
-	Certname     string // certname; empty if puppet.conf does not name it, then Puppet derives it from the host's name
+	Certname     string // certname; empty if puppet.conf does not name it: Puppet then derives the name from the host's name
 }
 
-// These are Puppet's own defaults, by packager. The paths are below root.
+// The variables contain Puppet's own defaults, by packager. The paths are below root.
 var (
 	common = map[string]string{
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
@@ -45,7 +45,7 @@ var (
 )
 
 // ReadConfig reads the settings of the Puppet below root (normally "/"). If ReadConfig cannot resolve a setting, it
-// does not guess. It returns an error that names the setting.
+// does not guess. ReadConfig returns an error that names the setting.
 func ReadConfig(root string) (Config, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -119,8 +119,8 @@ func plainValue(value string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// resolve returns the value of a setting. It replaces the names of other settings in it by
-// their values.
+// resolve returns the value of a setting. The function replaces the names of other
+// settings in it by their values.
 func resolve(settings map[string]string, name string, depth int) (string, error) {
 	value, ok := settings[name]
 	if !ok || depth > 10 {

@@ -18,7 +18,7 @@ type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
 	Changed []string     `json:"changed"` // names of the facts that differ from the run's
 	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
-	// Began is when the collection began. At is when it ended.
+	// Began is when the collection began. At is when the collection ended.
 	Began time.Time `json:"began"`
 	At    time.Time `json:"-"`
 }
@@ -29,8 +29,8 @@ const (
 	coldFacts = 5 * time.Minute
 )
 
-// ReadFactsNow returns the last facts that were collected after the run in dir. It returns os.ErrNotExist if there
-// are no such facts yet.
+// ReadFactsNow returns the last facts that were collected after the run in dir. ReadFactsNow returns
+// os.ErrNotExist if there are no such facts yet.
 func ReadFactsNow(dir string) (FactsNow, error) {
 	var now FactsNow
 	file, err := excerpt.Open(filepath.Join(dir, factsNowFile))
@@ -53,7 +53,8 @@ type collector struct {
 	over chan struct{}
 }
 
-// startCollector collects facts after the run in dir. It fails if Puppet is not installed.
+// startCollector collects facts after the run in dir. The function fails if Puppet is not
+// installed.
 func startCollector(root, launcher, dir string) (*collector, error) {
 	install, err := Find(root)
 	if err != nil {

@@ -47,8 +47,8 @@ type eventLine struct {
 	Notifies []string  `json:"notifies"` // resources that this resource refreshes when it has changed
 }
 
-// Next returns what was appended since the last call. It drops lines that it cannot read. The lines are only shown to
-// people and decide nothing.
+// Next returns what was appended since the last call. Next drops lines that it cannot read. The lines are only shown
+// to people and decide nothing.
 func (f *Follower) Next() ([]tutti.Live, error) {
 	var out []tutti.Live
 	err := f.phases.each(func(line []byte) {

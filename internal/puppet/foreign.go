@@ -20,10 +20,10 @@ func (l Local) ReportFile() (string, error) {
 	return c.LastReport, err
 }
 
-// LastReport reads this report. It returns the run and the report as JSON. It judges the run only by the report. It
-// returns fs.ErrNotExist if there is no report. It returns CodeInvalid or CodeDamaged if the report is not from this
-// machine. A report is from this machine if its host is the node's name or the certname that Puppet has for this
-// machine.
+// LastReport reads this report. LastReport returns the run and the report as JSON. LastReport judges the run only
+// by the report. LastReport returns fs.ErrNotExist if there is no report. LastReport returns CodeInvalid or
+// CodeDamaged if the report is not from this machine. A report is from this machine if its host is the node's
+// name or the certname that Puppet has for this machine.
 func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Foreign, []byte, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -62,8 +62,8 @@ type foreignReport struct {
 // maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of our own runs, as far as the report allows. ours reports whether a
-// report with this host is from this machine.
+// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function ours
+// reports whether a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -128,8 +128,8 @@ func (r foreignReport) judge(out *tutti.Result) {
 	}
 }
 
-// postrun returns Puppet's message about a failed postrun_command, in the language of this Puppet. It returns an empty
-// string if the command has not failed.
+// postrun returns Puppet's message about a failed postrun_command, in the language of this Puppet. The method returns
+// an empty string if the command has not failed.
 func (tr trace) postrun() string {
 	for _, l := range tr.errors {
 		if l.Source == "Puppet" && strings.Contains(l.Message, "postrun_command") {
@@ -139,8 +139,8 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog returns the reason why a run failed that applied nothing. It decides by the
-// messages that Puppet logs in `Configurer#run_internal`.
+// withoutCatalog returns the reason why a run failed that applied nothing. The method
+// decides by the messages that Puppet logs in `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
 		switch {

@@ -60,8 +60,8 @@ func (l Local) Unhold(message string) error {
 	return takeAway(c.DisabledLock, message)
 }
 
-// takeAway removes a file that was ours a moment ago. It moves the file aside and reads it again. If someone else has
-// replaced the file in the meantime, takeAway puts their file back.
+// takeAway removes a file that was ours a moment ago. The function moves the file aside and reads it again. If
+// someone else has replaced the file in the meantime, takeAway puts their file back.
 func takeAway(file, message string) error {
 	err := os.Rename(file, aside(file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,8 +89,8 @@ func is(file, message string) (bool, error) {
 	return bytes.Equal(raw, DisabledBy(message)), tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet disabled?")
 }
 
-// Standing reports whether Puppet is disabled and who has disabled it: Hold with this message, or someone else. It also
-// reports which Puppet is running.
+// Standing reports whether Puppet is disabled and who has disabled it: Hold with this message, or someone else.
+// Standing also reports which Puppet is running.
 func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	var out tutti.LeaseReport
 	c, err := ReadConfig(l.Root)

@@ -20,8 +20,8 @@ var places = []Installation{
 	{Ruby: "/usr/bin/ruby", Puppet: "/usr/bin/puppet"},
 }
 
-// Find returns the node's Puppet below root (normally "/"). It searches at each call, because a run may install
-// or move Puppet.
+// Find returns the node's Puppet below root (normally "/"). Find searches at each call, because a run may
+// install or move Puppet.
 func Find(root string) (Installation, error) {
 	for _, p := range places {
 		found := Installation{Ruby: filepath.Join(root, p.Ruby), Puppet: filepath.Join(root, p.Puppet)}

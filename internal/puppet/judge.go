@@ -46,7 +46,7 @@ type logLine struct {
 	Line    int    `json:"line"`
 }
 
-// These are the launcher's exit codes in addition to Puppet's own.
+// The constants are the launcher's exit codes in addition to Puppet's own.
 const (
 	exitRefused  = 64
 	exitLocked   = 75
@@ -74,9 +74,9 @@ type trace struct {
 	lastAt     time.Time
 }
 
-// Judge returns how the run in dir ended. Call it when no process of the run is left. StartedAt and EndedAt are the
-// launcher's times, and the caller may replace them. Without a report from this run, Judge never returns a good
-// outcome.
+// Judge returns how the run in dir ended. The caller must make sure that no process of the run is left. StartedAt
+// and EndedAt are the launcher's times, and the caller may replace them. Without a report from this run, Judge
+// never returns a good outcome.
 func Judge(dir string, run tutti.RunID) tutti.Result {
 	tr, err := readTrace(dir)
 	if err != nil {

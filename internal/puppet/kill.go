@@ -14,14 +14,14 @@ import (
 
 const killAfter = 10 * time.Second
 
-// Kill ends the process and everything that it started. It sends SIGTERM first, and SIGKILL after ten seconds.
-// If Puppet handed a service to systemd, the service does not belong to the process and stays.
+// Kill ends the process and everything that it started. Kill sends SIGTERM first, and SIGKILL after ten
+// seconds. If Puppet handed a service to systemd, the service does not belong to the process and stays.
 func (p *Process) Kill(ctx context.Context) error {
 	if !alive(p.pid, p.start) {
 		return nil
 	}
-	// Puppet gives every command its own session. When Puppet ends, its children lose their parent. So look for
-	// them before and after.
+	// Puppet gives every command its own session. When Puppet ends, its children lose their parent. Kill
+	// therefore looks for the children before and after.
 	started := p.descendants()
 	if err := p.end(ctx); err != nil {
 		return err

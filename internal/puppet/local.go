@@ -23,14 +23,14 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Local is the node's own Puppet outside of runs. It reads Puppet's files, and whether Puppet may run. Any number of
-// goroutines may use it.
+// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and whether Puppet may run. Any number
+// of goroutines may use it.
 type Local struct {
 	Root string           // the directory below which Puppet is installed, normally "/"
 	Now  func() time.Time // nil: time.Now
 }
 
-// These are bounds of Puppet's files and of the output of `puppet resource`, in bytes.
+// The constants bound Puppet's files and the output of `puppet resource`, in bytes.
 const (
 	maxLockFile  = 64 << 10
 	maxSummary   = 1 << 20
@@ -46,8 +46,8 @@ func (l Local) now() time.Time {
 	return l.Now()
 }
 
-// Status reports what the node's Puppet is doing. It changes nothing. It leaves a lock in place even if the lock's
-// owner is gone.
+// Status reports what the node's Puppet is doing. It changes nothing. Status leaves a lock in place even if the
+// lock's owner is gone.
 func (l Local) Status() (tutti.PuppetStatus, error) {
 	var out tutti.PuppetStatus
 	c, err := ReadConfig(l.Root)
@@ -135,7 +135,7 @@ func isPuppet(pid int) bool {
 	return err == nil && strings.HasPrefix(name, "ruby") && bytes.Contains(args, []byte("puppet"))
 }
 
-// Enable allows Puppet to run. It returns false if Puppet was already enabled.
+// Enable allows Puppet to run. Enable returns false if Puppet was already enabled.
 func (l Local) Enable() (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -151,8 +151,8 @@ func (l Local) Enable() (changed bool, err error) {
 	return true, durable.SyncDir(filepath.Dir(c.DisabledLock))
 }
 
-// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. It returns false if Puppet was already
-// disabled. The first message stays unless force is true.
+// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. Disable returns false if Puppet was
+// already disabled. The first message stays unless force is true.
 func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -179,8 +179,8 @@ type summaryFile struct {
 
 var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
 
-// readLastRun returns when Puppet last ran, in seconds since 1970. It returns 0 if Puppet never ran. It does not
-// decode the rest of the summary, because many nodes get this question at once.
+// readLastRun returns when Puppet last ran, in seconds since 1970. The function returns 0 if Puppet never ran.
+// The function does not decode the rest of the summary, because many nodes get this question at once.
 func readLastRun(file string) (int64, error) {
 	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,7 +258,8 @@ func types(file string) (map[string]int, error) {
 	return out, err
 }
 
-// Classes returns the classes of the last catalog. It returns false if there is no list.
+// Classes returns the classes of the last catalog. Classes returns false if there is no
+// list.
 func (l Local) Classes() ([]string, bool) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -281,7 +282,7 @@ func readLines(file string) ([]string, error) {
 }
 
 // Resource returns the state of one resource, or of all resources of a type, as `puppet resource --to_yaml` prints
-// it, in JSON. It changes nothing. It takes as long as a start of Puppet.
+// it, in JSON. It changes nothing. Resource takes as long as a start of Puppet.
 func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessage, error) {
 	if err := (tutti.RemoteRequest{Action: tutti.RemoteResource, Type: kind, Title: title}).Validate(); err != nil {
 		return nil, err
@@ -304,9 +305,9 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	return json.Marshal(doc)
 }
 
-// ask returns what a command of the node's Puppet writes to its standard output. It returns CodeNotFound if Puppet is
-// not installed, and CodeDeadline if the command did not end within resourceTime. It returns CodeInvalid if the command
-// failed, and the error contains the command's last output.
+// ask returns what a command of the node's Puppet writes to its standard output. The method returns CodeNotFound if
+// Puppet is not installed, and CodeDeadline if the command did not end within resourceTime. The method returns
+// CodeInvalid if the command failed, and the error contains the command's last output.
 func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
 	var out, said bounded
 	install, err := Find(l.Root)
@@ -329,8 +330,8 @@ func (l Local) ask(ctx context.Context, command string, args ...string) (bounded
 }
 
 // Certname returns the name that the node's Puppet has for this machine, and whether puppet.conf sets it. If
-// puppet.conf does not set it, Certname runs Puppet, which takes seconds. It returns CodeNotFound if Puppet is not
-// installed.
+// puppet.conf does not set it, Certname runs Puppet, which takes seconds. Certname returns CodeNotFound if Puppet
+// is not installed.
 func (l Local) Certname(ctx context.Context) (name string, configured bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil || c.Certname != "" {

@@ -15,7 +15,7 @@ import (
 // Protocol is the version of the run protocol that this package speaks.
 const Protocol = 1
 
-// Order is the content of run.json. It is all that the launcher knows about the run.
+// Order is the content of run.json. Order is all that the launcher knows about the run.
 type Order struct {
 	Protocol        int            `json:"protocol"`
 	Run             tutti.RunID    `json:"run"`
@@ -33,16 +33,16 @@ type Order struct {
 	VolatileFacts   []string       `json:"volatile_facts"`
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
-	// DisabledLock replaces Puppet's agent_disabled_lockfile. If it is empty, Puppet's
-	// own file is used.
+	// DisabledLock replaces Puppet's agent_disabled_lockfile. If DisabledLock is empty,
+	// Puppet's own file is used.
 	DisabledLock string `json:"disabled_lockfile,omitempty"`
 
 	// The launcher ignores these fields. Only the agent reads them again.
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
-	// Sum is the digest of the whole order with an empty Sum. Without it, a byte that the disk returns wrongly could
-	// change the run's identity when it is judged.
+	// Sum is the digest of the whole order with an empty Sum. Without the digest, a byte that the disk returns
+	// wrongly could change the run's identity when the run is judged.
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
 
@@ -72,8 +72,8 @@ func WriteOrder(dir string, o Order) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// ReadOrder returns the order in a run's directory. It returns os.ErrNotExist if the run was never
-// about to start.
+// ReadOrder returns the order in a run's directory. ReadOrder returns os.ErrNotExist if the run
+// was never about to start.
 func ReadOrder(dir string) (Order, error) {
 	var o Order
 	raw, err := excerpt.Read(filepath.Join(dir, orderFile), maxOrder)
@@ -96,8 +96,8 @@ func (o Order) verify() error {
 	return err
 }
 
-// NoteCold writes into the trace of a run that is about to start. It notes why the run is not a child of the
-// warm parent.
+// NoteCold writes into the trace of a run that is about to start. NoteCold notes why the run is not a child
+// of the warm parent.
 func NoteCold(dir string, why error) error {
 	line, err := json.Marshal(struct {
 		T    string `json:"t"`

@@ -45,8 +45,8 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 	return &Process{pid: cmd.Process.Pid, start: start, scope: scopeOf(dir), child: cmd}, nil
 }
 
-// inScope returns a command in its own session. If systemd is running, the command also gets its own scope. So the
-// end or the upgrade of the agent does not affect the command.
+// inScope returns a command in its own session. If systemd is running, the command also gets its own scope. The
+// end or the upgrade of the agent therefore does not affect the command.
 func inScope(unit, description string, argv []string, options ...string) *exec.Cmd {
 	if systemd() {
 		run := append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--unit=" + unit, "--description=" + description}, options...)
@@ -67,8 +67,8 @@ func systemd() bool {
 	return err == nil && executable("/usr/bin/systemd-run")
 }
 
-// cleanEnv returns the environment of a run. It does not depend on who started the agent, so it is the same for
-// all runs.
+// cleanEnv returns the environment of a run. The environment does not depend on who started the agent, so it is
+// the same for all runs.
 func cleanEnv() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin",
@@ -76,9 +76,9 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that is still running for a directory, or nil if there is none. It trusts pid and start
-// time. The launcher may have had no time to write them, or a power failure may have left the file empty. Then Adopt
-// finds the launcher by its arguments.
+// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt trusts pid and
+// start time. The launcher may have had no time to write them, or a power failure may have left the file empty. In
+// that case, Adopt finds the launcher by its arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
@@ -168,9 +168,9 @@ func (p *Process) reap() {
 	}
 }
 
-// Strangers names the Puppet processes that take no lock, such as a person's `puppet apply`, by their pids. It does
-// not name processes in containers of this system. It does not keep the arguments, because `-e` may contain a
-// password.
+// Strangers names the Puppet processes that take no lock, such as a person's `puppet apply`, by their pids.
+// Strangers does not name processes in containers of this system. Strangers does not keep the arguments, because
+// `-e` may contain a password.
 func Strangers() ([]string, error) {
 	var out []string
 	space := processSpace("self")
@@ -185,8 +185,8 @@ func Strangers() ([]string, error) {
 	return out, err
 }
 
-// processSpace names the PID namespace of a process. It returns an empty string if the
-// process is gone.
+// processSpace names the PID namespace of a process. The function returns an empty string
+// if the process is gone.
 func processSpace(pid string) string {
 	space, err := os.Readlink("/proc/" + pid + "/ns/pid")
 	if err != nil {
@@ -195,8 +195,8 @@ func processSpace(pid string) string {
 	return space
 }
 
-// eachProcess calls f with every process's arguments until f returns false. It leaves out a process that is about to
-// become another program (execve), because such a process has no arguments for a moment.
+// eachProcess calls f with every process's arguments until f returns false. The function leaves out a process that
+// is about to become another program (execve), because such a process has no arguments for a moment.
 func eachProcess(f func(pid int, argv []string) bool) error {
 	all, err := processes()
 	if err != nil {

@@ -21,14 +21,15 @@ type refreshes struct {
 	notifies map[string][]string // by resource; contains only resources that have begun but not ended
 	owed     map[string]*owed
 	order    []string // the keys of owed, in order
-	bytes    int      // of all of these fields
+	bytes    int      // the size of all these fields
 }
 
 // maxRefreshes bounds how many bytes of a run's events are kept.
 const maxRefreshes = 32 << 20
 
-// lostRefreshes lists the refreshes that an interrupted run needed but did not do. It lists them as failures, because
-// Puppet does not do them later. Puppet's next run finds the changes already made, and refreshes nothing.
+// lostRefreshes lists the refreshes that an interrupted run needed but did not do. The function lists them as
+// failures, because Puppet does not do them later. Puppet's next run finds the changes already made, and refreshes
+// nothing.
 func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	r := refreshes{notifies: map[string][]string{}, owed: map[string]*owed{}}
 	_, err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {

@@ -36,8 +36,8 @@ type report struct {
 // in the metrics.
 func (r report) total() int { return max(r.metric("total"), len(r.ResourceStatuses)) }
 
-// metric returns one of the report's numbers of resources. It returns 0 if the report
-// does not contain the number.
+// metric returns one of the report's numbers of resources. The method returns 0 if the
+// report does not contain the number.
 func (r report) metric(name string) int {
 	n, _ := r.Metrics.Resources.of(name)
 	return int(min(max(n, 0), math.MaxInt32))
@@ -72,8 +72,8 @@ type resourceStatus struct {
 	} `json:"events"`
 }
 
-// maxJudged bounds a report that is judged, in bytes, without its messages. It is larger than the server's limit. So a
-// run with very many resources does not fail only because its report is too large to send.
+// maxJudged bounds a report that is judged, in bytes, without its messages. The bound is larger than the server's
+// limit. A run with very many resources therefore does not fail only because its report is too large to send.
 const maxJudged = 2 * puppetreport.Max
 
 func readReport(dir string) (report, error) {

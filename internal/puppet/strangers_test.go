@@ -53,7 +53,8 @@ func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
 }
 
 // TestADamagedPidIsNobody: the agent may end a process that it adopts, so the process
-// must certainly be ours. (The agent then finds a running launcher by its arguments.)
+// must certainly be ours. (If the file is damaged, the agent finds a running launcher by
+// its arguments.)
 func TestADamagedPidIsNobody(t *testing.T) {
 	for _, content := range []string{`{}`, `{"pid":1}`, `{"pid":1,"start":1}`, `{"pid":` + strconv.Itoa(os.Getpid()) + `}`, `{"pid":-1,"start":7}`, "", "x"} {
 		dir := t.TempDir()

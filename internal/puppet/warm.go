@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// These are the bounds of the warm parent.
+// The constants are the bounds of the warm parent.
 const (
 	warmReady  = time.Minute      // time to load Puppet
 	warmAnswer = 10 * time.Second // time to make a child
@@ -66,7 +66,7 @@ func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
 
-// Run starts parents. It ends the parent after the idle time and when ctx ends.
+// Run starts parents. Run ends the parent after the idle time and when ctx ends.
 func (w *Warm) Run(ctx context.Context) error {
 	defer w.end()
 	rest := time.NewTimer(w.idle)
@@ -142,9 +142,9 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect collects facts after the ended run in dir, for a next run with the same code. code is any name that
-// distinguishes this code from other code. Collect drops facts that were collected before. If there is no parent,
-// another process collects the facts, and no run can use them. ReadFactsNow returns the result.
+// Collect collects facts after the ended run in dir, for a next run with the same code. The argument code is any
+// name that distinguishes this code from other code. Collect drops facts that were collected before. If there is
+// no parent, another process collects the facts, and no run can use them. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -365,8 +365,8 @@ func (p *parent) end() {
 	_ = p.cmd.Wait() // its exit status does not concern its children
 }
 
-// resident returns the memory of a process in bytes. It returns 0 if the memory is unknown
-// or the process is gone.
+// resident returns the memory of a process in bytes. The function returns 0 if the memory
+// is unknown or the process is gone.
 func resident(pid int) int64 {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	fields := strings.Fields(string(raw))

@@ -103,7 +103,7 @@ if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`
 }
 
 // TestWarmOtherRuby: a new run would use another Ruby or another Puppet than the parent.
-// Then another parent replaces the parent.
+// In both cases another parent replaces the parent.
 func TestWarmOtherRuby(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -191,7 +191,8 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 }
 
 // TestWarmTurn: when a node begins to wait for its turn, the parent collects facts once,
-// with the order of the previous run. It does not collect if it already has recent facts.
+// with the order of the previous run. The parent does not collect if it already has
+// recent facts.
 func TestWarmTurn(t *testing.T) {
 	dir := t.TempDir()
 	orders := filepath.Join(dir, "orders")
@@ -220,7 +221,7 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 		if step.says != "" {
 			said += step.says + "\n"
 		}
-		if _, err := w.Start(dir, ""); err != nil { // it answers after it has handled the earlier messages
+		if _, err := w.Start(dir, ""); err != nil { // the parent answers after it has handled the earlier messages
 			t.Fatal(err)
 		}
 		said += `{"do":"run","dir":"` + dir + `"}` + "\n"

@@ -39,8 +39,8 @@ type BackupOptions struct {
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether or not the server is running. It reads
-// the file again. So if it leaves a file, the backup is complete.
+// Backup copies a server as of one event, whether or not the server is running. Backup
+// reads the file again. If Backup leaves a file, the backup is therefore complete.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)
@@ -49,8 +49,8 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if durable.Exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
 	}
-	// The backup contains the CA's key, and others may write to the directory. So the file is new, has an unpredictable
-	// name, and only its owner may read it.
+	// The backup contains the CA's key, and others may write to the directory. The file is therefore new, has an
+	// unpredictable name, and only its owner may read it.
 	tmp, err := os.CreateTemp(filepath.Dir(o.File), filepath.Base(o.File)+".*.part")
 	if err != nil {
 		return archive.End{}, tutti.Wrap(tutti.CodeInvalid, err, "write the backup")
@@ -112,8 +112,8 @@ func BackupName(at time.Time) string { return "tutti-" + at.UTC().Format("200601
 
 var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)
 
-// PruneBackups removes all backups from a directory except the latest ones. It does not touch
-// other files.
+// PruneBackups removes all backups from a directory except the latest ones. PruneBackups does
+// not touch other files.
 func PruneBackups(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -256,8 +256,8 @@ type namedFile struct {
 	content []byte
 }
 
-// files returns the files that a server's directory has in addition to its log. These are its
-// configuration and its keys.
+// files returns the files that a server's directory has in addition to its log. The files are
+// the server's configuration and its keys.
 func (c *copier) files() ([]namedFile, error) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
 	if err != nil {

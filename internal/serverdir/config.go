@@ -1,5 +1,6 @@
-// Package serverdir handles the content of a server's directory. This is its configuration and keys, the witnesses of
-// its log, and its epochs. It also makes and restores backups of the directory.
+// Package serverdir handles the content of a server's directory. The directory contains the server's configuration
+// and keys, the witnesses of its log, and its epochs. The package also makes and restores backups of the
+// directory.
 package serverdir
 
 import (
@@ -24,8 +25,8 @@ type Config struct {
 // ConfigFile is the name, in a server's directory, of the file with its Config.
 const ConfigFile = "server.json"
 
-// ReadConfig reads the configuration of the server in dir. It returns CodeNotFound if there
-// is no server.
+// ReadConfig reads the configuration of the server in dir. ReadConfig returns CodeNotFound
+// if there is no server.
 func ReadConfig(dir string) (Config, error) {
 	var out Config
 	path := filepath.Join(dir, ConfigFile)
@@ -42,8 +43,8 @@ func ReadConfig(dir string) (Config, error) {
 	return out, nil
 }
 
-// LoadAuthority reads the keys of the server in dir. It returns CodeDamaged if one of them is
-// damaged.
+// LoadAuthority reads the keys of the server in dir. LoadAuthority returns CodeDamaged if one
+// of them is damaged.
 func LoadAuthority(dir string) (*identity.Authority, error) {
 	path := filepath.Join(dir, "identity")
 	authority, err := identity.Load(path)

@@ -18,7 +18,8 @@ const (
 )
 
 // Content has the same purpose for blobs as Head for the log. A file contains the sequence up to which blobs were
-// acknowledged. The file is written after each append. It is a witness, and never newer than the blobs on disk.
+// acknowledged. The file is written after each append. Content is a witness, and never newer than the blobs on
+// disk.
 type Content struct {
 	path string
 
@@ -46,8 +47,8 @@ func contentLine(seq uint64) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes the sequence up to which the blobs have acknowledged. It writes nothing if this sequence
-// is unknown.
+// moved writes the sequence up to which the blobs have acknowledged. The method writes nothing if this
+// sequence is unknown.
 func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()
@@ -59,9 +60,9 @@ func (c *Content) moved(blobs *natsbus.Blobs) {
 	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // after an error, the file is out of date until the next change
 }
 
-// InFiles verifies that the files contain all acknowledged blobs. It must run before a bus starts on dir, because the
-// bus cuts off damaged ends. If blobs are missing without damage, this is not an error, because blobs are also deleted.
-// InFiles returns CodeDamaged if acknowledged blobs are lost.
+// InFiles verifies that the files contain all acknowledged blobs. InFiles must run before a bus starts on dir, because
+// the bus cuts off damaged ends. If blobs are missing without damage, this is not an error, because blobs are also
+// deleted. InFiles returns CodeDamaged if acknowledged blobs are lost.
 func (c *Content) InFiles(dir string) error {
 	if c.seq == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// EpochFile is a file next to the log. It notes the epoch of the log that was served here
-// (ADR 0018).
+// EpochFile is a file next to the log. EpochFile notes the epoch of the log that was
+// served here (ADR 0018).
 const EpochFile = "epoch.json"
 
 // Epochs is the content of EpochFile.
@@ -22,8 +22,8 @@ type Epochs struct {
 	path  string
 	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: no epoch was served yet
 	// If Above is set, the next start begins another epoch with at least this number. The number is the
-	// time in milliseconds since 1970. So a second restore of one backup begins a later epoch than the
-	// first restore. If the clock is behind, the epoch gets the next number.
+	// time in milliseconds since 1970. A second restore of one backup therefore begins a later epoch
+	// than the first restore. If the clock is behind, the epoch gets the next number.
 	Above uint64 `json:"above,omitempty"`
 }
 

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// HeadFile is a file next to the log. It contains the last acknowledged place of the
-	// log.
+	// HeadFile is a file next to the log. HeadFile contains the last acknowledged place
+	// of the log.
 	HeadFile  = "head"
 	logStream = "TUTTI_LOG" // the name in natsbus
 )
 
 // Head is the last acknowledged end of the log, in a file next to the log. With this
 // file, the server can distinguish a new log from a log that was cut off, set back or
-// lost. The file is written after each append but never fsynced. So it may be older than
-// the log, but never newer.
+// lost. The file is written after each append but never fsynced. The file may therefore
+// be older than the log, but never newer.
 type Head struct {
 	File   *os.File
 	logger *slog.Logger
@@ -35,8 +35,8 @@ type Head struct {
 	link tutti.Digest
 }
 
-// OpenHead reads the head of the server in dir, or begins a new head. It treats a damaged
-// head as missing, because the head is only a witness and not a source.
+// OpenHead reads the head of the server in dir, or begins a new head. OpenHead treats a
+// damaged head as missing, because the head is only a witness and not a source.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -77,7 +77,7 @@ func (h *Head) moved(seq uint64, link tutti.Digest) {
 	}
 }
 
-// InFiles verifies that the log's files contain all acknowledged events. It must run
+// InFiles verifies that the log's files contain all acknowledged events. InFiles must run
 // before a bus starts on dir, because the bus cuts off damaged ends.
 func (h *Head) InFiles(dir string) error {
 	if h.seq == 0 {

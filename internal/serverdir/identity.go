@@ -85,8 +85,8 @@ func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // KeySets implements server.Keys.
 func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus gets the new keys that let nodes in at once. It forgets a key set only
-// when it restarts.
+// Rotate implements server.Keys. The running bus gets the new keys that let nodes in at once. Rotate forgets a key set
+// only when it restarts.
 func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
 	case tutti.RotationFinished:

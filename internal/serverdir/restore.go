@@ -15,7 +15,7 @@ import (
 )
 
 // Restore makes a server's directory from a backup. The directory must be empty or not
-// exist. Restore makes the whole directory or nothing. It returns CodeInvalid if the
+// exist. Restore makes the whole directory or nothing. Restore returns CodeInvalid if the
 // backup is not complete, and then it has written nothing.
 func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, error) {
 	entries, err := os.ReadDir(dir)
@@ -57,8 +57,8 @@ func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, 
 	return head, end, durable.SyncDir(filepath.Dir(dir))
 }
 
-// restoreInto writes the content of an archive. It first writes the identity, because the
-// bus needs it. It writes everything else through the bus.
+// restoreInto writes the content of an archive. The function first writes the identity,
+// because the bus needs it. The function writes everything else through the bus.
 func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.Head, end archive.End) error {
 	read := func(h archive.Handler) error {
 		_, err := f.Seek(0, io.SeekStart)

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// scrubFile is a file in a server's directory. It contains the result of the last scrub of the
-// server's content.
+// scrubFile is a file in a server's directory. The file contains the result of the last scrub
+// of the server's content.
 const scrubFile = "scrub.json"
 
 // ScrubNotes stores the results of scrubs in a server's directory, for the server and for doctor.
@@ -36,8 +36,8 @@ func (n ScrubNotes) Done(found past.Scrub) error {
 	return durable.WriteFile(filepath.Join(n.Dir, scrubFile), raw, 0o600)
 }
 
-// LastScrub returns the last scrub of a server's content. It returns the zero value if
-// there was none.
+// LastScrub returns the last scrub of a server's content. LastScrub returns the zero
+// value if there was none.
 func LastScrub(dir string) past.Scrub {
 	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
 	var found past.Scrub

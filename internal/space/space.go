@@ -1,5 +1,5 @@
-// Package space measures the free space of a file system. So a writer can refuse new work
-// while there is still space to finish what has begun.
+// Package space measures the free space of a file system. A writer can therefore refuse
+// new work while there is still space to finish what has begun.
 package space
 
 import (
@@ -33,7 +33,7 @@ func Of(dir string) (Room, error) {
 	return r, nil
 }
 
-// Full reports whether an error says that a disk is full. It also recognizes such an
+// Full reports whether an error says that a disk is full. Full also recognizes such an
 // error if only its text is left.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
@@ -69,16 +69,16 @@ func NewReserve(whose, dir string, most uint64) *Reserve {
 	return &Reserve{whose: whose, dir: dir, most: most}
 }
 
-// Check returns CodeUnavailable if there is no room for new work. It looks at the disk at
-// most once a second. If the file system cannot be queried, Check returns nil, because
+// Check returns CodeUnavailable if there is no room for new work. Check looks at the disk
+// at most once a second. If the file system cannot be queried, Check returns nil, because
 // the next write reports the problem.
 func (r *Reserve) Check() error { return r.below(1) }
 
 // Exhausted returns an error if there is no room even for work that has begun.
 func (r *Reserve) Exhausted() error { return r.below(bottom) }
 
-// Stale makes the next check look at the disk again. Call it after an error said that the
-// disk is full.
+// Stale makes the next check look at the disk again. Stale must be called after an error
+// said that the disk is full.
 func (r *Reserve) Stale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,17 +28,18 @@ type Chaos struct {
 	Say   func(format string, args ...any)
 }
 
-// These limit how long the fleet may take to settle after the faults, how long to wait
-// for one answer of a server that may be gone, and the pause before the next try.
+// The constants limit three times: how long the fleet may take to settle after the
+// faults, how long to wait for one answer of the server, and the pause before the next
+// try.
 const (
 	settleDeadline = 3 * time.Minute
 	answerDeadline = 10 * time.Second
 	askAgainEvery  = 500 * time.Millisecond
 )
 
-// Run prints the schedule and executes it. It always ends every fault. Then it executes
-// the plan once more without faults. It also checks whether nodes that count as good
-// really are good. It returns the problems, one line each. An error means that it could
+// Run prints the schedule and executes it. Run always ends every fault. After the faults,
+// Run executes the plan once more. Run also checks whether nodes that count as good
+// really are good. Run returns the problems, one line each. An error means that Run could
 // not determine the problems.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
@@ -90,8 +91,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over. It begins and ends each fault at
-// its time. It returns which hosts could not be reached, and when.
+// disturb executes the plan until the schedule is over. The method begins and ends each
+// fault at its time. The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -219,7 +220,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. It reports false if ctx ended before.
+// sleep waits for d. The function reports false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

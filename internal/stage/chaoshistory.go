@@ -38,8 +38,8 @@ func (c Chaos) remember(ctx context.Context) (remembered, error) {
 	return r, err
 }
 
-// last waits until every node is back and every job has ended. Then it executes the plan
-// once more.
+// last waits until every node is back and every job has ended. After that, last executes
+// the plan once more.
 func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	if err := c.settle(ctx); err != nil {
 		return api.JobView{}, err
@@ -61,7 +61,7 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 }
 
 // settle waits until every node is connected and has sent its results, and every job has
-// its verdict. After a third of settleDeadline it returns without an error.
+// its verdict. After a third of settleDeadline, settle returns without an error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {
@@ -86,7 +86,8 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	if err != nil || away || open {
 		return false, err
 	}
-	// A run that was given up may still be going on. Its result has not arrived yet.
+	// A run that was given up may still be going on. The result of such a run has not
+	// arrived yet.
 	for _, h := range c.Fleet.Nodes {
 		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ ! -d "$r" ] || [ -e "$r/result.json" ] || echo "$r"; done`)
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {

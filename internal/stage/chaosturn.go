@@ -54,8 +54,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn makes one turn happen. It checks the state of good nodes, then executes the plan once more, and checks
-// again.
+// turn makes one turn happen. The method checks the state of good nodes, then executes the plan once more,
+// and checks again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()
@@ -126,8 +126,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 	return c.Fleet.Join(ctx, h)
 }
 
-// clone copies a node's state to the spare host. It lets both machines run until the server notices the clone,
-// and keeps the first machine.
+// clone copies a node's state to the spare host. The method lets both machines run until the server notices
+// the clone, and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
 	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
@@ -163,8 +163,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that count as good. It returns the nodes whose state differs from the state
-// of a good node.
+// falseGood makes a noop run on all nodes that count as good. The method returns the nodes whose state differs from
+// the state of a good node.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {

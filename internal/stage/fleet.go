@@ -45,8 +45,8 @@ type LabFleet struct {
 type Operator interface {
 	// ServerURL returns the URL of the server that the connection means.
 	ServerURL(conn cli.Connection) (string, error)
-	// KeepServer writes the server's URL into an operator's directory. It is used if a connection names
-	// no server.
+	// KeepServer writes the server's URL into an operator's directory. KeepServer is used if a
+	// connection names no server.
 	KeepServer(dir, url string) error
 	// Connect returns a client of the server that the connection means. The server need not be
 	// reachable.
@@ -56,7 +56,8 @@ type Operator interface {
 }
 
 // StartLabFleet installs the binary on every host, makes the server on the host
-// serverHost, and joins all other hosts. It writes the operator's credentials to dir.
+// serverHost, and joins all other hosts. StartLabFleet writes the operator's credentials
+// to dir.
 func StartLabFleet(ctx context.Context, operator Operator, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
 	f := &LabFleet{operator: operator, Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
 	var err error
@@ -142,7 +143,7 @@ func (f *LabFleet) node(prefix string) (*lab.Host, error) {
 	return f.Nodes[i], nil
 }
 
-// Output runs a command on a host and returns its standard output. Its error contains the
+// Output runs a command on a host and returns its standard output. The error contains the
 // command's standard error.
 func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]byte, error) {
 	cmd := h.Command(ctx, args...)

@@ -11,7 +11,7 @@ import (
 // siteRequests is large enough that each web server answers at least one request.
 const siteRequests = 10
 
-// AskSite sends several requests to the load balancer of the web example. It returns the
+// AskSite sends several requests to the load balancer of the web example. AskSite returns the
 // different pages that it got, sorted. The load balancer is the node whose name begins with lb-.
 func (f *LabFleet) AskSite(ctx context.Context) ([]string, error) {
 	h, err := f.node("lb-")

@@ -1,5 +1,6 @@
-// Package collect gathers the facts that package doctor examines. These are the files, processes, locks and connections
-// of this machine. The package changes nothing. The caller passes the directories of server, agent and operator.
+// Package collect gathers the facts that package doctor examines. The facts are about the files, processes, locks and
+// connections of this machine. The package changes nothing. The caller passes the directories of server, agent and
+// operator.
 package collect
 
 import "time"

@@ -14,7 +14,7 @@ import (
 )
 
 // Certificate reads when the certificate in a file ends. Ends is zero if Certificate cannot read the file. Doctor
-// reports the certificate from the time notice before its end. mend says what to do then.
+// reports the certificate from the time notice before its end. The text mend says what to do then.
 func Certificate(name, path string, notice time.Duration, mend string) doctor.Credential {
 	c := doctor.Credential{Name: name, File: path, Notice: notice, Mend: mend}
 	raw, _ := os.ReadFile(path)
@@ -40,8 +40,8 @@ func Link(ctx context.Context, address string, config *tls.Config) doctor.Link {
 	return out
 }
 
-// Clock returns the server's time. It returns the zero time if the server does not answer
-// within [Timeout].
+// Clock returns the server's time. Clock returns the zero time if the server does not
+// answer within [Timeout].
 func Clock(ctx context.Context, url string, config *tls.Config) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

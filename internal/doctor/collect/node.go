@@ -33,7 +33,7 @@ var puppetLocks = []string{
 	"/var/lib/puppet/state/agent_catalog_run.lock",
 }
 
-// Node examines the node of an agent's directory. It searches for Puppet under root.
+// Node examines the node of an agent's directory. Node searches for Puppet under root.
 func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	dir := of.Dir
 	n := &doctor.Node{Process: Process(ctx, of)}
@@ -63,8 +63,8 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	return n
 }
 
-// Certname returns the name that Puppet has for this machine. The name is empty if Puppet cannot tell it. Then each run
-// reports this error, too.
+// Certname returns the name that Puppet has for this machine. The name is empty if Puppet cannot tell it. If Puppet
+// cannot tell the name, each run also reports this error.
 func Certname(ctx context.Context, root string) doctor.Certname {
 	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
 	if err != nil {
@@ -157,7 +157,7 @@ func runFacts(dir string, n *doctor.Node) {
 const slowRuns = 3
 
 // slowFacts returns the facts that were slow in each of the last runs, the slowest first. Each fact has
-// its shortest time. slowFacts also returns the path of Facter's configuration file.
+// its shortest time. The function also returns the path of Facter's configuration file.
 func slowFacts(dir string) (slow []doctor.Fact, conf string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "fact-use.json"))
 	if len(files) < slowRuns {

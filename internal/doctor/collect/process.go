@@ -101,7 +101,8 @@ func pidsOf(verb, dir string) []int {
 	return out
 }
 
-// sameDir reports whether the path of, as the process sees it, is dir.
+// sameDir reports whether a path is the directory dir. The path is resolved as the
+// process sees it.
 func sameDir(pid int, of, dir string) bool {
 	if !filepath.IsAbs(of) {
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
