@@ -405,7 +405,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // a refused result counts, too, because no claim follows it
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because no claim follows it
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
@@ -457,7 +457,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
 	}
-	if any, err := a.recover(ctx); err != nil || any { // a running Puppet is followed even if the server is away
+	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed even if the server is away
 		return any, err
 	}
 	if err := a.hearLocals(); err != nil { // no order waits for this

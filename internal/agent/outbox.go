@@ -104,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // a result that is sent again already has this change
+	case !again: // sending again cannot help; a result that is sent again already has this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}

@@ -68,7 +68,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 		return refused("it is signed for environment %s, and the order is of environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old(): // even if this environment has no counter yet, because the server chooses the environment
+	case said.Old(): // also if this environment has no counter yet, because the server chooses the environment
 		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun code with one (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)

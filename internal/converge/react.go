@@ -197,7 +197,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 // urgency returns how soon a node's reasons let it run: now, or later together with many
 // others. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // the author of the foreign run may undo each reaction, for ever
+	if standing.Foreign { // its author may undo each reaction of the fleet, for ever
 		return false, false
 	}
 	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever

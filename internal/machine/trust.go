@@ -188,7 +188,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
 	}
-	if had.CodeKey == "" { // this is a new node
+	if had.CodeKey == "" { // a newcomer
 		return told, nil
 	}
 	own, err := had.Trusts()
