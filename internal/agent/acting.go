@@ -55,7 +55,7 @@ func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 		return nil, err
 	}
 	if said.Action != q.Action || said.Message != q.Message || said.Force != q.Force {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the server asks for %s, and %s has signed something else: %s", q.Action, said.Operator, said.Action)
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server requests %s, but %s has signed something else: %s", q.Action, said.Operator, said.Action)
 	}
 	return said, said.For(a.opts.Node, time.Now())
 }
@@ -67,17 +67,17 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	path := filepath.Join(a.opts.Dir, ActionsFile)
 	kept, err := readSealed[taken](path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return tutti.Wrap("", err, "which actions were done here cannot be read, so none is done; remove the file when no action of the last hour can come again")
+		return tutti.Wrap("", err, "the file of done actions cannot be read, so this node does no action; remove the file when actions of the last hour can no longer arrive")
 	}
 	_, before := kept.Nonces[said.Nonce]
 	switch {
 	case before, !said.Until.After(kept.Before):
-		return tutti.Errorf(tutti.CodeRefused, "this node has taken the action that %s has signed before, or later ones", said.Operator)
+		return tutti.Errorf(tutti.CodeRefused, "this node has already done the action that %s has signed, or later ones", said.Operator)
 	case len(kept.Nonces) >= maxTaken:
 		kept.forget(time.Now())
 	}
 	if len(kept.Nonces) >= maxTaken {
-		return tutti.Errorf(tutti.CodeUnavailable, "this node was told more than %d signed actions within an hour", maxTaken)
+		return tutti.Errorf(tutti.CodeUnavailable, "this node got more than %d signed actions within an hour", maxTaken)
 	}
 	next := taken{Nonces: map[string]time.Time{said.Nonce: said.Until}, Before: kept.Before}
 	maps.Copy(next.Nonces, kept.Nonces)

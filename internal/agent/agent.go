@@ -269,12 +269,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	compiles, err := a.listenCompile()
 	if err != nil { // the node's own runs do not need this socket
-		a.opts.Logger.Error("nobody can compile here for other nodes", "error", err)
+		a.opts.Logger.Error("the compile socket cannot be opened: this host cannot compile for other nodes", "error", err)
 	}
 	var local net.Listener
 	if a.opts.ServeLocal {
 		if local, err = a.listenLocal(); err != nil { // orders do not need this socket
-			a.opts.Logger.Error("nobody can begin a run on this machine", "error", err)
+			a.opts.Logger.Error("the local socket cannot be opened: a person cannot begin a run here", "error", err)
 		}
 	}
 	told := ctx
@@ -461,7 +461,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return any, err
 	}
 	if err := a.hearLocals(); err != nil { // no order waits for this
-		a.opts.Logger.Error("a local run is not told yet", "error", err)
+		a.opts.Logger.Error("a local run is not reported to the server yet", "error", err)
 	}
 	if !a.hasGreeted() {
 		return false, errNotGreeted
@@ -512,7 +512,7 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	}
 	if claimed.Operators != nil {
 		if err := a.opts.Acting.Take(*claimed.Operators); err != nil {
-			return claimed, tutti.Wrap("", err, "the server says which operators sign actions")
+			return claimed, tutti.Wrap("", err, "the list of operators who sign actions")
 		}
 	}
 	return claimed, a.saw(claimed.Position)

@@ -56,9 +56,9 @@ func ReadAlone(dir string) (Alone, error) {
 func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	switch {
 	case s.Denied != "":
-		return at, "the server does not take this machine for the node: " + s.Denied
+		return at, "the server does not accept this machine as the node: " + s.Denied
 	case s.Told == nil:
-		return at, "the server has not said that it may"
+		return at, "the server has not said yet that safety runs are allowed"
 	case s.Told.Safety == 0:
 		return at, s.Told.Why
 	case s.Applied == nil:
@@ -168,7 +168,7 @@ func (a *Agent) noteDenied(err error) {
 
 func (a *Agent) noteAlone(err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the directory, the agent has not begun
-		a.opts.Logger.Error("what this node does while its server is away could not be kept", "error", err)
+		a.opts.Logger.Error("the instructions for the time without a server could not be stored", "error", err)
 	}
 }
 

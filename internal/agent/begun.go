@@ -51,7 +51,7 @@ func Forget(dir string) error {
 func (a *Agent) loadBegun() error {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return tutti.Wrap("", err, "which orders this node has begun cannot be read, so it begins none; remove the file, and the node counts as set back")
+		return tutti.Wrap("", err, "the note of the last begun order cannot be read, so this node begins no order; remove the file, and the node counts as set back")
 	}
 	if kept.Fence != a.begun.Fence || kept.Server.Epoch != a.begun.Server.Epoch {
 		a.begun = kept
@@ -97,7 +97,7 @@ func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	case claimed.Fence == tutti.Fence{}, order > 0, order == 0 && had:
 		return ""
 	case order == 0:
-		return "this node has begun the run before, and has lost its directory: nobody knows how far it came"
+		return "this node has begun the run before, but has lost its directory: the state of the run is unknown"
 	}
 	return fmt.Sprintf("the order is older than that of run %s, which this node has begun since", a.begun.Run)
 }

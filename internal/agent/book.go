@@ -121,7 +121,7 @@ func (b *book) write(e entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size+int64(len(raw)) > maxSealed {
-		return tutti.Errorf(tutti.CodeInvalid, "the run was told and has published more than %d bytes", maxSealed)
+		return tutti.Errorf(tutti.CodeInvalid, "the answers and published values of the run have more than %d bytes", maxSealed)
 	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
 		_ = b.file.Truncate(b.size) // otherwise the next openBook would find half an entry

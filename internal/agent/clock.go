@@ -27,13 +27,13 @@ func (a *Agent) tick() tutti.Clock {
 	clock, err := readSealed[tutti.Clock](path)
 	if err != nil { // a new count begins, which cannot be compared with the earlier one
 		if !errors.Is(err, fs.ErrNotExist) {
-			a.opts.Logger.Warn("what this node has seen is counted from the beginning again", "error", err)
+			a.opts.Logger.Warn("the count of seen events cannot be read and begins again", "error", err)
 		}
 		clock = tutti.Clock{Line: uuid.NewString()}
 	}
 	clock.Count++
 	if err := writeSealed(path, clock); err != nil {
-		a.opts.Logger.Error("what this node has seen is not counted", "error", err)
+		a.opts.Logger.Error("an event could not be counted", "error", err)
 		return tutti.Clock{}
 	}
 	return clock

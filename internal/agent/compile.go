@@ -54,7 +54,7 @@ func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	accept(ctx, l, logger, func(conn net.Conn) {
 		answer := (&compileConn{agent: a}).answer
 		if err := a.isCompiler(conn); err != nil {
-			logger.Warn("refused on the compile socket", "error", err)
+			logger.Warn("a connection to the compile socket was refused", "error", err)
 			answer = func(context.Context, request) (response, error) { return nil, err }
 		}
 		converse(ctx, conn, answer)
@@ -140,7 +140,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
 		if a.Lags == nil { // an older server does not compare
-			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not say whether PuppetDB is up to date: it is older than this agent")
+			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags
 	}

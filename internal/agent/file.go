@@ -45,7 +45,7 @@ func unseal(path string, line []byte, out any) error {
 	case !ok:
 		return damaged("its end is missing")
 	case string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(raw)):
-		return damaged("its checksum is another one")
+		return damaged("its checksum is wrong")
 	}
 	return tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, out), "%s is damaged", filepath.Clean(path))
 }

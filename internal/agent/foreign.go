@@ -101,7 +101,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
 			told, err := a.sendForeigns(ctx)
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
-				a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
+				a.opts.Logger.Warn("a foreign run is not reported yet", "error", err)
 			}
 			if told > 0 || err == nil {
 				pause, due = foreignAgain, time.Time{}
@@ -154,7 +154,7 @@ const noReport tutti.RunID = "unreadable"
 func (w *watch) begin() {
 	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.opts.Logger.Warn("which report was told last is not known: the one that is there is told again", "error", err)
+		w.opts.Logger.Warn("the last reported run is not known: the agent reports the present report again", "error", err)
 	}
 	w.last, w.noted = last.Run, err == nil || errors.Is(err, fs.ErrNotExist)
 	w.read, w.ours, w.assumed = map[tutti.RunID]bool{}, map[tutti.RunID]bool{}, map[tutti.RunID]bool{}
@@ -229,7 +229,7 @@ func (w *watch) reach(ctx context.Context, file string) (place, error) {
 			return at, err
 		}
 	}
-	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s are made and moved while they are looked at", file)
+	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", file)
 }
 
 // sight reads the present report.
@@ -270,7 +270,7 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
 	if why != "" && last.fresh && !w.isOurs(last.id) && last.run.Result.StartedAt.After(w.since) && !w.isHeard(last.id) {
 		by = &last.id
-		w.opts.Logger.Warn("before this run others may have ended of which nobody has seen the reports", "because", why, "run", last.id)
+		w.opts.Logger.Warn("before this run, other runs may have ended whose reports the agent has not seen", "because", why, "run", last.id)
 	}
 	if heard, err = w.take(found, by); err != nil {
 		return heard, err
@@ -307,11 +307,11 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
-		return "the directory of the report was another one", nil
+		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
-		return "nobody watched for some time", nil
+		return "the agent did not watch the report for some time", nil
 	case last.fresh && at.came == w.done.came: // it was not renamed into place
-		return "the report is another one, and none has come", nil
+		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came
 	for run := range w.read {
@@ -334,7 +334,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 		}
 	}
 	if missing > 0 {
-		why = "a report came and was not read"
+		why = "a report arrived but was not read"
 	}
 	return why, passed
 }
@@ -394,7 +394,7 @@ func (a *Agent) hearUnseen(why string) error {
 	if err := a.hear(run, report); err != nil {
 		return err
 	}
-	a.opts.Logger.Warn("a run may have ended here of which nobody has seen the report", "because", why, "run", run.Result.Run)
+	a.opts.Logger.Warn("a run may have ended here whose report the agent has not seen", "because", why, "run", run.Result.Run)
 	for _, h := range before {
 		if h.Told == nil && h.Foreign.Environment == "" && h.Foreign.Puppet == "" && h.Foreign.Unwatched {
 			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {

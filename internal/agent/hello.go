@@ -61,7 +61,7 @@ func (a *Agent) hellos(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			a.opts.Logger.Error("this machine is not taken for the node", "error", err)
+			a.opts.Logger.Error("the server does not accept this machine as the node", "error", err)
 			a.noteDenied(err)
 		}
 		a.setGreeted(false, err)
@@ -74,7 +74,7 @@ func (a *Agent) hellos(ctx context.Context) {
 func (a *Agent) readTicket() tickets {
 	kept, err := readSealed[tickets](filepath.Join(a.opts.Dir, TicketFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.opts.Logger.Error("the ticket cannot be read; the server is asked for another one", "error", err)
+		a.opts.Logger.Error("the ticket cannot be read; the agent asks the server for another one", "error", err)
 		return tickets{}
 	}
 	return kept
@@ -120,7 +120,7 @@ func (a *Agent) hello(ctx context.Context) error {
 	if !asked {
 		kept.Next = rand.Text()
 		if err := writeSealed(path, kept); err != nil {
-			a.opts.Logger.Error("the ticket that is asked for could not be kept", "error", err)
+			a.opts.Logger.Error("the requested ticket could not be stored", "error", err)
 		}
 	}
 	killpoint.Here("agent.ticket")
@@ -128,7 +128,7 @@ func (a *Agent) hello(ctx context.Context) error {
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier does not know the message
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
 		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {
-			a.opts.Logger.Error("the ticket that was asked for is still kept", "error", err)
+			a.opts.Logger.Error("the requested ticket could not be removed", "error", err)
 		}
 		return nil
 	}
@@ -137,7 +137,7 @@ func (a *Agent) hello(ctx context.Context) error {
 	}
 	a.opts.Bus.SetTicket(kept.Next)
 	if err := writeSealed(path, tickets{Ticket: kept.Next}); err != nil {
-		a.opts.Logger.Error("the new ticket is used, and asked for again after the next start", "error", err)
+		a.opts.Logger.Error("the new ticket could not be stored; the agent uses it now, and requests it again after the next start", "error", err)
 		return nil
 	}
 	if asked {

@@ -78,7 +78,7 @@ func (a *Agent) leases(ctx context.Context) {
 		}
 		err := l.round(ctx, rung)
 		if text := errorText(err); err != nil && ctx.Err() == nil && !away(err) && text != said {
-			a.opts.Logger.Error("an exclusive job is not served", "error", err)
+			a.opts.Logger.Error("the lease of an exclusive job could not be handled", "error", err)
 			said = text
 		}
 		if l.note != nil {
@@ -95,7 +95,7 @@ func (l *leaseholder) load() {
 		return
 	}
 	if err != nil {
-		l.setLeaseTrouble(tutti.Wrap(tutti.CodeDamaged, err, "nobody knows for which job Puppet was disabled here; if it is, end that with `puppet agent --enable`, and remove the file"))
+		l.setLeaseTrouble(tutti.Wrap(tutti.CodeDamaged, err, "the job for which Puppet was disabled here is unknown; if Puppet is disabled, run `puppet agent --enable`, and remove the file"))
 		return
 	}
 	left := time.Until(note.Expires)
@@ -277,7 +277,7 @@ func (l *leaseholder) expire() error {
 	if l.note == nil || time.Now().Before(l.until) {
 		return nil
 	}
-	l.opts.Logger.Warn("the lease of an exclusive job has ended: nothing was heard of it", "job", l.note.Job, "for", l.note.Length)
+	l.opts.Logger.Warn("the lease of an exclusive job has ended, because it was not renewed", "job", l.note.Job, "for", l.note.Length)
 	return l.release()
 }
 

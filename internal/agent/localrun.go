@@ -23,7 +23,7 @@ import (
 // knows, and publishes nothing.
 const LocalFile = "local.json"
 
-var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
+var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run does not ask the server: it gets only the last known answers")
 
 // localAsk is a person's request for a local run.
 type localAsk struct {
@@ -82,10 +82,10 @@ func (a *Agent) personsRun(ctx context.Context, ask localAsk) error {
 func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	applied := a.knows().Applied
 	if applied == nil {
-		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet: which code it should have is not known here")
+		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet, so the code for a local run is unknown")
 	}
 	if job := a.heldBy(); job != "" {
-		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "the node is held by job %s, for itself alone, until that ends or its lease does", job)
+		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "the node is held by exclusive job %s until the job or its lease ends", job)
 	}
 	if err := a.opts.Space(); err != nil {
 		return tutti.Order{}, err
@@ -133,7 +133,7 @@ func (a *Agent) hearLocals() error {
 			continue
 		}
 		if err := a.hearLocal(dir); err != nil {
-			return fmt.Errorf("tell of local run %s: %w", filepath.Base(dir), err)
+			return fmt.Errorf("report local run %s: %w", filepath.Base(dir), err)
 		}
 	}
 	return nil

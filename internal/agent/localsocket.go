@@ -86,7 +86,7 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 		active := a.active
 		a.mu.Unlock()
 		if active != nil && !offered {
-			return "", tutti.Errorf(tutti.CodeConflict, "run %s goes on here: see its log, or try again when it has ended", active.id)
+			return "", tutti.Errorf(tutti.CodeConflict, "run %s is going on here: see its log, or try again after its end", active.id)
 		}
 		wanted := a.localAsks
 		if offered {
@@ -99,7 +99,7 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 			return said.run, said.err
 		case <-time.After(retryAfter): // an ordered run may have begun in the meantime
 		case <-ctx.Done():
-			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it waits for an answer of its server, or ends", localWait)
+			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it is waiting for its server, or it is ending", localWait)
 		}
 	}
 }

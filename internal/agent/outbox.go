@@ -59,7 +59,7 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	now := digests(dir)
 	for _, name := range parts {
 		if kept.Parts[name] != now[name] {
-			err := tutti.Errorf(tutti.CodeInternal, "%s is damaged: it is not what it was when the run ended", filepath.Join(dir, name))
+			err := tutti.Errorf(tutti.CodeInternal, "%s is damaged: it has changed since the run ended", filepath.Join(dir, name))
 			kept.Result = unrecorded(kept.Result, err)
 		}
 	}
@@ -140,9 +140,9 @@ func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) erro
 	// If the file cannot be read, do not treat it as a refusal. The server will decide again whether
 	// it takes the result.
 	if why := Refused(dir); why != "" {
-		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
+		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
 	}
-	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
+	a.opts.Logger.Warn("the server has lost the result of a run; the agent sends it again", "run", run)
 	if err := os.Remove(filepath.Join(dir, toldFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -275,12 +275,12 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 		return "", tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpBlobPut)
 	}
 	if want := tutti.DigestOf(content); stored.Digest != want {
-		return "", tutti.Errorf(tutti.CodeUnavailable, "sent %s, the server kept %s", want, stored.Digest)
+		return "", tutti.Errorf(tutti.CodeUnavailable, "the agent sent %s, but the server stored %s", want, stored.Digest)
 	}
 	return stored.Digest, nil
 }
 
-var errDamaged = errors.New("not all that the run published is known")
+var errDamaged = errors.New("some values that the run published are lost")
 
 // sendPublished sends the values that the run published while the server was away, in their order.
 // The method notes the values that the server refuses. The argument again is true if the server may
@@ -313,7 +313,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 		case err != nil && !final(err) && !conflict:
 			return err
 		case err != nil:
-			a.opts.Logger.Error("a value was not taken", "key", p.Key, "run", p.Run, "error", err)
+			a.opts.Logger.Error("the server refused a published value", "key", p.Key, "run", p.Run, "error", err)
 		}
 		refused[p.Key] = err
 	}
@@ -333,7 +333,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result
-	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when it was published, and has not taken it since: " + why.Error()}
+	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when the value was published, and has refused it since: " + why.Error()}
 	r.Failures = append([]tutti.Failure{failure}, r.Failures[:min(len(r.Failures), tutti.MaxFailures-1)]...)
 	r.Counts.Failed++
 	if r.Outcome.Good() {

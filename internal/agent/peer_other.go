@@ -10,5 +10,5 @@ import (
 
 // peerOf returns an error, because agents run only on Linux.
 func peerOf(*net.UnixConn) (peer, error) {
-	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "who has connected is known on Linux only")
+	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "the peer of a connection is known only on Linux")
 }

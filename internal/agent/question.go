@@ -84,7 +84,7 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 	}
 	canonical, err := data.Canonical(value)
 	if err == nil && tutti.DigestOf(canonical) != digest {
-		err = tutti.Errorf(tutti.CodeInternal, "it is not the one of digest %s", digest)
+		err = tutti.Errorf(tutti.CodeInternal, "it does not have the digest %s", digest)
 	}
 	return tutti.Wrap(tutti.CodeInternal, err, "the server's value of %q", q.Key)
 }
@@ -234,7 +234,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 			return nil, err
 		}
 		if err := s.agent.heldFor(ctx, wait); err != nil {
-			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's word")
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's decision")
 		}
 	}
 }

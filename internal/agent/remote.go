@@ -44,7 +44,7 @@ func (a *Agent) ringRemote(payload []byte) {
 	select {
 	case a.remote <- q:
 	default:
-		a.opts.Logger.Warn("a question was not taken: too many at once", "action", q.Action)
+		a.opts.Logger.Warn("a question was dropped: too many questions at once", "action", q.Action)
 	}
 }
 
@@ -104,7 +104,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 	if q.Action.Effect() {
 		var err error
 		if said, err = a.signed(q); err != nil {
-			a.opts.Logger.Warn("not signed as it has to be", "caller", q.Caller, "action", q.Action, "error", err)
+			a.opts.Logger.Warn("an action does not have the required signature", "caller", q.Caller, "action", q.Action, "error", err)
 			out.Verdict, out.Message, out.Rule = tutti.RemoteRefused, err.Error(), "signature"
 			return out
 		}
@@ -177,7 +177,7 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 // twice. The agent does a signed action only once, even if the server wants it more often.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
-		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
+		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which releases the node itself; or end the job: tutti job cancel %s", job, job)
 	}
 	if _, err := call[struct{}](ctx, a, wire.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 		}
 	}
 	if out.Facts, err = json.Marshal(wanted); err == nil && len(out.Facts) > maxFacts {
-		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name those that are meant", len(out.Facts), maxFacts)
+		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name the facts that you need", len(out.Facts), maxFacts)
 	}
 	return err
 }

@@ -215,7 +215,7 @@ func (w *reportWatch) reach(ctx context.Context) (place, error) {
 		return place{}, context.Cause(ctx)
 	case <-timer.C:
 		_ = w.watcher.Remove(w.mark)
-		return place{}, tutti.Errorf(tutti.CodeInternal, "the kernel tells of no change of %s within %s", w.mark, markWithin)
+		return place{}, tutti.Errorf(tutti.CodeInternal, "the kernel has not reported the change of %s within %s", w.mark, markWithin)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

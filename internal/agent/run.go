@@ -167,7 +167,7 @@ func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 		if len(found) == 0 {
 			continue
 		}
-		a.opts.Logger.Warn("another Puppet runs beside the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
+		a.opts.Logger.Warn("another Puppet runs at the same time as the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
 		if err := sock.book.write(entry{Overlapped: found}); err != nil {
 			a.opts.Logger.Error("the run's book cannot be written", "run", sock.spec.Order.Run, "error", err)
 		}
@@ -218,7 +218,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 		a.opts.Logger.Warn("ending a run", "run", spec.Order.Run, "because", err)
 		killCtx, cancel := context.WithTimeout(serveCtx, killDeadline)
 		if killErr := process.Kill(killCtx); killErr != nil {
-			a.opts.Logger.Error("a run could not be ended", "run", spec.Order.Run, "error", killErr)
+			a.opts.Logger.Error("a run could not be killed", "run", spec.Order.Run, "error", killErr)
 		}
 		cancel()
 	}
@@ -271,7 +271,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		out.Outcome, out.Reason, out.Message = tutti.Interrupted, "", "cancelled in phase "+out.Phase
 	case out.Reason == tutti.BecauseCompile && len(unanswered) > 0:
 		out.Outcome, out.Reason, out.Waits = tutti.Waiting, "", tutti.RoomForWaits(unanswered)
-		out.Message = fmt.Sprintf("no answer to %s: the server is away and it was never asked before", unanswered[0].Query)
+		out.Message = fmt.Sprintf("no answer to %s: the server is away, and the question was never answered before", unanswered[0].Query)
 	}
 	return a.end(ctx, dir, out)
 }
@@ -296,10 +296,10 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		// Perhaps nobody killed the process, but it could not write its end to the
 		// disk.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
-		result.Message += ", or could not write how it went on: " + err.Error()
+		result.Message += ", or could not write its progress: " + err.Error()
 	}
 	if hasFile(dir, LocalFile) { // the server does not wait for a local run
-		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
+		return fmt.Errorf("store the result of local run %s: %w", result.Run, err)
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
@@ -312,9 +312,9 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, wire.OpResult, tells.Result)
 	}
 	if sendErr != nil {
-		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
+		return fmt.Errorf("store the result of run %s: %w", result.Run, err)
 	}
-	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
+	a.opts.Logger.Error("a result could not be stored here, but the server has it", "run", result.Run, "error", err)
 	a.told[result.Run] = true
 	return nil
 }

@@ -24,7 +24,7 @@ func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest
 	case !slices.Contains(paths, v.Key):
 		return tutti.Errorf(tutti.CodeInternal, "the server answers %s with the secret %q", q, v.Key)
 	case v.Digest() != digest:
-		return tutti.Errorf(tutti.CodeInternal, "the server's secret %q: it is not the one of digest %s", v.Key, digest)
+		return tutti.Errorf(tutti.CodeInternal, "the server's secret %q does not have the digest %s", v.Key, digest)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type counters struct {
 func (c *counters) read() (map[string]counted, error) {
 	kept, err := readSealed[map[string]counted](c.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, tutti.Wrap("", err, "which code this node has begun cannot be read, so it begins none; remove the file, and the node takes any code that was signed for it")
+		return nil, tutti.Wrap("", err, "the counters of begun code cannot be read, so this node begins no code; remove the file, and the node accepts any code that was signed for it")
 	}
 	return kept, nil
 }
@@ -114,10 +114,10 @@ func (a *Agent) trust(chain []tutti.Statement) error {
 	}
 	before := a.opts.Signers.Trusts()
 	if err := a.opts.Signers.Follow(chain); err != nil {
-		return tutti.Wrap("", err, "the server says which code keys sign")
+		return tutti.Wrap("", err, "the server's statements about code keys")
 	}
 	if now := a.opts.Signers.Trusts(); now != before {
-		a.opts.Logger.Info("other code keys are trusted", "seq", now)
+		a.opts.Logger.Info("the node trusts other code keys now", "seq", now)
 		a.poke()
 	}
 	return nil

@@ -85,7 +85,7 @@ func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func
 			return
 		}
 		if err != nil {
-			logger.Error("a socket of the agent's takes no connection", "socket", l.Addr().String(), "error", err)
+			logger.Error("a socket of the agent cannot accept a connection", "socket", l.Addr().String(), "error", err)
 			if pause(ctx, acceptAgain) != nil {
 				return
 			}
@@ -222,7 +222,7 @@ type hello struct {
 func (s *socket) hello(req request) (response, error) {
 	switch {
 	case req.Protocol != protocol:
-		return nil, tutti.Errorf(tutti.CodeRefused, "the module speaks protocol %d, this agent %d: another version of the module tutti is in the code", req.Protocol, protocol)
+		return nil, tutti.Errorf(tutti.CodeRefused, "the module speaks protocol %d, this agent %d: the code contains another version of the module tutti", req.Protocol, protocol)
 	case req.Run != s.spec.Order.Run:
 		return nil, tutti.Errorf(tutti.CodeRefused, "this is the socket of run %s, not of %q", s.spec.Order.Run, string(req.Run))
 	case req.Certname != s.spec.Node:

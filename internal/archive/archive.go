@@ -278,7 +278,7 @@ func (r *reader) finish(content []byte) error {
 	}
 	r.got.Digest = fmt.Sprintf("%x", r.sum.Sum(nil))
 	if says != r.got {
-		return broken("its end says %+v, it is %+v", says, r.got)
+		return broken("its end says %+v, but its content is %+v", says, r.got)
 	}
 	return nil
 }

@@ -66,15 +66,15 @@ func parse(name, raw string) (fragment, error) {
 	}
 	switch {
 	case !nameRE.MatchString(name):
-		return f, errors.New("the name is of lower-case words, joined by -, and ends in .md")
+		return f, errors.New("the name must consist of lower-case words, joined by -, and end in .md")
 	case f.text == "" || strings.TrimSpace(f.text) != f.text || strings.Contains(f.text, "\n\n"):
-		return f, errors.New("it is one paragraph, without an empty line and without a space at either end")
+		return f, errors.New("the text must be one paragraph, without an empty line and without a space at either end")
 	case strings.HasPrefix(f.text, "- ") || strings.HasPrefix(f.text, "* ") || strings.HasPrefix(f.text, "#"):
-		return f, errors.New("it has no list mark and no heading: the release adds them")
+		return f, errors.New("the text must have no list mark and no heading, because the release adds them")
 	case !strings.HasSuffix(f.text, ".") && !strings.HasSuffix(f.text, ".)"):
 		return f, errors.New("its last sentence has no full stop")
 	case strings.Count(f.text, "\n") >= maxLines:
-		return f, fmt.Errorf("it has more than %d lines: the rest belongs to a document", maxLines)
+		return f, fmt.Errorf("the text has more than %d lines: the rest belongs in a document", maxLines)
 	}
 	for line := range strings.SplitSeq(raw, "\n") {
 		if utf8.RuneCountInString(line) > maxColumns {

@@ -34,10 +34,10 @@ var versionRE = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 // release moves the unreleased changes below root into the section of a version.
 func release(root, version, date string) error {
 	if !versionRE.MatchString(version) {
-		return fmt.Errorf("version %q: three numbers are needed, like 0.2.0", version)
+		return fmt.Errorf("version %q: write three numbers, like 0.2.0", version)
 	}
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
-		return fmt.Errorf("date %q: it is written like 2026-11-23", date)
+		return fmt.Errorf("date %q: write the date like 2026-11-23", date)
 	}
 	fragments, err := read(filepath.Join(root, unreleased))
 	if err != nil {

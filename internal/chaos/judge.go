@@ -89,7 +89,7 @@ func (h History) starts() []string {
 		case s.Starts > 1:
 			found = append(found, fmt.Sprintf("%s started run %s %d times", s.Node, s.Run, s.Starts))
 		case s.Result && !w.Result:
-			found = append(found, fmt.Sprintf("%s has a result of run %s, the log has none", s.Node, s.Run))
+			found = append(found, fmt.Sprintf("%s has a result of run %s, but the log has none", s.Node, s.Run))
 		}
 	}
 	return found

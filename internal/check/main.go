@@ -27,8 +27,8 @@ import (
 )
 
 func main() {
-	base := flag.String("base", "", "only what the changes since this commit touch")
-	only := flag.String("only", "", "only these stages, with commas")
+	base := flag.String("base", "", "run only the tests that changes since this commit affect")
+	only := flag.String("only", "", "run only these stages, a comma-separated list")
 	deep := flag.String("deep", "", "a part of the deep tests; list shows all of them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

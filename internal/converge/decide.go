@@ -337,7 +337,7 @@ func (d *decision) proves(r *engine.Run) bool {
 // string if the run is still held.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
-		return "others have to compile before anybody goes: it compiles again when its turn comes"
+		return "other nodes must compile first: it compiles again when its turn comes"
 	}
 	if d.count(held) > maxHeld {
 		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)

@@ -74,7 +74,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	passed := last.Passed
 	if passed.Asked == nil {
-		out.why = "nobody has noted what its last run read"
+		out.why = "there is no record of what its last run read"
 		return out
 	}
 	out.Run = passed

@@ -102,7 +102,7 @@ func (d *decision) unmet(seat *seat) string {
 		return seat.standing.Why()
 	}
 	if last.Passed.Asked == nil {
-		return "nobody has noted what its last run read"
+		return "there is no record of what its last run read"
 	}
 	if changed := d.state.outdatedSince(last.Passed, d.job.ID); len(changed) > 0 {
 		return d.whatChanged(seat.node, changed)

@@ -206,7 +206,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	}
 	last := lastOf(seat.runs)
 	if last == nil && s.scheduled[seat.node] && seat.standing.Need == Nothing {
-		seat.standing.Need, seat.why = Apply, "nothing has changed; it runs once in a while all the same"
+		seat.standing.Need, seat.why = Apply, "nothing has changed; this is its regular safety run"
 	}
 	if st.Converge.Prove && seat.standing.Need == Nothing && !slices.ContainsFunc(seat.runs, shows) {
 		seat.standing.Need, seat.why = Proof, "a proof was asked for"

@@ -225,7 +225,7 @@ func backup(f Facts) []Finding {
 	if f.Now.Sub(since) <= backupAge {
 		return nil
 	}
-	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
+	return one(what, "if this disk is lost, all data that was acknowledged since then is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
 }
 
 // rotationStands is how long a rotation may take before doctor reports that it makes no
@@ -267,7 +267,7 @@ func content(f Facts) []Finding {
 	if more := len(f.Server.Damaged) - most; more > 0 {
 		what += fmt.Sprintf("; and %d more", more)
 	}
-	return one(what, "it was acknowledged, nobody can read it any more, and no backup can be made",
+	return one(what, "acknowledged content can no longer be read, and no backup can be made",
 		"look at the disk; push lost code again, or: tutti server restore of the last backup; tutti server backup then reads all of it again")
 }
 
@@ -290,7 +290,7 @@ func nodes(f Facts) []Finding {
 	for _, n := range f.Server.Nodes {
 		if len(n.TooOldFor) > 0 {
 			out = append(out, Finding{
-				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that asks for this fails there at once",
+				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that needs this fails there at once",
 				Mend: "install this server's release on the node; its Puppet runs go on",
 			})
 		}
@@ -298,7 +298,7 @@ func nodes(f Facts) []Finding {
 		case n.Conflicted != "":
 			out = append(out, Finding{What: n.Conflicted, Means: "the server accepts nothing from either machine and starts nothing there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
 		case n.Trouble != "":
-			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until that is over", Mend: "on the node: tutti doctor"})
+			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until this problem is solved", Mend: "on the node: tutti doctor"})
 		case n.SeenAt.IsZero():
 			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		case f.Now.Sub(n.SeenAt) > silent:
@@ -363,7 +363,7 @@ func runs(n Node) (out []Finding) {
 		out = append(out, Finding{What: "unfinished runs without a process: " + join(n.Unended), Means: "the agent has not ended these runs: it does not run, or cannot write", Mend: "start the agent; it ends them as interrupted"})
 	}
 	if len(n.Unsent) > 0 {
-		out = append(out, Finding{What: "finished runs whose result the server does not have: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
+		out = append(out, Finding{What: "finished runs whose result the server does not have: " + join(n.Unsent), Means: "their jobs wait for the results", Mend: "let the agent reach the server; it sends them by itself"})
 	}
 	if len(n.Refused) > 0 {
 		out = append(out, Finding{What: "finished runs whose result the server did not accept: " + join(n.Refused), Means: "the server counts these runs as failed; only their directories say how they ended", Mend: fmt.Sprintf("tutti local status says why; then run the node again: tutti converge %s", n.Name)})

@@ -70,7 +70,7 @@ func (s *State) losses(v View) []tutti.Body {
 		// ends by its own timeout, so the node gets the same time before and after the claim.
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
-			begun, what = v.from(r.WantedAt), "the node is there and did not claim it for %s, its timeout is %s"
+			begun, what = v.from(r.WantedAt), "the node is connected but did not claim the run for %s, its timeout is %s"
 			if v.HeldTo.After(begun) { // until then the server refused claims
 				begun = v.HeldTo
 			}

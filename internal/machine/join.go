@@ -116,5 +116,5 @@ func defaultName(pattern string) (tutti.NodeName, error) {
 		return "", err
 	}
 	name := tutti.NodeName(host)
-	return name, tutti.Wrap("", name.Validate(), "this host's name is no node name; give one with --name")
+	return name, tutti.Wrap("", name.Validate(), "this host's name is not a valid node name; give one with --name")
 }

@@ -12,14 +12,14 @@ import (
 // there are no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
-	return node, unusable(err, "put it back, or make this machine a node anew: stop tutti-agent, remove "+dir+
-		", say `tutti node replace` of this node on an operator's machine, and join with a new token")
+	return node, unusable(err, "put it back, or join this machine as a new node: stop tutti-agent, remove "+dir+
+		", run `tutti node replace` for this node on an operator's machine, and join with a new token")
 }
 
 // LoadBoxes reads a node's keys for secrets, like LoadKeys.
 func LoadBoxes(dir string) (*identity.Boxes, error) {
 	boxes, err := identity.LoadBoxes(dir)
-	return boxes, unusable(err, "put it back; without it, what is sealed to it is sealed once more by `tutti secret reseal`: remove the file")
+	return boxes, unusable(err, "put it back, or remove the file: `tutti secret reseal` then seals the node's secrets again")
 }
 
 // LoadMembership reads the node's membership, like LoadKeys.

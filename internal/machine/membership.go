@@ -67,7 +67,7 @@ func (m Keeper) Keep(ctx context.Context) error {
 		}
 		left := time.Until(until)
 		if left > 0 { // after the end, the error of the connection is clear
-			m.Log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
+			m.Log.Warn("the membership was not renewed; the agent tries again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 			return time.Time{}
 		case err != nil:
 			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
-				m.Log.Warn("the server's keys are not followed; it is tried again", "error", err)
+				m.Log.Warn("the node does not follow the server's keys yet; the agent tries again", "error", err)
 			}
 			return time.Now().Add(followAgain)
 		case !changed:

@@ -82,7 +82,7 @@ func (s *Signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
 	case s.acting == nil:
 		return nil, nil
 	case in == nil:
-		return nil, tutti.Errorf(tutti.CodeRefused, "this node does only what an operator has signed, and no operator has signed this")
+		return nil, tutti.Errorf(tutti.CodeRefused, "this node does only actions that an operator has signed, and no operator has signed this action")
 	}
 	said, err := identity.Action(*s.acting, *in)
 	return &said, err

@@ -284,7 +284,7 @@ func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, er
 		return nil, nil
 	}
 	if len(in.Request) > 0 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "--code-key with --request: the code-signing key would have to be handed over by itself; copy code.key from %s, if you mean that", c.OperatorDir)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "--code-key with --request: the certificate cannot carry the code-signing key; copy code.key from %s, if you want this", c.OperatorDir)
 	}
 	own, err := identity.LoadOperator(c.OperatorDir)
 	if err != nil {

@@ -76,7 +76,7 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 		return nil, err
 	}
 	if r.old {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the server is too old to be told which code keys sign: upgrade tutti there first")
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server is too old for statements about code keys: upgrade tutti there first")
 	}
 	if err := r.tellAgain(ctx); err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 	if r.agreed[tutti.DigestOf(st.Body)] {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeConflict, "%s is another one since you were asked: say it again (tutti rotate code-key)", what)
+	return tutti.Errorf(tutti.CodeConflict, "%s has changed since you were asked: repeat the command (tutti rotate code-key)", what)
 }
 
 // pushed returns who has pushed code, according to the server.

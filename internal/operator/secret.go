@@ -372,7 +372,7 @@ func loadPins(c cli.Connection) (pins, error) {
 	raw, err := os.ReadFile(path)
 	out := pins{}
 	if err == nil {
-		err = tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(raw, &out), "%s: it is damaged; without it, the server is believed which keys nodes have", path)
+		err = tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(raw, &out), "%s: it is damaged; without this file, only the server's word decides which keys nodes have", path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

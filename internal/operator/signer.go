@@ -88,7 +88,7 @@ func (s *Signer) follow() error {
 		own = append(own, PublicOf(s.next))
 	}
 	if s.now, s.chain, err = identity.Chain(s.fleet, kept, s.Said.Trust, own...); err != nil {
-		return tutti.Wrap("", err, "what the server says of code keys does not follow from what is in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, TrustFile)
+		return tutti.Wrap("", err, "the server's statements about code keys do not follow from those in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, TrustFile)
 	}
 	s.Known = identity.Trust{Fleet: s.fleet, Keys: s.now.Keys}
 	if s.now.Counter == 0 {
@@ -108,7 +108,7 @@ func (s *Signer) maySign() error {
 	if len(s.keys) > 0 {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
+	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more, because it was rotated; get the new code.key from the operator who did it", s.dir)
 }
 
 // Code signs a manifest of an environment. If code is already signed, Code does not sign it again, so that the code

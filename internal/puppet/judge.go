@@ -97,7 +97,7 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	if tr.reached["apply"] && !out.Outcome.Good() {
 		lost, err := lostRefreshes(dir)
 		if err != nil {
-			out.Message += "; which refreshes are lost cannot be read: " + err.Error()
+			out.Message += "; the list of lost refreshes cannot be read: " + err.Error()
 		}
 		out.Failures = slices.Concat(out.Failures, lost)
 		out.Failures = out.Failures[:min(len(out.Failures), tutti.MaxFailures)]
@@ -139,7 +139,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 		fail(out, tutti.BecauseMachinery, "Puppet's launcher did not start: "+tr.stderr)
 		return
 	case tr.done == nil && tr.last == "":
-		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, and no Puppet is there that has said a word"
+		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, but no Puppet process exists, and none has written anything"
 		return
 	case tr.done == nil:
 		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last

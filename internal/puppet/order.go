@@ -91,7 +91,7 @@ func (o Order) verify() error {
 	o.Sum = ""
 	raw, err := json.Marshal(o)
 	if err == nil && tutti.DigestOf(raw) != sum {
-		err = errors.New("its checksum is another one")
+		err = errors.New("its checksum is wrong")
 	}
 	return err
 }

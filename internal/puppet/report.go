@@ -107,7 +107,7 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
 	case r.CachedCatalogStatus == "explicitly_requested":
-		fail(out, tutti.BecauseCompile, "a cached catalog was applied: a new one was asked for")
+		fail(out, tutti.BecauseCompile, "a cached catalog was applied, although a new one was requested")
 	case tr.done == nil || tr.signalled():
 		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
 	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:

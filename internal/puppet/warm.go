@@ -234,7 +234,7 @@ type parent struct {
 }
 
 // errChanged means that the loaded Puppet differs from the Puppet on disk.
-var errChanged = errors.New("what Puppet was loaded from has changed")
+var errChanged = errors.New("the files from which Puppet was loaded have changed")
 
 // startParent starts a parent and returns when the parent has loaded Puppet.
 func startParent(install Installation, launcher string) (*parent, error) {
@@ -247,7 +247,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 		return nil, err
 	}
 	argv := []string{install.Ruby, launcher, "--warm"}
-	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for runs to come", argv, "--property=Delegate=yes")
+	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for later runs", argv, "--property=Delegate=yes")
 	cmd.Stdin = theirs
 	err = cmd.Start()
 	theirs.Close() // otherwise we would not notice the parent's end

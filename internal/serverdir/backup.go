@@ -89,7 +89,7 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	if err == nil {
 		err = durable.WriteFile(filepath.Join(o.Dir, backupFile), raw, 0o600)
 	}
-	return tutti.Wrap("", err, "%s is a whole backup; that it was made could not be noted", o.File)
+	return tutti.Wrap("", err, "%s is a complete backup, but the note about it could not be written", o.File)
 }
 
 // LastBackup returns when the last backup of a server was made, and when its directory was made. The first
@@ -182,7 +182,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server runs and does not answer on its socket; give it with --socket")
+		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server is running but does not answer on its socket; give the socket with --socket")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == statusDamaged {

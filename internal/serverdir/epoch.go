@@ -39,7 +39,7 @@ func OpenEpochs(dir string) (*Epochs, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, e)
 	}
-	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log beside it is the right one: tutti server new-epoch", e.path)
+	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log next to it is the right one: tutti server new-epoch", e.path)
 }
 
 // Last implements writer.Epochs.

@@ -52,7 +52,7 @@ func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 		_, err = fmt.Sscanf(string(raw), "%d %s", &h.seq, &h.link)
 	}
 	if err != nil || string(raw) != headLine(h.seq, h.link) {
-		logger.Warn("the file head is damaged and ignored: whether the log has lost its end cannot be told", "file", f.Name())
+		logger.Warn("the file head is damaged and ignored: it is unknown whether the log has lost its end", "file", f.Name())
 		h.seq, h.link = 0, ""
 	}
 	return h, nil
@@ -73,7 +73,7 @@ func (h *Head) moved(seq uint64, link tutti.Digest) {
 	}
 	h.seq, h.link = seq, link
 	if _, err := h.File.WriteAt([]byte(headLine(seq, link)), 0); err != nil {
-		h.logger.Error("the end of the log is not kept in the file head", "error", err)
+		h.logger.Error("the end of the log could not be written to the file head", "error", err)
 	}
 }
 
@@ -109,7 +109,7 @@ func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 		case err != nil:
 			return err
 		case e.Seq != h.seq || e.Link != h.link:
-			return tutti.Errorf(tutti.CodeDamaged, "the log is another one: at event %d it has the link %s, acknowledged was %s; %s", h.seq, e.Link, h.link, restoreHint)
+			return tutti.Errorf(tutti.CodeDamaged, "the log is another one: at event %d it has the link %s, but %s was acknowledged; %s", h.seq, e.Link, h.link, restoreHint)
 		}
 		return nil
 	}

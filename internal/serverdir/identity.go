@@ -120,7 +120,7 @@ func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
 	for _, st := range said {
 		var err error
 		if t, err = t.Follow(st); err != nil {
-			return t, tutti.Wrap(tutti.CodeDamaged, err, "what the log says of code keys")
+			return t, tutti.Wrap(tutti.CodeDamaged, err, "the statements about code keys in the log")
 		}
 	}
 	return t, nil

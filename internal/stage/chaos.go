@@ -53,7 +53,7 @@ func (c Chaos) Run(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	all := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet is not as it was within %s after the faults (seed %d)", settleDeadline, c.Seed))
+	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet did not recover within %s after the faults (seed %d)", settleDeadline, c.Seed))
 	defer cancel()
 	last, err := c.last(ctx)
 	if err != nil {

@@ -144,12 +144,12 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 			return nil, err
 		}
 		if d.Conflicted == "" && !sleep(ctx, askAgainEvery) {
-			return []string{fmt.Sprintf("%s is two machines, and nobody says so", name)}, nil
+			return []string{fmt.Sprintf("node %s is two machines, but the server does not report this", name)}, nil
 		}
 	}
 	var found []string
 	if d.Standing.State == api.NodeGood {
-		found = append(found, fmt.Sprintf("%s is called good, and is two machines", name))
+		found = append(found, fmt.Sprintf("node %s counts as good, although it is two machines", name))
 	}
 	if _, err := Output(ctx, spare, nil, "sh", "-euc", "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent"); err != nil {
 		return nil, err
@@ -198,9 +198,9 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 		case !is:
 			return nil, fmt.Errorf("job %s has no result of %s", job, n)
 		case !r.Outcome.Good():
-			found = append(found, fmt.Sprintf("%s was called good, and its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
+			found = append(found, fmt.Sprintf("%s counted as good, but its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
 		case !slices.Contains(still, n) && len(r.Changes) > 0:
-			found = append(found, fmt.Sprintf("%s was called good, and noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
+			found = append(found, fmt.Sprintf("%s counted as good, but noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
 		}
 	}
 	return found, err

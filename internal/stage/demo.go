@@ -68,7 +68,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	shown, dir := examples[o.Name], filepath.Join(o.Dir, o.Name)
 	spec, err := lab.ReadSpec(filepath.Join(dir, "lab.yaml"))
 	if err != nil {
-		return tutti.Wrap("", err, "the examples are not here; run this where the project lies, or give --examples DIR")
+		return tutti.Wrap("", err, "the examples were not found; run this in the project's directory, or give --examples DIR")
 	}
 	if o.Release != "" {
 		spec.Release = o.Release

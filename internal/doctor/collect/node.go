@@ -94,7 +94,7 @@ func moduleFacts(dir string, running bool) string {
 		want, err := fs.ReadFile(puppetmodule.FS(), path)
 		have, _ := os.ReadFile(filepath.Join(at, path))
 		if err == nil && !bytes.Equal(want, have) {
-			changed = fmt.Sprintf("%s is not as it was shipped; remove %s", filepath.Join(at, path), filepath.Dir(at))
+			changed = fmt.Sprintf("%s differs from the shipped file; remove %s", filepath.Join(at, path), filepath.Dir(at))
 			return fs.SkipAll
 		}
 		return err
