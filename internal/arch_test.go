@@ -1,6 +1,7 @@
 // Package internal_test checks the architecture. The package checks which layer may
-// import which, that pure packages are pure, that packages are documented and that files
-// are short. The package reads only the source, so it needs no build.
+// import which other layer, and that pure packages are pure. It also checks that packages
+// have comments and that files are short. The package reads only the source, so it needs
+// no build.
 package internal_test
 
 import (
@@ -36,7 +37,7 @@ const (
 	folded   = "fold"              // pure; the fold of the whole log
 	readers  = "readers"           // pure; answer from the fold without the writer
 	parts    = "parts"             // parts of the server, each with one subject; they know no writer
-	scribe   = "the writer"        // writer of the log; it knows transactions, but neither nodes nor operators
+	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
 	shared   = "the server's core" // what the server's handlers share
 	handlers = "handlers"          // handlers for operators and for nodes; only the server uses them
 	points   = "kill points"       // where a test may kill a process

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSeeds    = 15      // of one fuzz target, with names that Go has chosen
+	maxSeeds    = 15      // number of seeds of one fuzz target that have names from Go
 	maxSeedSize = 8 << 10 // bytes
 )
 

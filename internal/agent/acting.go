@@ -13,7 +13,7 @@ import (
 
 // Acting knows which operators sign actions that this node does (ADR 0026).
 type Acting interface {
-	// Take takes a list of operators. A list that is not later than the present one changes nothing. When Take returns,
+	// Take takes a list of operators. Take ignores a list that is not later than the present one. When Take returns,
 	// the list is on disk.
 	Take(list tutti.Statement) error
 	// Listed is the counter of the present list. Listed is 0 if there is no list.
@@ -37,7 +37,7 @@ const ActionsFile = "actions.json"
 
 // taken is the content of ActionsFile.
 type taken struct {
-	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
+	Nonces map[string]time.Time `json:"nonces"` // the time until which the action is valid
 	// Before is a time. The node refuses an action whose validity ends at this time or earlier. All
 	// forgotten actions had ended by then.
 	Before time.Time `json:"before"`

@@ -167,7 +167,7 @@ type Agent struct {
 	exchange  *exchange
 	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
 	refusals  refusals             // belongs to the claim loop
-	begun     begun                // as on disk, or newer; belongs to the claim loop
+	begun     begun                // the content on disk, or a newer one; belongs to the claim loop
 	takenMu   sync.Mutex           // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
@@ -547,7 +547,8 @@ func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, er
 	return reply, err
 }
 
-// pointedBus is a bus with kill points before and after each call. A claim that finds nothing has no kill point.
+// pointedBus is a bus with kill points before and after each call. A claim that finds no order has no kill
+// point.
 type pointedBus struct{ Bus }
 
 func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {

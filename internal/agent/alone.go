@@ -167,7 +167,7 @@ func (a *Agent) noteDenied(err error) {
 }
 
 func (a *Agent) noteAlone(err error) {
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the directory, the agent has not begun
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a missing directory means that the agent has not begun
 		a.opts.Logger.Error("the instructions for the time without a server could not be stored", "error", err)
 	}
 }

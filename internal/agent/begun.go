@@ -19,7 +19,7 @@ const BegunFile = "begun.json"
 
 // begun is the node's memory of orders and of its server.
 type begun struct {
-	Fence  tutti.Fence    `json:"fence"`           // of the last order that this node has begun
+	Fence  tutti.Fence    `json:"fence"`           // the fence of the last order that this node has begun
 	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that order
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
@@ -84,7 +84,7 @@ func (a *Agent) saw(at tutti.Position) error {
 	return nil
 }
 
-// wantedFile is in the directory of a run that may begin. If a directory has this file and no marker, Puppet was not
+// wantedFile is in the directory of a run that may begin. If a directory has this file but no marker, Puppet was not
 // started. If a directory was made only to refuse a run, it never has this file.
 const wantedFile = "wanted"
 

@@ -31,7 +31,7 @@ type codeStore struct {
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
 	signers Signers
 	begun   *counters
-	needs   func() tutti.Digest // code that stays although no environment links to it; empty: there is none
+	needs   func() tutti.Digest // code that stays even if no environment links to it; empty: no such code
 	mu      sync.Mutex
 }
 
@@ -44,10 +44,11 @@ type ensured struct {
 	said         tutti.Signed // the signed statement about the code
 }
 
-// ensure makes the environment's link lead to the order's code. The method returns CodeRefused if no
-// operator has signed the code, if the code is older than code that this node has begun, or if a path
-// of the manifest leads out of its tree. For a local run (ordered is false), ensure does not check
-// the signature of an intact tree again. The signature was checked when the code was fetched.
+// ensure makes the environment's link lead to the order's code. ensure returns CodeRefused if no
+// operator has signed the code, or if the code is older than code that this node has begun. A
+// manifest with a path that leads out of its tree is also refused. For a local run (ordered is
+// false), ensure does not check the signature of an intact tree again. The signature was checked when
+// the code was fetched.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,7 +279,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	for _, name := range manifests {
 		m, err := c.kept(tutti.Digest("sha256:" + strings.TrimSuffix(filepath.Base(name), ".manifest")))
 		if err != nil {
-			continue // then its files are fetched again
+			continue // the files of such a tree are fetched again
 		}
 		for p, f := range m.Files {
 			if f.Link == "" {

@@ -16,7 +16,7 @@ import (
 // granted `compile` to this node.
 type CompileSocket struct {
 	Path string
-	UID  int // of the only user who may ask questions
+	UID  int // user id of the only user who may ask questions
 	GID  int // group of the socket
 }
 
@@ -34,7 +34,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user must pass through the directory
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	_ = os.Remove(c.Path) // left by an earlier agent
+	_ = os.Remove(c.Path) // remove the socket of an earlier agent
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.Path, Net: "unix"})
 	if err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An agent that ends does not wait for the exchange of the ticket, because nobody makes this exchange
-// any more. The next agent sends what the ended agent did not send. In an earlier release, an agent
+// An agent that ends does not wait for the exchange of the ticket, because the agent makes no further
+// exchange. The next agent sends what the ended agent did not send. In an earlier release, an agent
 // went on for seconds after its end and delayed the next agent's run.
 func TestAnAgentThatEndsWaitsForNoExchange(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a failing test ends

@@ -156,7 +156,7 @@ func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	}
 }
 
-// until waits for an event of the given kind.
+// until waits for an event of this kind.
 func (l *lab) until(job tutti.JobID, kind string) tutti.Event {
 	l.t.Helper()
 	var out tutti.Event

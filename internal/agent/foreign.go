@@ -35,7 +35,7 @@ const (
 	// foreignAgain is the first wait before the agent sends a run again that the server did not
 	// accept.
 	foreignAgain = 10 * time.Second
-	// foreignMost is the longest wait before the agent sends such a run again.
+	// foreignMost is the longest wait before the agent sends a refused foreign run again.
 	foreignMost = 5 * time.Minute
 
 	markFile   = "mark" // file in foreignDir
@@ -140,7 +140,7 @@ type watch struct {
 	since time.Time // when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read are the runs whose reports were read after the place done.
+	// read contains the runs whose reports the agent has read after the place done.
 	read map[tutti.RunID]bool
 	// ours are our runs that count among the reports that arrived. The runs in assumed are those
 	// of them whose reports were not read.

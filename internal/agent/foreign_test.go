@@ -374,8 +374,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatChangedTheNodeIsTold: a foreign run has changed the node while the server is away. Later runs
-// that changed nothing do not push this run out of the outbox.
+// TestWhatChangedTheNodeIsTold: a foreign run has changed the node while the server is away. Later
+// unchanged runs do not push this run out of the outbox.
 func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)

@@ -10,8 +10,8 @@ import (
 )
 
 // knownAnswers keeps the last answer to every question that this node's runs asked. Runs use these
-// answers while the server is away. A missing answer is not an empty answer. If a question is not here,
-// the agent cannot answer it.
+// answers while the server is away. A missing answer is not an empty answer. If a question is missing
+// here, the agent cannot answer it.
 type knownAnswers struct {
 	dir string
 

@@ -187,7 +187,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // then nobody knows whose Puppet is running
+		return nil // in this case nobody knows whose Puppet is running
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {

@@ -28,7 +28,7 @@ type lockFile struct {
 	mu      sync.Mutex
 	message string // empty if Puppet is enabled
 	busy    string
-	hang    chan struct{} // if not nil, the next change is not made, and returns only after hang is closed
+	hang    chan struct{} // if set, the next change is not made, and returns only after hang is closed
 	made    chan struct{} // closed when a change has reached hang
 }
 
@@ -204,8 +204,8 @@ func (h *holder) noted() bool {
 	return err == nil
 }
 
-// want fails unless Puppet's file has this message and the agent has, or has not, a note
-// of a job.
+// want fails unless Puppet's file has this message. It also checks whether the agent has
+// a note of a job.
 func (h *holder) want(reason, message string, noted bool) {
 	h.t.Helper()
 	synctest.Wait()

@@ -36,7 +36,7 @@ type localReply struct {
 // listenLocal opens the socket, for root only.
 func (a *Agent) listenLocal() (net.Listener, error) {
 	path := filepath.Join(a.opts.Dir, LocalSocketFile)
-	_ = os.Remove(path) // left by an earlier agent
+	_ = os.Remove(path) // remove the socket of an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err

@@ -49,8 +49,8 @@ func digests(dir string) map[string]tutti.Digest {
 	return out
 }
 
-// readResult reads the result of a run. If one of the parts has changed since, nobody can trust the
-// record, and the outcome is not good.
+// readResult reads the result of a run. If one of the parts has changed since, the record is
+// unreliable, and the outcome is not good.
 func readResult(dir string, run tutti.RunID) tutti.Result {
 	kept, err := readSealed[ended](filepath.Join(dir, resultFile))
 	if err != nil {
@@ -137,8 +137,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 // because it was restored from a backup. If the server refused the result before, sendAgain reports
 // this once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
-	// If the file cannot be read, do not treat it as a refusal. The server will decide again whether
-	// it takes the result.
+	// If the file cannot be read, treat the result as not refused. The server will decide again
+	// whether it takes the result.
 	if why := Refused(dir); why != "" {
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
 	}
@@ -299,7 +299,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMessage)
-	refused := map[string]error{} // by key; nil if the server took the key's last value
+	refused := map[string]error{} // the server's error by key; nil if the server took the key's last value
 	for lines.Scan() {
 		var p wire.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {

@@ -14,7 +14,7 @@ import (
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
-	at    time.Time // of the last refusal that counts
+	at    time.Time // the time of the last refusal that counts
 }
 
 // hopeless reports whether it is useless to send a result or its parts again. Sending is useless if
@@ -42,8 +42,8 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 type holdOff struct{ last time.Duration }
 
 // after returns how long to wait after a failed try. If the server does not know whether this machine
-// is the node, it accepts nothing until a person decides. The wait therefore grows, and the agent
-// does not send large reports each second.
+// is the node, it accepts nothing. A person must decide first. The wait therefore grows, and the
+// agent does not send large reports each second.
 func (h *holdOff) after(err error) time.Duration {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		h.last = 0

@@ -71,8 +71,8 @@ func (l *lab) unwatched() (out []tutti.RunID) {
 	return out
 }
 
-// A report is replaced by the next one. If no look has read the report of a run, the agent does not
-// know what this run did, and reports this. Who replaced the report does not matter. Two saves by one
+// A report is replaced by the next one. If no look has read the report of a run, the actions of this
+// run are unknown. The agent reports this. Who replaced the report does not matter. Two saves by one
 // run are one report.
 func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	ours := foreignID(1000)
@@ -200,8 +200,8 @@ func (l *lab) seen(run tutti.RunID) {
 }
 
 // At its start, the agent finds another report than the last one that it has seen. The agent does
-// not know which runs happened in the meantime. The agent also does not know this if the new
-// report is ours, or if there is no report.
+// not know which runs happened in the meantime. The runs are also unknown if the new report is
+// ours, or if there is no report.
 func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 	for _, tc := range []struct {
 		reason    string

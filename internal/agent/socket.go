@@ -42,7 +42,7 @@ func (a *Agent) listen(dir string, spec Spec) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(spec.Socket) // left by an earlier agent
+	_ = os.Remove(spec.Socket) // remove the socket of an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", spec.Socket)
 	if err != nil {
 		b.close()

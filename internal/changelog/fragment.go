@@ -18,7 +18,7 @@ var kinds = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Secu
 type fragment struct {
 	file string
 	kind string // one of kinds
-	text string // without the kind, without a line break at the end
+	text string // without the kind and without the final line break
 }
 
 const (
@@ -36,7 +36,7 @@ var (
 // file.
 func read(dir string) ([]fragment, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // after a release there are no files, and git has no empty directories
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // git keeps no empty directory after a release
 		return nil, err
 	}
 	var fragments []fragment

@@ -32,7 +32,7 @@ type Fault struct {
 	Kind  Kind
 	Host  string
 	Delay time.Duration // of a slow link
-	Loss  float64       // of a slow link, from 0 to less than 1
+	Loss  float64       // share of lost packets on a slow link, from 0 to less than 1
 }
 
 // End returns when the fault is over, measured from the beginning of the schedule.
@@ -108,9 +108,8 @@ func (r *roll) between(from, to time.Duration) time.Duration {
 }
 
 // fault chooses a fault of a host. Sometimes a node is away longer than the deadline. For
-// the server, only a pause is that long. If the server's network were cut for so long, it
-// would correctly give up all runs at once, and the test would have nothing left to
-// check.
+// the server, only a pause is that long. A long cut of the server's network would make
+// the server give up all runs at once. The test would then have nothing left to check.
 func (r *roll) fault(host string, server bool) Fault {
 	f := Fault{Host: host, For: r.between(shortest, short)}
 	patient := r.under(4) == 0

@@ -70,7 +70,7 @@ func run(ctx context.Context, base, only, deep string) error {
 }
 
 // choose returns the named stages. If no stage is named, it returns all stages. Chosen
-// stages do not wait for stages that are not chosen.
+// stages wait only for chosen stages.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil

@@ -18,7 +18,7 @@ var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
 var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
 
 // stages are the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
-// not. If c is not nil, stages that the change does not touch are left out.
+// not. If c is set, stages outside of the change are left out.
 func stages(rows budget, c *change) []stage {
 	all := []stage{
 		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},

@@ -157,7 +157,7 @@ func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	return follow(nil, n, q)
 }
 
-// sources returns the nodes that caused these reactions, with the latest cause first.
+// sources returns the nodes that caused these reactions. The latest cause comes first.
 func sources(runs []reacted) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, r := range slices.Backward(runs) {

@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // in addition to a, which reads x, and b, which exports
+		nodes  map[tutti.NodeName]*manifest // nodes in addition to a, which reads x, and b, which exports
 		change func(*sim)
 		want   string
 	}{

@@ -149,7 +149,7 @@ func TestAPersonIsNotBounded(t *testing.T) {
 	}
 }
 
-// A job that the server began is not converged as long as a connected node is not good.
+// A job that the server began is converged only if all connected nodes are good.
 func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 	cases := map[string]struct {
 		nodes map[tutti.NodeName]*manifest

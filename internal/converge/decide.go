@@ -23,7 +23,7 @@ type View struct {
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
 	Order    []Order                     // from the fleet file
-	Serial   []Serial                    // from the fleet file, without nodes that have not joined
+	Serial   []Serial                    // from the fleet file; only nodes that have joined
 	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
 	// react. Environment is the environment of its code.
 	Reaction    *tutti.Reaction
@@ -136,7 +136,7 @@ type decision struct {
 	out    []tutti.Body
 
 	phases  map[phase]int // how many nodes are in each phase, without the nodes that an exclusive job holds
-	unknown bool          // the order is not known yet (see discovering), so no decision can end the step
+	unknown bool          // the order is still unknown (see discovering), so no decision can end the step
 	started int           // how many runs this decision has started
 }
 

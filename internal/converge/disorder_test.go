@@ -201,9 +201,9 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	})
 }
 
-// A job with the mode compile or noop changes neither the fleet nor what the fleet needs.
-// The same holds for a new fleet, after a change, and if the server dies. After that, a
-// job that applies comes to the expected end.
+// A job with the mode compile or noop leaves the fleet and its needs unchanged. The same
+// holds for a new fleet, after a change, and if the server dies. After that, a job that
+// applies comes to the expected end.
 func TestJobsThatChangeNothing(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package converge decides which nodes of a fleet run Puppet, and when, until all are
 // good (DESIGN 5 and 6, ADR 0008). It is pure. The package reads the folds of package
-// engine (jobs, runs) and package data (values, exports, who reads what), and returns the
+// engine (jobs, runs) and package data (values, exports, who reads what). It returns the
 // events that the server should append now.
 //
 // What a node needs follows from its last runs and from the answers of its record:

@@ -96,7 +96,7 @@ func TestFactsThatChange(t *testing.T) {
 	once := func(string) string { return "installed" }
 	for name, tc := range map[string]struct {
 		manifest *manifest
-		change   func(s *sim) // before the job, after a first one
+		change   func(s *sim) // called before the job and after a first job
 		silent   bool         // the agent reports no facts
 		restless bool
 		did      string
@@ -204,7 +204,7 @@ func TestAFailedNodeWithOtherFacts(t *testing.T) {
 // TestProve: a person's job compiles every node of its target once. The job applies on a node whose
 // catalog has changed, even if nothing that Tutti records has changed.
 func TestProve(t *testing.T) {
-	hidden := "one" // neither facts nor answers show this, for example a file that a function reads
+	hidden := "one" // a change outside of facts and answers, for example in a file that a function reads
 	nodes := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{extra: hidden} }}, "b": reads(), "c": reads()}
 	s := newSim(t, nodes)
 	s.all(first)

@@ -108,8 +108,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// found returns a run that has changed nothing but has found that its node is not good. The method also returns what
-// the run has found. The method returns nil and an empty string if there is no such run.
+// found returns a run that has changed nothing, but has shown that its node is not good. The method also returns
+// what the run has found. The method returns nil and an empty string if there is no such run.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""

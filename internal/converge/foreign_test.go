@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is a run by somebody else on a node. Such a run ends well and changes nothing,
-// and nothing more is known about the run.
+// others is a run by somebody else on a node. Such a run ends well and changes nothing.
+// Nothing else is known about the run.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -297,7 +297,7 @@ func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 }
 
 // TestAProofDoesNotLetOffWhatOthersChanged: a proof does not make a node good that others
-// have changed, because a proof compares catalogs, not machines.
+// have changed. A proof compares catalogs, not machines.
 func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	for _, tc := range []struct {

@@ -117,9 +117,9 @@ func runsOf(j *engine.Job) int {
 	return count
 }
 
-// From nothing each node runs once if there are no cycles and if the questions into which
-// nodes publish do not depend on what they read. Nobody can know such questions
-// beforehand.
+// From nothing, each node runs once if two conditions hold. There are no cycles, and the
+// questions into which nodes publish do not depend on what they read. Nobody can know
+// such questions beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -15,7 +15,7 @@ import (
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
-	edge     int // of the fleet file, or of a serial group, counted from 1
+	edge     int // number of the edge or serial group, counted from 1
 	serial   int // group of the fleet file, counted from 1
 }
 
@@ -30,7 +30,8 @@ type edge struct {
 	firm     bool
 }
 
-// order says which nodes precede which others, among the nodes that are not good.
+// order says which nodes precede which other nodes. It contains only nodes that are not
+// good.
 type order struct {
 	state *State
 	job   tutti.JobID
@@ -39,8 +40,9 @@ type order struct {
 	turn  map[tutti.NodeName]int // a node's place in serial groups, counted from 1
 }
 
-// precedence finds which nodes of a step precede which others, among the nodes that still
-// have something to do. A node that is applying precedes others but follows no node.
+// precedence finds which nodes of a step precede which other nodes. It considers the
+// nodes that still have something to do. A node that is applying precedes others but
+// follows no node.
 func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, t turns) predecessors {
 	o := &order{state: s, job: job, seats: seats, turn: t.places()}
 	precedes := func(n tutti.NodeName) bool { return seats[n] != nil && seats[n].toDo() }

@@ -126,7 +126,7 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		return false
 	}
 	if q, from := s.bounded(v, n, standing); v.Now.Before(from) {
-		return s.cycle(v, n, q) != nil // to report the cycle once
+		return s.cycle(v, n, q) != nil // run the node once, to report the cycle
 	}
 	w := s.waked[n]
 	now, wide := s.urgency(v, standing)
@@ -160,8 +160,9 @@ func (s *State) soon(v View) []tutti.NodeName {
 	return out
 }
 
-// Rests explains why a node that is not good does not run by itself within Reaction.Window. Rests returns
-// an empty string if the node does run. Where possible, the text is the same for many nodes.
+// Rests explains why a node does not run by itself within Reaction.Window, although the node is not good.
+// Rests returns an empty string if the node does run. Where possible, the text is the same for many
+// nodes.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	if v.halts == nil {
 		v = s.survey(v)
@@ -197,7 +198,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 // urgency returns how soon a node's reasons let it run: now, or later together with many
 // others. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // its author may undo each reaction of the fleet, for ever
+	if standing.Foreign { // the author of the foreign run may undo each reaction, for ever
 		return false, false
 	}
 	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever

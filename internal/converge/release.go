@@ -70,8 +70,8 @@ func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
 }
 
 // codeOf returns the code with which a node runs by itself. The method returns false if the node does
-// not run by itself. A node does not run by itself if no code was released yet, or if its last run had
-// code that was never released.
+// not run by itself. There are two reasons not to run by itself. No code was released yet, or the
+// node's last run had code that was never released.
 func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
 	switch {
 	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
@@ -90,7 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself. The method returns false if the node needs
+// reacts judges a node by the code with which it runs by itself. reacts returns false if the node needs
 // nothing or has no such code.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
@@ -116,8 +116,8 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the event that ends a hold whose canaries are good. The method returns nil if
-// they are not good or if no code is held.
+// release returns the event that ends a hold whose canaries are good. The result is nil if the
+// canaries are not good or if no code is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil

@@ -20,7 +20,7 @@ type seat struct {
 	why      string        // empty: standing has the reason
 	retryAt  time.Time     // of phase resting
 	byFacts  bool          // it failed, and since then only its facts have changed
-	cycle    []link        // of phase diverging: nodes that react to each other
+	cycle    []link        // only in phase diverging: the nodes that react to each other
 	known    bool          // the order can rely on what it reads and exports
 	stops    string        // the reason why its serial group keeps it from running; empty: it may run
 	cause    phase         // the phase of the node at which this group stops
@@ -32,20 +32,20 @@ type phase string
 const (
 	good      phase = "good"
 	ready     phase = "ready"     // it may be started
-	compiling phase = "compiling" // its run was wanted but has not reached its gate
+	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
 	held      phase = "held"      // at its gate
-	applying  phase = "applying"  // after its gate, or busy with another job
-	resting   phase = "resting"   // it failed and will be tried again
+	applying  phase = "applying"  // the node's run is after its gate, or another job has the node
+	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
-	waiting   phase = "waiting" // for an answer that is missing
+	waiting   phase = "waiting" // the node waits for an answer that is missing
 	diverging phase = "diverging"
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
-	barred    phase = "barred"   // its serial group stops at another node
-	deferred  phase = "deferred" // its reasons belong to a later reaction
+	barred    phase = "barred"   // the node's serial group stops at another node
+	deferred  phase = "deferred" // the node's reasons belong to a later reaction
 	soon      phase = "soon"     // changes are collected for another moment
-	telling   phase = "telling"  // it is good, but has not reported its facts after its run yet
-	restless  phase = "restless" // its facts keep changing, without any effect
+	telling   phase = "telling"  // the node is good, but has not reported its facts after its run yet
+	restless  phase = "restless" // the node's facts keep changing, without any effect
 )
 
 // reason explains why a node is in its phase.
@@ -185,8 +185,8 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// After its compile, nothing more is known about a node that runs by the agent,
-	// unless its Puppet Server reports what the compile read.
+	// If a node runs by the agent, nothing more is known after its compile. Only a Puppet
+	// Server with the module reports what the compile read.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
@@ -257,7 +257,7 @@ func (s *State) tooOften(v View, seat *seat) bool {
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node must still report its facts after its last run in the step. A node
-// that is away, or whose agent does not report facts, need not do this.
+// need not do this if it is away, or if its agent does not report facts.
 func (s *State) tells(v View, seat *seat, last *engine.Run) bool {
 	return last != nil && s.engine.Facts(seat.node).ToTell(last) && v.Has(seat.node).TellsFacts && v.connected(seat.node) &&
 		v.Now.Sub(later(v.from(last.EndedAt), v.Since)) < factsFor

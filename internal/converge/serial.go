@@ -226,15 +226,15 @@ func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components
 	return out
 }
 
-// halt explains why a node that is not good does not run, so that its serial groups stop at
+// halt explains why a node does not run although it is not good. Its serial groups stop at
 // this node.
 type halt struct {
 	phase phase
 	why   string
 }
 
-// halts are the nodes of serial groups that are not good and do not run by themselves. The halts are
-// judged without a job.
+// halts are the nodes of serial groups that do not run by themselves although they are not good. The
+// halts are judged without a job.
 type halts struct {
 	of     map[tutti.NodeName]halt
 	queues []Serial // see State.queues
@@ -333,9 +333,9 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes of serial groups that do not run in a job. The nodes do not run because a node with an
-// earlier turn is not good and does not run either. If a node was tried and broke in the step, all other nodes
-// of its groups come after it.
+// stop finds the nodes of serial groups that do not run in a job. The nodes do not run because of a node with
+// an earlier turn. That node is not good and does not run either. If a node was tried and broke in the step,
+// all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -406,7 +406,7 @@ func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *or
 	return o
 }
 
-// halts reports whether a node of the step is not good and no longer runs in the step.
+// halts reports whether a node of the step no longer runs although it is not good.
 func (st *seat) halts() (halt, bool) {
 	switch st.phase {
 	case failed:

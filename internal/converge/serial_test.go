@@ -171,8 +171,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A node that is not good and does not run stops the nodes after it. The job names this node and the nodes that
-// wait.
+// If a node is not good and does not run, it stops the nodes after it. The job names this node and the nodes
+// that wait.
 func TestASerialGroupStops(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -363,8 +363,8 @@ func TestCanariesRunInTurn(t *testing.T) {
 	s.watchTurns()
 }
 
-// A reaction does not begin after a node that is away and not good. When this node is back, the nodes
-// run in turn.
+// A reaction does not begin if an earlier node of the group is away and not good. When this node is
+// back, the nodes run in turn.
 func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", constant("1"), "op/0"), "b": publishes("v/b", constant("1"), "op/0"), "c": publishes("v/c", constant("1"), "op/1"),

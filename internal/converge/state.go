@@ -13,7 +13,7 @@ import (
 
 // State is the fold of the log for records. State uses the folds of engine and data, which must
 // fold each event first. Basis, Needy, Publishers, Standing, Standings and When may be called
-// concurrently, as long as no event is applied and nothing is decided.
+// concurrently. During these calls, no event may be applied and nothing may be decided.
 type State struct {
 	engine *engine.State
 	data   *data.State
@@ -149,7 +149,7 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 }
 
 // follow updates a node's record according to its run. In a converge step the record is
-// what the run has just compiled. In other steps it is what the run applies.
+// what the run has just compiled. In other steps the record is what the run applies.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {

@@ -250,7 +250,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil {
 			continue
 		}
-		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // it will do this within a minute
+		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // the node will report them within a minute
 			continue
 		}
 		l.checks++
@@ -270,7 +270,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 	}
 }
 
-// factThen returns the fact with which a node's last run that counts was compiled.
+// factThen returns the fact that a node had in the compile of its last run that counts.
 func (s *sim) factThen(n tutti.NodeName) string {
 	if r := s.engine.Last(n).Passed; r != nil && s.memory[r.Run] != nil {
 		return s.memory[r.Run].got.fact
@@ -278,7 +278,8 @@ func (s *sim) factThen(n tutti.NodeName) string {
 	return ""
 }
 
-// change makes a random change by a person or to a machine, and returns a description.
+// change simulates a random change by a person, or a random event on a machine. It
+// returns a description.
 func (l *life) change() string {
 	s, d := l.sim, l.d
 	all := s.names()

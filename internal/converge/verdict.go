@@ -141,9 +141,9 @@ func (d *decision) broken() []string {
 	return out
 }
 
-// left explains why nodes do not run now that are not good after a reaction and did not take
-// part in it. The map later has the nodes that will run at another time, and gone has the
-// nodes that cannot run.
+// left explains why some nodes do not run now. These nodes are not good after a reaction and
+// did not take part in it. The map later has the nodes that will run at another time, and
+// gone has the nodes that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -152,11 +152,11 @@ func (d *decision) left() (later, gone []string) {
 	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
 		seat := d.seats[n]
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
-			continue // its phase in the seat counts
+			continue // the phase in the node's seat counts
 		}
 		// Judge the node again. While its record is in this job's view, other nodes may have published
 		// what the node has read of their compiles. Such a publication changes nothing for a node that
-		// already sees these values, so the node is not judged again.
+		// already sees these values. The node is therefore not judged again.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue

@@ -155,9 +155,9 @@ func (g *Graph[N]) Cycle() []N {
 	return nil
 }
 
-// tangle removes nodes repeatedly, and marks the nodes that remain. The method removes
-// all nodes without a predecessor and all nodes without a successor. The remaining nodes
-// are on a cycle or between two cycles. Without a cycle no node remains.
+// tangle removes nodes repeatedly, and marks the nodes that remain. In each round, it
+// removes all nodes that lack a predecessor or a successor. The remaining nodes are on a
+// cycle or between two cycles. Without a cycle no node remains.
 func (g *Graph[N]) tangle() []bool {
 	left := make([]bool, len(g.nodes))
 	for i := range left {

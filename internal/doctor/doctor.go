@@ -37,7 +37,7 @@ type Process struct {
 	Unit        string // the systemd unit; empty: systemd does not run here
 	Enabled     bool   // starts at every boot
 	Running     bool   // a process holds the directory's lock
-	Replaced    bool   // its binary is not the one on disk
+	Replaced    bool   // the process has another binary than the one on disk
 	Pids        []int  // all processes of its kind for this directory
 	Free, Keeps uint64 // free bytes of the disk, and bytes that it keeps for work that has begun
 	Exposed     []string
@@ -86,7 +86,7 @@ type Node struct {
 	Certname    Certname
 	Module      string // the problem of the shipped module
 	Locks       []Lock
-	Unended     []tutti.RunID // begun, but without an end and without a process
+	Unended     []tutti.RunID // begun runs that have neither an end nor a process
 	Unsent      []tutti.RunID // ended, but the server does not have the result
 	Refused     []tutti.RunID // ended, but the server refused the result and has taken no later result
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first

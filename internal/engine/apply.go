@@ -207,7 +207,7 @@ func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 		return
 	}
 	n := st.byNode[o.Node]
-	if n == nil && st.ActsOn() == tutti.NodesFound { // from now on the node takes part
+	if n == nil && st.ActsOn() == tutti.NodesFound { // from now on, the node takes part in the step
 		n = &StepNode{Node: o.Node}
 		st.byNode[o.Node], st.Nodes = n, append(st.Nodes, n)
 	}

@@ -133,8 +133,8 @@ func (st *Step) count(state StepState) int {
 	return count
 }
 
-// idle reports whether nothing in the job is running and nothing may still begin. While a node
-// waits for another job's run, the job is not idle. A node that waits for a failed step does not
+// idle reports whether nothing in the job is running, and nothing can begin. While a node waits
+// for another job's run, the job is not idle. A node that waits for a failed step does not
 // count.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {

@@ -260,7 +260,7 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 		reason  string
 		step    tutti.Step
 		claimed bool
-		ahead   time.Duration // of the clock that wrote the log
+		ahead   time.Duration // how far the clock that wrote the log was ahead
 		after   time.Duration
 	}{
 		"unclaimed":   {"a node that beats and never claims", run("a"), false, 0, 3 * time.Hour},

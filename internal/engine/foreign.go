@@ -103,9 +103,9 @@ func (r *Run) Clock() tutti.Clock {
 }
 
 // After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
-// later if the node reported it before our run passed its gate, or if the agent saw its end before our run began. If
-// no result has the agent's clock, the node's time decides. If nobody knows when our run began, the foreign run is
-// later if it was reported after the claim.
+// later if the node reported it before our run passed its gate. It is also not later if the agent saw its end before
+// our run began. If no result has the agent's clock, the node's time decides. If nobody knows when our run began,
+// the foreign run is later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:

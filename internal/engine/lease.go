@@ -22,7 +22,7 @@ type Leases struct {
 	wanted bool     // all nodes were enabled, so the job may hold them
 	quiet  bool     // no run of another job is going on on these nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
-	keep   bool     // its nodes stay disabled; decided when PhaseRelease begins
+	keep   bool     // the job's nodes stay disabled; decided when PhaseRelease begins
 }
 
 // Lease is a node of an exclusive job.

@@ -22,7 +22,7 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		return nil
 	}
 	if !st.PerNode && !j.ready(st, "") {
-		return nil // then no node in the step is ready
+		return nil // no node in the step is ready in this case
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)

@@ -12,7 +12,7 @@ import (
 // changes them.
 type State struct {
 	Jobs   map[tutti.JobID]*Job           // the jobs that were not retired
-	Order  []tutti.JobID                  // in the order of their start
+	Order  []tutti.JobID                  // ids of the jobs in the order of their start
 	Runs   map[tutti.RunID]*Run           // the runs of Jobs, and the last runs of each node (see last)
 	Active map[tutti.NodeName]tutti.RunID // the run that has each node
 	Epoch  tutti.Epoch                    // the present epoch of the log
@@ -78,9 +78,9 @@ type Step struct {
 	StartedAt time.Time
 	EndedAt   time.Time
 	State     StepState
-	Message   string        // of a wait or converge step
+	Message   string        // only for a wait or converge step
 	Verdict   tutti.Verdict // of a converge step
-	Nodes     []*StepNode   // of a run step, sorted by name
+	Nodes     []*StepNode   // only for a run step; sorted by name
 
 	byNode map[tutti.NodeName]*StepNode
 }
@@ -143,7 +143,7 @@ type Run struct {
 	// handed over anything.
 	Compiled *tutti.Compiled `json:"compiled,omitempty"`
 	Asked    *tutti.Asked    `json:"-"`
-	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
+	Set      tutti.Digest    `json:"set,omitempty"` // digest of the exports that the node handed over
 	// Served is what the run's Puppet Server handed over before that. Served is nil if the
 	// Puppet Server has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
@@ -152,13 +152,13 @@ type Run struct {
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // stopped because its node is good
-	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: the start of the run that applied the present state of the node
+	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied the present state of the node
 	RestsAt tutti.Clock       `json:"-"`                // Rests by the agent's clock
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // the reason why it was given up; empty if it was not
-	Result  *tutti.Result     `json:"result,omitempty"` // also a result that came after Lost
+	Result  *tutti.Result     `json:"result,omitempty"` // may also be a result that came after Lost
 	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
 	// no gate. Its EndedAt is when the node reported the run.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`

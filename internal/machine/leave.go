@@ -207,7 +207,7 @@ func unitOf(dir string) (unit, error) {
 			runs, _, _ = strings.Cut(rest, "\n")
 		}
 		if runs != dir {
-			return unit{}, nil // it is the unit of another agent
+			return unit{}, nil // this unit runs another agent
 		}
 		if at == unitDir {
 			return unit{name: AgentUnit, file: path}, nil

@@ -66,7 +66,7 @@ func (m Keeper) Keep(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		left := time.Until(until)
-		if left > 0 { // after the end, the error of the connection is clear
+		if left > 0 { // after the end of the JWT, the connection's error is clear enough
 			m.Log.Warn("the membership was not renewed; the agent tries again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {

@@ -18,7 +18,7 @@ type Signers struct {
 	mu     sync.Mutex
 	now    identity.Trust
 	list   *tutti.Statement        // the list of operators who sign actions, unchanged
-	acting *tutti.TrustedOperators // the content of list; it has no operators if no current key has signed it; nil if there is no list
+	acting *tutti.TrustedOperators // the content of list; empty if no current key has signed the list; nil if there is no list
 }
 
 var (
@@ -36,8 +36,8 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 }
 
 // judge determines who may sign actions, by the keys that the node trusts now. A list that only an earlier key has
-// signed does not count. Even without a valid list, the node does not accept unsigned actions of the server. The
-// node does no actions until it has a valid list.
+// signed does not count. Even if the list is invalid, the node refuses unsigned actions of the server. The node
+// does no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -239,7 +239,7 @@ func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tut
 	list, err := trust.Operators(*told.Operators)
 	var now tutti.TrustedOperators
 	if had.Operators != nil {
-		now, _ = trust.Operators(*had.Operators) // a list that no current key has signed does not count
+		now, _ = trust.Operators(*had.Operators) // a list counts only if a current key has signed it
 	}
 	if err == nil && list.Counter > now.Counter {
 		return told.Operators

@@ -84,8 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without returns the names and keys of some operators. These are the operators whom the list other
-// lacks or has with another key.
+// without compares two lists of operators. It returns the names and keys of some operators. These
+// are the operators whom the list other lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {

@@ -69,7 +69,7 @@ const RenewDeadline = 10 * time.Second
 // 0027). The follower does this once for each change that the server wants, during any request of the operator.
 type follower struct {
 	dir, name string
-	client    httpapi.Client // a copy without Trust, so that it does not call the follower
+	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
 
 	mu     sync.Mutex
 	stands httpapi.Trust // what the directory uses, or has tried to use
@@ -125,9 +125,8 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 }
 
 // RenewOperator replaces the operator's certificate by a certificate for a new key if at most
-// a third of its life is left. RenewOperator does nothing if there is no certificate, or if
-// the certificate has ended. After a crash, the directory has either the old pair or the new
-// one.
+// a third of its life is left. RenewOperator does nothing if the certificate is missing or
+// has ended. After a crash, the directory has either the old pair or the new one.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxWords = 4 << 10 // of a text for people
+	maxWords = 4 << 10 // limit of a text for people, in bytes
 	// longest is the largest number of bytes of JSON that one byte of a text can become.
 	// For example, `<` becomes \u003c.
 	longest = 6
@@ -32,7 +32,7 @@ func Cut(text string, most int) string {
 
 // encoded returns the number of bytes of a value as JSON.
 func encoded(v any) int {
-	raw, _ := json.Marshal(v) // a value that cannot be encoded never gets into the log
+	raw, _ := json.Marshal(v) // only values that can be encoded get into the log
 	return len(raw)
 }
 

@@ -69,7 +69,7 @@ func startCollector(root, launcher, dir string) (*collector, error) {
 	c.late = time.AfterFunc(coldFacts, c.kill)
 	go func() {
 		defer close(c.over)
-		_ = cmd.Wait() // its output is in a file
+		_ = cmd.Wait() // the collector's output is in a file
 		c.late.Stop()
 	}()
 	return c, nil

@@ -51,7 +51,7 @@ func noCatalog(messages ...string) string {
 func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	t.Helper()
 	root := rootWith(t, 1, "")
-	write(t, filepath.Join(root, places[1].Ruby), "#!/bin/sh\necho web-01.example.com\n", 0o755) // its certname, because puppet.conf sets no other one
+	write(t, filepath.Join(root, places[1].Ruby), "#!/bin/sh\necho web-01.example.com\n", 0o755) // prints Puppet's certname
 	file := filepath.Join(root, "var/cache/puppet/state/last_run_report.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)

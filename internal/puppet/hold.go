@@ -53,7 +53,7 @@ func (l Local) Unhold(message string) error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(aside(c.DisabledLock)) // left by a Hold that did not finish
+	_ = os.Remove(aside(c.DisabledLock)) // a Hold that did not finish may have left this file
 	if ours, err := is(c.DisabledLock, message); err != nil || !ours {
 		return err
 	}

@@ -18,7 +18,7 @@ type owed struct {
 
 // refreshes are all refreshes that are still needed at one point of a run's events.
 type refreshes struct {
-	notifies map[string][]string // by resource; contains only resources that have begun but not ended
+	notifies map[string][]string // by resource; contains only unfinished resources
 	owed     map[string]*owed
 	order    []string // the keys of owed, in order
 	bytes    int      // the size of all these fields

@@ -144,7 +144,7 @@ func (w *Warm) expect() error {
 
 // Collect collects facts after the ended run in dir, for a next run with the same code. The argument code is any
 // name that distinguishes this code from other code. Collect drops facts that were collected before. If there is
-// no parent, another process collects the facts, and no run can use them. ReadFactsNow returns the result.
+// no parent, another process collects the facts, but runs cannot use them. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +167,7 @@ func (w *Warm) collect() {
 }
 
 // Start makes the child that executes the run in dir with this code. If code is empty, the child collects its own
-// facts. If Start returns no child, the error contains the reason, and no child will begin. The error is nil if the
+// facts. If Start returns no child, no child will begin, and the error contains the reason. The error is nil if the
 // warm parent is turned off.
 func (w *Warm) Start(dir, code string) (*Process, error) {
 	w.mu.Lock()
@@ -362,7 +362,7 @@ func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
-	_ = p.cmd.Wait() // its exit status does not concern its children
+	_ = p.cmd.Wait() // the parent's exit status does not concern its children
 }
 
 // resident returns the memory of a process in bytes. The function returns 0 if the memory

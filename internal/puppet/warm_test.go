@@ -37,7 +37,7 @@ func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int)
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-done // after this there is no parent
+		<-done // after this, the parent is gone
 	})
 	return w, func() int {
 		raw, _ := os.ReadFile(begun)
@@ -171,7 +171,7 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 			t.Fatal(err)
 		}
 	}
-	collect("/before") // no parent can collect yet, and no run can use another process's facts
+	collect("/before") // without a parent, another process collects, and no run can use its facts
 	start("a")
 	collect("/first")
 	start("a")
@@ -244,8 +244,8 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 	}
 }
 
-// TestWarmTurnedOff: if idle is 0, there is no parent. If a parent did not start, no
-// other parent is started for a while.
+// TestWarmTurnedOff: if idle is 0, there is no parent. If a parent did not start, Warm
+// waits for a while before it starts another one.
 func TestWarmTurnedOff(t *testing.T) {
 	if p, err := puppet.NewWarm("/", "/launcher", 0).Start(t.TempDir(), ""); p != nil || err != nil {
 		t.Errorf("turned off: %v, %v", p, err)

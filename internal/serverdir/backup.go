@@ -196,7 +196,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	body := io.TeeReader(resp.Body, to)
 	_, end, err := archive.Read(body, archive.Handler{})
 	if err == nil {
-		_, err = io.Copy(io.Discard, body) // after the end comes only padding of the tar format
+		_, err = io.Copy(io.Discard, body) // the rest is only padding of the tar format
 	}
 	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
 }
@@ -225,7 +225,7 @@ type copier struct {
 	dir     string
 	release string
 	to      io.Writer
-	hold    func(func() error) error // while the files of the identity are read
+	hold    func(func() error) error // called while the files of the identity are read
 	*archive.Writer
 }
 

@@ -61,8 +61,8 @@ func (c *Content) moved(blobs *natsbus.Blobs) {
 }
 
 // InFiles verifies that the files contain all acknowledged blobs. InFiles must run before a bus starts on dir, because
-// the bus cuts off damaged ends. If blobs are missing without damage, this is not an error, because blobs are also
-// deleted. InFiles returns CodeDamaged if acknowledged blobs are lost.
+// the bus cuts off damaged ends. Missing blobs without damage are not an error, because blobs are also deleted.
+// InFiles returns CodeDamaged if acknowledged blobs are lost.
 func (c *Content) InFiles(dir string) error {
 	if c.seq == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // Restore makes a server's directory from a backup. The directory must be empty or not
 // exist. Restore makes the whole directory or nothing. Restore returns CodeInvalid if the
-// backup is not complete, and then it has written nothing.
+// backup is not complete. In that case it has written nothing.
 func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -35,7 +35,7 @@ func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, 
 		return head, end, tutti.Wrap("", err, "%s", file)
 	}
 	tmp := dir + ".restoring"
-	if err := os.RemoveAll(tmp); err != nil { // left by a killed restore
+	if err := os.RemoveAll(tmp); err != nil { // a killed restore may have left this directory
 		return head, end, err
 	}
 	if err := os.MkdirAll(filepath.Join(tmp, "identity"), 0o700); err != nil {

@@ -19,7 +19,7 @@ import (
 type Room struct{ Free, Total uint64 }
 
 // Of returns the space of a directory's file system. If the file system has no free
-// inodes, Of returns that there is no free space.
+// inodes, Of returns a free space of 0.
 func Of(dir string) (Room, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -50,10 +50,10 @@ const (
 	lookEvery = time.Second
 )
 
-// Reserve is the space in a directory that new work must leave free, so that work that
-// has begun can finish. Any number of goroutines may use it.
+// Reserve is space in a directory that new work must leave free. With this space, work
+// that has begun can finish. Any number of goroutines may use it.
 type Reserve struct {
-	whose string // as in `the server's disk is full`
+	whose string // whose disk it is, as in `the server's disk is full`
 	dir   string
 	most  uint64
 

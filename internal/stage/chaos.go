@@ -28,9 +28,8 @@ type Chaos struct {
 	Say   func(format string, args ...any)
 }
 
-// The constants limit three times: how long the fleet may take to settle after the
-// faults, how long to wait for one answer of the server, and the pause before the next
-// try.
+// The constants limit three waits: for the fleet to settle after the faults, for one
+// answer of the server, and for the next try.
 const (
 	settleDeadline = 3 * time.Minute
 	answerDeadline = 10 * time.Second
@@ -174,7 +173,7 @@ func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Contex
 }
 
 // signalUnit sends a signal to the main process of a unit. If there is no process at the
-// moment, this is not an error, because systemd is about to start it.
+// moment, signalUnit returns nil, because systemd is about to start the process.
 func signalUnit(h *lab.Host, unit, signal string) func(context.Context) error {
 	const script = `pid=$(systemctl show -p MainPID --value "$1"); [ "$pid" = 0 ] || kill -s "$2" "$pid"`
 	return func(ctx context.Context) error {

@@ -52,8 +52,8 @@ type swiftAnswer struct {
 	content []byte
 }
 
-// Swift's units count as started before their servers listen. If a server did not answer, the
-// proxy does not use it for a minute.
+// Swift's units count as started before their servers listen. The proxy does not use a server
+// for a minute after the server did not answer.
 const (
 	swiftDeadline   = 2 * time.Minute
 	swiftAgainEvery = 3 * time.Second

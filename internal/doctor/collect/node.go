@@ -45,7 +45,7 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	n.Locks = lockFacts()
 	member, err := identity.LoadMembership(filepath.Join(dir, "identity"))
 	if err != nil {
-		return n // its files are damaged or exposed; another check reports this
+		return n // the agent's files are damaged or exposed; another check reports this
 	}
 	n.Name = member.Node
 	again := "tutti leave --offline, then tutti join with a new token"
