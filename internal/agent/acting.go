@@ -13,8 +13,8 @@ import (
 
 // Acting knows which operators sign actions that this node does (ADR 0026).
 type Acting interface {
-	// Take takes a list of operators. Take ignores a list that is not later than the present one. When Take returns,
-	// the list is on disk.
+	// Take takes a list of operators. Take ignores a list whose counter is not higher than that of the present list.
+	// When Take returns, the list is on disk.
 	Take(list tutti.Statement) error
 	// Listed is the counter of the present list. Listed is 0 if there is no list.
 	Listed() uint64

@@ -81,8 +81,8 @@ type Options struct {
 	// Space returns an error if there is no room to begin a run. If Space is nil, there is
 	// always room.
 	Space func() error
-	// Local is the node's Puppet for the remote control. Allow is the node's policy. If one of them is
-	// nil, the node answers no question.
+	// Local is the node's Puppet for the remote control. Allow is the node's policy. If Local or Allow
+	// is nil, the node answers no question.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
 	// Acting knows the operators who sign the changes of the remote control. Acting is nil if there
@@ -105,13 +105,13 @@ type Options struct {
 	// nothing in advance.
 	Warm Warm
 
-	// Idle is called when a claim brings no run: at the first such claim, and at the first one after
-	// each run. Idle may be nil.
+	// Idle is called when a claim brings no run. It is called at the first claim without a run, and
+	// once more after each run. Idle may be nil.
 	Idle func()
 
 	// Follow is called when the server may want the node to follow other keys. The server may
-	// want this after each exchange of the ticket, and when it rings. Follow must not block. It
-	// may be nil.
+	// want other keys after each exchange of the ticket, and when the server rings. Follow must
+	// not block. It may be nil.
 	Follow func()
 
 	// ServeLocal lets root on this machine begin runs without the server.

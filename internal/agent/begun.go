@@ -24,7 +24,7 @@ type begun struct {
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 
-// Forget removes from a state directory what belongs to one fleet. These data are what an agent
+// Forget removes from a state directory what belongs to one fleet. This includes what an agent
 // remembers of orders, of its server and of its ticket. They are also what the agent would do without
 // a server, and the runs in the outbox. A node that joins another fleet must not use any of this.
 func Forget(dir string) error {

@@ -16,8 +16,8 @@ import (
 )
 
 // book keeps the answers that one run got and the values that it published. The book is in the run's
-// directory, and is fsynced when the run has ended. Before that, it must survive the agent's end.
-// The book need not survive the machine's end, because the run ends with the machine.
+// directory, and is fsynced when the run has ended. Before the run's end, the book must survive the
+// agent's end. The book need not survive the machine's end, because the run ends with the machine.
 type book struct {
 	mu      sync.Mutex
 	dir     string

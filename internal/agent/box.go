@@ -80,7 +80,7 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil { // a publisher may have sealed a secret badly; such a secret stays unchanged
+		if err != nil { // a publisher may have sealed a secret badly; then the secret stays unchanged
 			a.opts.Logger.Warn("a secret that is sealed to this node cannot be opened, and stays unchanged", "key", p.Key, "error", err)
 			in.Pieces = append(in.Pieces, p)
 			continue

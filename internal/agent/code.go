@@ -85,7 +85,8 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	return out, c.collect(out.environments)
 }
 
-// codeParts are the files of one code. The agent removes them in this order.
+// codeParts are the files of one code. The agent removes the files of a code in this
+// order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
 // signed returns the signed statement about code that is on this node. If this statement is not
@@ -279,7 +280,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	for _, name := range manifests {
 		m, err := c.kept(tutti.Digest("sha256:" + strings.TrimSuffix(filepath.Base(name), ".manifest")))
 		if err != nil {
-			continue // the files of such a tree are fetched again
+			continue // the files of a damaged tree are fetched again
 		}
 		for p, f := range m.Files {
 			if f.Link == "" {

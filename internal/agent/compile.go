@@ -20,8 +20,8 @@ type CompileSocket struct {
 	GID  int // group of the socket
 }
 
-// listenCompile opens the socket for one user and their group. The method returns nil if no
-// such socket is configured.
+// listenCompile opens the socket for one user and their group. listenCompile returns nil if
+// no compile socket is configured.
 func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	c := a.opts.Compile
 	if c == nil {

@@ -204,8 +204,8 @@ func TestWhatTheCompileSocketRefuses(t *testing.T) {
 	}
 }
 
-// The agent keeps no last known answers for other nodes. Without the server, such a
-// compile gets no answer.
+// The agent keeps no last known answers for other nodes. Without the server, a compile
+// for another node gets no answer.
 func TestACompileWithoutTheServer(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	c.set("shared/x", "1")

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Facts collects the node's facts again after a run. The agent compares them with the facts of the
-// run's compile (docs/adr/0019-facts.md).
+// Facts collects the node's facts again after a run. The agent compares the new facts with the
+// facts of the run's compile (docs/adr/0019-facts.md).
 type Facts interface {
 	// Collect begins a collection for an ended run with the order of that run. The argument dir
 	// is the run's directory. Collect ends a collection for another run.
@@ -160,7 +160,7 @@ func (f *factsWatch) running() bool {
 }
 
 // lastWithFacts returns the directory of the last ordered run that has ended and has collected facts.
-// The method returns an empty string if there is no such run.
+// The method returns an empty string if no run has collected facts.
 func (f *factsWatch) lastWithFacts() string {
 	dirs, err := f.runDirs()
 	if err != nil {

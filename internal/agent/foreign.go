@@ -62,7 +62,7 @@ type heard struct {
 }
 
 // untold reports whether the agent must report the run to a server of this epoch. Servers of release
-// 0.2.0 have no known epoch. The epoch number of such a server is zero.
+// 0.2.0 have no known epoch. Servers of release 0.2.0 have the epoch number zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
@@ -303,7 +303,7 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 }
 
 // unseen returns the reason why a run may have ended whose report no look has read. The reason is empty
-// if there is no such run. The runs in passed are our runs whose reports arrived and were not read.
+// if all reports were read. The runs in passed are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
@@ -405,8 +405,8 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. The id and the report of such a
-// run are invented.
+// unseenRun returns a run that stands for an unknown run. The id and the report of the
+// unknown run are invented.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -453,7 +453,7 @@ func (a *Agent) outbox() ([]heard, error) {
 	for _, file := range files {
 		h, err := readSealed[heard](file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was reported in the meantime
+			continue // the agent has reported this run in the meantime
 		}
 		if err != nil {
 			a.opts.Logger.Error("a foreign run is lost", "error", err)
@@ -523,8 +523,8 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is the last epoch of the server that this node has seen. The method is zero if
-// the node has seen no epoch.
+// epoch is the last epoch of the server that this node has seen. The epoch is zero if the
+// node has seen none.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {
@@ -540,7 +540,7 @@ func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error
 	if err != nil {
 		return false, err
 	}
-	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // in chunks if it is large
+	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // a large message is sent in chunks
 	if final(err) {
 		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
 		return false, nil

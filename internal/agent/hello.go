@@ -69,8 +69,8 @@ func (a *Agent) hellos(ctx context.Context) {
 	}
 }
 
-// readTicket returns the tickets on disk. If they cannot be read, readTicket returns empty tickets.
-// From empty tickets, the server notices that this machine was set back.
+// readTicket returns the tickets on disk. If the tickets cannot be read, readTicket returns empty
+// tickets. The server then gets an empty ticket, and notices that this machine was set back.
 func (a *Agent) readTicket() tickets {
 	kept, err := readSealed[tickets](filepath.Join(a.opts.Dir, TicketFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func (a *Agent) hello(ctx context.Context) error {
 		return nil
 	}
 	if asked {
-		return a.hello(ctx) // if another machine has asked for the same ticket, the next exchange shows this
+		return a.hello(ctx) // the next exchange shows whether another machine has the ticket
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (a *Agent) isTaken() bool {
 }
 
 // bootID returns the kernel's id of the present boot. The function returns an empty
-// string if the kernel has no such id.
+// string if the kernel has no boot id.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

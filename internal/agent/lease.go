@@ -47,7 +47,7 @@ const (
 )
 
 // leaseholder holds the node as long as the server wants, but not longer than the lease. Only one
-// goroutine uses it.
+// goroutine uses the leaseholder.
 type leaseholder struct {
 	*Agent
 	note  *leaseNote
@@ -183,7 +183,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 }
 
 // goesOn returns the order of a run of Tutti's whose Puppet has started here and which has no result
-// yet. The method returns nil if there is no such run.
+// yet. The method returns nil if no run is going on.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -282,7 +282,7 @@ func (l *leaseholder) expire() error {
 }
 
 // heldBy returns the job that holds the node according to the agent's note. The method
-// returns an empty string if there is no such job.
+// returns an empty string if no job holds the node.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
 // mayBegin returns the reason why a run of an exclusive job must be refused, because its job no longer

@@ -477,8 +477,8 @@ func TestAnAgentThatIsStartedAnewKnowsItsRun(t *testing.T) {
 	}
 }
 
-// TestNoRunOfAJobThatLostItsNode: somebody else disables Puppet during the job. The
-// agent does not override this, and its message names the reason.
+// TestNoRunOfAJobThatLostItsNode: somebody else disables Puppet during the job. The agent
+// does not enable Puppet again, and its message names the reason.
 func TestNoRunOfAJobThatLostItsNode(t *testing.T) {
 	l, file := exclusiveLab(t, func(file *lockFile, p *puppet) tutti.Result {
 		file.set("new disk")

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// line is an agent.Bus to a server. The test can cut it.
+// line is an agent.Bus to a server. The test can cut the line.
 type line struct {
 	t   *testing.T
 	key tutti.NodeKey
@@ -211,7 +211,8 @@ func (l *line) mend() {
 	}
 }
 
-// refuseWith makes the server refuse an operation. An err of nil ends this.
+// refuseWith makes the server refuse an operation. If err is nil, the server accepts the
+// operation again.
 func (l *line) refuseWith(op string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

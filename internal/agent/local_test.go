@@ -64,7 +64,7 @@ func (l *lab) served() {
 var dbX = ask{"op": "value", "key": "db/x"}
 
 // TestALocalRun: a local run uses the code and the answers of the earlier run. When the server is back,
-// the agent reports the run to it, and reports that the run had the same basis.
+// the agent reports the local run, and that the run had the same basis.
 func TestALocalRun(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.say(dbX)

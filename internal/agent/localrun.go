@@ -18,9 +18,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// LocalFile is in the directory of a run that the agent began without an order. The agent writes it
-// before the marker (ADR 0023). A run without an order gets only answers that the agent already
-// knows, and publishes nothing.
+// LocalFile is in the directory of a run that the agent began without an order. The agent writes
+// LocalFile before the marker (ADR 0023). A run without an order gets only answers that the agent
+// already knows, and publishes nothing.
 const LocalFile = "local.json"
 
 var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run does not ask the server: it gets only the last known answers")
@@ -204,7 +204,7 @@ func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	return known.Applied.Run
 }
 
-// basisDigest identifies what a run applied. The function covers the catalog and all answers. The
+// basisDigest identifies what a run applied. The digest covers the catalog and all answers. The
 // order of the questions and their number do not matter.
 func basisDigest(r tutti.Record) tutti.Digest {
 	lines := make([]string, len(r.Reads))
@@ -231,7 +231,7 @@ func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 }
 
 // HeldBy returns the exclusive job that holds the node with the state directory dir. HeldBy
-// returns an empty string if there is no such job.
+// returns an empty string if no job holds the node.
 func HeldBy(dir string) tutti.JobID {
 	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
 	if err != nil {

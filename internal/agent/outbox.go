@@ -66,8 +66,8 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	return kept.Result
 }
 
-// flush sends the outbox. For each ended run it first sends the values that the run published while the
-// server was away. After these values, it sends the result with report, log and record.
+// flush sends the outbox. For each ended run, flush first sends the values that the run published while
+// the server was away. After these values, flush sends the result with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -84,9 +84,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is the content of toldFile. This content is what the agent sends to the server about a run.
-// The file is on disk before the agent sends its content. If the answer gets lost, the agent sends
-// the same text again.
+// told is the content of toldFile. The file contains what the agent sends to the server about a
+// run. The file is on disk before the agent sends its content. If the answer gets lost, the agent
+// sends the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
 	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
@@ -124,7 +124,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	}
 	if err != nil {
 		// The server will never take the result. Keep the result for people, and report this to the
-		// server. Without such a report, the job would wait for the result.
+		// server. Without a report of this loss, the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -133,9 +133,9 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	return writeSealed(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
-// sendAgain puts a result back into the outbox. The server had this result and asks for it again
-// because it was restored from a backup. If the server refused the result before, sendAgain reports
-// this once more.
+// sendAgain puts a result back into the outbox. The server had the result before, and asks for it
+// again because the server was restored from a backup. If the server refused the result before,
+// sendAgain reports the refusal once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
 	// If the file cannot be read, treat the result as not refused. The server will decide again
 	// whether it takes the result.
@@ -183,8 +183,8 @@ func final(err error) bool {
 }
 
 // attach adds the log, the record and the report to the result. The method encloses small ones, and
-// sends large ones now as blobs. If one of them cannot be read or the server refuses it, attach leaves
-// it out, because the outcome matters more.
+// sends large ones now as blobs. If a part cannot be read or the server refuses the part, attach
+// leaves it out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string

@@ -47,7 +47,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 }
 
 // keepKnown stores an answer as the last known one. Answers to a run that changes nothing are valid
-// only for its job. keepKnown therefore does not store them.
+// only for its job. The method therefore does not store them.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)
@@ -91,9 +91,9 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 
 const insistEvery = 250 * time.Millisecond
 
-// insist sends a request of the run to the server. While the server is away, it repeats the request, so
-// that a restart of the server does not end a run. After the agent's patience, the run uses the known
-// answers and does not wait a second time. The caller holds s.asking.
+// insist sends a request of the run to the server. While the server is away, insist repeats the
+// request, so that a restart of the server does not end a run. After the agent's patience, the run uses
+// the known answers and does not wait a second time. The caller holds s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
 		var none T
@@ -262,7 +262,7 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 }
 
 // withoutPlaces removes the places in the code where each question was asked. The places are most of
-// the message. The decision does not need them, and the record has them.
+// the message. The decision does not need the places, and the record has them.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -280,8 +280,8 @@ func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published returns the present value of the key to a tutti_value. Such a question does not count
-// as a read. A local run does not ask the server.
+// published returns the present value of the key to a tutti_value. A question of this kind does
+// not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, nil

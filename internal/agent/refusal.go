@@ -9,8 +9,8 @@ import (
 )
 
 // refusals counts how often the server has refused a result for a reason of its own. The server's
-// reason may pass. If the reason does not pass, it is an error or damage in the server that only
-// people can repair. One such result must not stop the node's work.
+// reason may pass. If the reason stays, it is an error or damage in the server that only people
+// can repair. One refused result must not stop the node's work.
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
@@ -54,7 +54,7 @@ func (h *holdOff) after(err error) time.Duration {
 }
 
 // refused is sent in place of a result that the server refuses, so that the job does not wait. The
-// function says that the run failed, because only this node knows how the run ended.
+// sent result says that the run failed, because only this node knows how the run ended.
 func refused(run tutti.RunID, why string) wire.Ended {
 	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }

@@ -42,8 +42,8 @@ type place struct {
 	others int // how often a directory above the report was created, moved or removed
 }
 
-// mostSaves is how often one run saves its report. Puppet saves it before and after it sends the
-// report to the Puppet Server.
+// mostSaves is how often one run saves its report. Puppet saves the report before and after it
+// sends the report to the Puppet Server.
 const mostSaves = 2
 
 // markWithin bounds the wait for the mark's event. Normally this event comes at
@@ -105,7 +105,7 @@ func (w *reportWatch) note(e fsnotify.Event) {
 		return
 	case name == w.file && e.Has(fsnotify.Create):
 		w.arrived()
-	case name == w.file: // it was removed, or written in place
+	case name == w.file: // the report was removed, or written in place
 	case strings.HasPrefix(w.file, name+string(filepath.Separator)):
 		if !e.Has(fsnotify.Create) && !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
 			return
@@ -154,7 +154,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Unlock()
 	if again {
 		for _, path := range w.watcher.WatchList() {
-			_ = w.watcher.Remove(path) // the kernel may have removed it already
+			_ = w.watcher.Remove(path) // the kernel may have removed the watch already
 		}
 	}
 	had := w.watcher.WatchList()

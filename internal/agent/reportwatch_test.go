@@ -340,7 +340,7 @@ func TestWhatCannotBeNotedIsToldOnce(t *testing.T) {
 }
 
 // The server refuses reports while it does not know whether this machine is the node. The agent keeps
-// these reports and sends them again later.
+// the refused reports and sends them again later.
 func TestAConflictLosesNothing(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)

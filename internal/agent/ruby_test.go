@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// ruby is an agent.Runner whose Puppet processes are functions. Like real processes
-// they continue when the agent ends, and the next agent finds them.
+// ruby is an agent.Runner whose Puppet processes are functions. Like real processes,
+// these functions continue when the agent ends, and the next agent finds them.
 type ruby struct {
 	t      *testing.T
 	script func(p *puppet) tutti.Result // what a Puppet does

@@ -343,7 +343,7 @@ func reasonFor(err error) tutti.Reason {
 }
 
 // recover follows or concludes the runs that earlier agents left. The method reports whether there
-// were any such runs.
+// were any runs of earlier agents.
 func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -357,7 +357,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 		}
 		spec, err := a.opts.Runner.Spec(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // never begun; if the server still wants it, the agent claims it again
+			continue // the run never began; if the server still wants the run, the agent claims it again
 		}
 		any = true
 		if err != nil {

@@ -85,7 +85,7 @@ func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 }
 
 // TestKilledAnywhereARunHappensOnce kills the agent at every message to the server. For
-// each message, the test does this once before the server gets the message, and once
+// each message, the test kills the agent twice: before the server gets the message, and
 // before the agent gets the answer.
 func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 	for _, op := range []string{wire.OpClaim, wire.OpCode, wire.OpBlobGet, wire.OpHiera, wire.OpGate, wire.OpPublish, wire.OpBlobPut, wire.OpResult} {

@@ -203,7 +203,7 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 }
 
 // boxKey returns the public key to which others seal secrets. The method returns an empty
-// string if there is no such key.
+// string if the node has no key for secrets.
 func (a *Agent) boxKey() string {
 	if a.opts.Boxes == nil {
 		return ""

@@ -122,7 +122,7 @@ func (l *lab) holding(text string) []string {
 }
 
 // TestSecretsAreOpenedLast: Puppet gets secrets in clear and marked as secrets, with and without a
-// server. The agent stores them sealed.
+// server. The agent stores secrets sealed.
 func TestSecretsAreOpenedLast(t *testing.T) {
 	l := keeping(t)
 	l.secret("shared/pw", "a", `"canary-1"`)
@@ -336,8 +336,8 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 }
 
 // TestANodeRotatesItsKey: no secret changes, earlier secrets can still be opened, and nobody has to
-// seal again. These rules also hold if the agent ends during the rotation, and if a secret arrives
-// during it.
+// seal again. These rules also hold if the agent ends during the rotation, or if a secret arrives
+// during the rotation.
 func TestANodeRotatesItsKey(t *testing.T) {
 	l, own := newLab(t, nil), ownBoxes(t)
 	with := func(o *agent.Options) { o.Boxes, o.ServeLocal = own, true }

@@ -106,8 +106,8 @@ func (c *counters) begin(said tutti.Signed) error {
 	return nil
 }
 
-// trust follows the server's statements about code keys, and claims again to report this. If the node
-// cannot verify the statements, it begins nothing.
+// trust follows the server's statements about code keys, and claims again to report the node's new
+// state. If the node cannot verify the statements, it begins nothing.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil

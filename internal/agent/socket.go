@@ -72,8 +72,8 @@ func (s *socket) serve(ctx context.Context) {
 // If accept gave up, clients would wait for ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends. The function returns after all of them are
-// closed.
+// accept serves connections until ctx ends. The function returns after all connections
+// are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()

@@ -230,7 +230,7 @@ func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 }
 
 // TestAServerThatIsAwayRemovesNoMember: while the server is away, a collect returns the
-// last known members. Such a collect never returns an empty list.
+// last known members. A collect without the server never returns an empty list.
 func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 	l := started(t)
 	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/archive"
 )
 
-// content is a small archive. The function has two files, three events after event seven
+// content is a small archive. The archive has two files, three events after event seven
 // with one gap between them, and content.
 func content(t *testing.T) []byte {
 	t.Helper()

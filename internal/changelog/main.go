@@ -1,6 +1,6 @@
 // Command changelog makes a release's section of CHANGELOG.md. The command joins the
 // files of changelog/unreleased, inserts the section above the last release, and removes
-// the files. If one of the files is invalid, it changes nothing.
+// the files. If one of the files is invalid, the command changes nothing.
 package main
 
 import (
@@ -65,8 +65,8 @@ func release(root, version, date string) error {
 	return errors.Join(errs...)
 }
 
-// section returns the text of a release. The function has a heading, and for each kind
-// the changes in the order of their file names.
+// section returns the text of a release. The text has a heading, and for each kind the
+// changes in the order of their file names.
 func section(version, date string, fragments []fragment) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "## [%s] - %s\n", version, date)

@@ -1,7 +1,7 @@
-// Package chaos makes schedules of faults for a fleet on lab hosts. Afterwards it judges
-// the fleet by the state of its hosts and its log. The package is pure. The same seed,
-// hosts and length always give the same schedule, so that a failure of a seed can be
-// repeated.
+// Package chaos makes schedules of faults for a fleet on lab hosts. After the faults, the
+// package judges the fleet by the state of its hosts and its log. The package is pure.
+// The same seed, hosts and length always give the same schedule, so that a failure of a
+// seed can be repeated.
 package chaos
 
 import (
@@ -60,8 +60,8 @@ type Fleet struct {
 // The first constants say how long faults last. The others say how long a host then has
 // no fault. No fault lasts about as long as the server's deadline for silence, because
 // the result would be random. A shorter fault is followed by enough time to detect that a
-// connection works again. To notice a working connection takes as long as the fault
-// itself. See Deadline.
+// connection works again. A connection needs as long as the fault lasted to notice that
+// it works again. See Deadline.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second

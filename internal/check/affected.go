@@ -42,12 +42,12 @@ func (c *change) touches(paths ...string) bool {
 	})
 }
 
-// program contains the sources of the binary. A change of any of them may change the
-// tests on hosts.
+// program contains the sources of the binary. A change of any of these paths may change
+// the tests on hosts.
 var program = []string{"cmd", "internal", "puppet", "deploy", "go.mod", "go.sum"}
 
-// areas lists, for each area of tests, the paths that matter. A change of such a path, of
-// a test file or of the lab runs the tests of the area.
+// areas lists, for each area of tests, the paths that matter. If a change touches such a
+// path, a test file or the lab, the tests of the area run.
 var areas = map[string][]string{
 	"fleet":        program,
 	"services":     append([]string{"examples/swift", "examples/web", "examples/compute"}, program...),

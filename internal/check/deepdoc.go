@@ -43,7 +43,7 @@ func deepRow(name, commit string, r *report) string {
 
 // deepCommit returns the commit of the oldest row whose part has this prefix. The
 // function removes the + that marks a changed tree. The function returns an empty string
-// if there is no such row.
+// if no row has the prefix.
 func deepCommit(path, prefix string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

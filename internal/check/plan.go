@@ -134,7 +134,7 @@ func lint(ctx context.Context, s *sink) error {
 }
 
 // e2e runs the tests of hostPackages for which want returns true. The function uses hosts
-// of a Debian release. If release is empty, it uses the default release.
+// of a Debian release. If release is empty, e2e uses the default release.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {
@@ -188,8 +188,8 @@ func unitTests(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// specs runs the module's lint and specs on the given Debian releases. If none is given,
-// it uses both releases.
+// specs runs the module's lint and specs on the given Debian releases. If no release is
+// given, specs uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }
@@ -198,9 +198,9 @@ func specs(kind string, releases ...string) func(context.Context, *sink) error {
 // seconds.
 const mostDefences = 8
 
-// defences tests the defences whose file or test the change touches. Without a change, it
-// tests some of the defences that have changed since the deep tests have tested all
-// defences.
+// defences tests the defences whose file or test the change touches. Without a change,
+// defences tests some of the defences that have changed since the deep tests have tested
+// all of them.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}

@@ -268,7 +268,7 @@ func TestLimits(t *testing.T) {
 }
 
 // A node that belongs to an exclusive job does not use up the limit of runs. The step
-// waits for it.
+// waits for a node that belongs to an exclusive job.
 func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"))})
 	s.append(&tutti.JobStarted{

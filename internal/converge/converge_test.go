@@ -197,8 +197,8 @@ func TestNoop(t *testing.T) {
 	}
 }
 
-// TestReadersAtOnce is a test for the race detector (-race). Without it, the test only
-// checks which nodes need something.
+// TestReadersAtOnce is a test for the race detector (-race). Without the race detector,
+// the test only checks which nodes need something.
 func TestReadersAtOnce(t *testing.T) {
 	s := newSim(t, swift())
 	s.converged(s.all(first), nil)

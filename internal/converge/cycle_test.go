@@ -104,8 +104,8 @@ func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
 	}
 }
 
-// A question whose answer changes often without a cycle is reacted to again when the bound allows it.
-// For example, seven nodes that join one after the other are not an error.
+// If answers change often without a cycle, a node reacts to them again when the bound allows it. For
+// example, seven nodes that join one after the other are not an error.
 func TestManyChangesAreNoCycle(t *testing.T) {
 	exporter := func(i int) *manifest {
 		return &manifest{compile: func(answers) catalog { return catalog{exports: map[string][]string{"Sshkey": {fmt.Sprint(i)}}} }}

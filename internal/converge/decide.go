@@ -19,7 +19,7 @@ type View struct {
 	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // an empty target has all nodes as members
 	// Unjoined returns the nodes that the fleet file lists in a target and that have not joined, sorted. An empty
-	// target means the whole fleet. Unjoined is nil if this is not known.
+	// target means the whole fleet. Unjoined is nil if the nodes are not known.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
 	Order    []Order                     // from the fleet file
@@ -40,8 +40,8 @@ type View struct {
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // by which it runs
-	// Environment is the fleet's present environment. If it is empty, the environment of
-	// the node's last run counts.
+	// Environment is the fleet's present environment. If Environment is empty, the
+	// environment of the node's last run counts.
 	Environment string
 	// Meant reports whether the node is among the targets of a secret. If Meant is nil,
 	// the node is not.
@@ -291,8 +291,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good. After them, it ends those held
-// runs whose nodes waited for these nodes.
+// proveAll ends the held runs that show that their nodes are good. After them, proveAll ends
+// those held runs whose nodes waited for these nodes.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false

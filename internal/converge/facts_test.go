@@ -49,7 +49,8 @@ func hosts(names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 }
 
 // TestPackageFactSecondRun: a run installs a package, the package makes a fact, and the fact leads
-// to another catalog. One job handles all this, with events in any order.
+// to another catalog. One job handles the run, the fact and the new catalog, with events in any
+// order.
 func TestPackageFactSecondRun(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

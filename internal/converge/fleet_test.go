@@ -171,8 +171,8 @@ type kinds struct {
 }
 
 // acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N,
-// sometimes w/N and the hiera key hN, and exports resources of the types of its place.
-// The function reads what nodes before it publish, and what operators set.
+// sometimes w/N and the hiera key hN, and exports resources of the types of its place. A
+// node of the fleet reads what nodes before it publish, and what operators set.
 func acyclic(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for i := range 1 + d.roll(k.nodes, "nodes") {

@@ -78,8 +78,8 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 }
 
 // mends returns the latest whole run of the node's daemon that makes the node good, whatever happened before. The
-// method returns nil if there is no such run. The run certainly began after the end of all known runs of Tutti.
-// That run also began after the last report about the machine and its facts.
+// method returns nil if no run makes the node good. The run certainly began after the end of all known runs of
+// Tutti. That run also began after the last report about the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
@@ -109,7 +109,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 }
 
 // found returns a run that has changed nothing, but has shown that its node is not good. The method also returns
-// what the run has found. The method returns nil and an empty string if there is no such run.
+// what the run has found. The method returns nil and an empty string if no run has found something.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is a run by somebody else on a node. Such a run ends well and changes nothing.
-// Nothing else is known about the run.
+// others is a run by somebody else on a node. A run of this kind ends well and changes
+// nothing. Nothing else is known about the run.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -227,7 +227,7 @@ func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 }
 
 // TestAForeignRunWhereTheModuleIsOnThePuppetServer: the foreign run leaves no record, and
-// its exports are not published. Such a foreign run therefore makes no node good.
+// its exports are not published. A foreign run of this kind therefore makes no node good.
 func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)

@@ -145,7 +145,7 @@ func factsWhy(f *engine.Facts) string {
 }
 
 // unfinished explains why a node is not good, independent of what it has read. The
-// function returns an empty string if there is no such reason.
+// function returns an empty string if the node has no reason of this kind.
 func unfinished(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -196,7 +196,7 @@ func notGood(r *engine.Run) string {
 }
 
 // denied returns the first value that a run read and that its node may not read any more. The
-// function returns an empty string if there is no such value.
+// function returns an empty string if the node may read all values.
 func denied(passed *engine.Run, has Has) string {
 	if has.MayRead == nil {
 		return ""
@@ -210,8 +210,8 @@ func denied(passed *engine.Run, has Has) string {
 }
 
 // inPart names the run with tags that has left the node in another state than its last full run did. The function
-// returns an empty string if there is no such run. If a run with tags had the full run's catalog, it only repaired
-// the node.
+// returns an empty string if no run with tags has done this. If a run with tags had the full run's catalog, it
+// only repaired the node.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {

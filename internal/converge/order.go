@@ -98,12 +98,12 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 	}
 }
 
-// breakCycles drops edges until no node precedes itself. First it drops the soft edges of each cycle. If a cycle
-// remains, it chooses one node of the cycle and drops the edges that lead to this node. The method chooses the
-// node with the fewest unanswered questions that others in the cycle answer. Among equals it chooses the node
-// that has run least, so that no node runs after each single change of the others. After that, the turn in a
-// serial group decides, and then the name. Edges of the fleet file are dropped only if they alone form a cycle.
-// Nodes in several groups can cause such a cycle.
+// breakCycles drops edges until no node precedes itself. First, breakCycles drops the soft edges of each cycle.
+// If a cycle remains, breakCycles chooses one node of the cycle and drops the edges that lead to this node. The
+// method chooses the node with the fewest unanswered questions that others in the cycle answer. Among equal
+// nodes, the method chooses the node that has run least. So no node runs after each single change of the
+// others. After that, the turn in a serial group decides, and then the name. Edges of the fleet file are
+// dropped only if they alone form a cycle. Nodes in several groups can cause such a cycle.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {

@@ -29,8 +29,8 @@ const aloneFor = 2 * time.Minute
 const disabledFor = 30 * time.Minute
 
 // waked says since when a node has reasons to run. The field now is for reasons to run at
-// once, and wide for reasons to run later. A zero time means that there is no such
-// reason.
+// once, and wide for reasons to run later. A zero time means that the node has no reason
+// of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.

@@ -240,7 +240,8 @@ func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	}
 }
 
-// quarrel is two nodes. Each publishes a new value whenever the other has published one.
+// quarrel is two nodes. Each of the two nodes publishes a new value whenever the other
+// has published one.
 func quarrel() map[tutti.NodeName]*manifest {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {
@@ -262,7 +263,7 @@ func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
 	if last.Verdict != tutti.VerdictDiverging || !strings.Contains(last.Message, `value "of/`) {
 		t.Errorf("verdict %s: %s", last.Verdict, last.Message)
 	}
-	s.set("salt", "1") // somebody does something about it
+	s.set("salt", "1") // somebody repairs the problem
 	s.live(2 * time.Hour)
 	if got := since(first, s.runs()); got["a"]+got["b"] == 0 || got["a"]+got["b"] > 12 {
 		t.Errorf("%v runs after somebody changed what they read", got)

@@ -90,8 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself. reacts returns false if the node needs
-// nothing or has no such code.
+// reacts judges a node by the code with which it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -132,7 +131,7 @@ func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 }
 
 // releasedBy returns the event that ends a hold after a person's converge of the whole fleet. The method returns
-// nil if the job is not such a converge.
+// nil if the job is not a converge of the whole fleet by a person.
 func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// holdBack pushes code that waits for its release. With canary 0 it waits for a person,
-// otherwise for this many canaries.
+// holdBack pushes code that waits for its release. With canary 0, the code waits for a
+// person. Otherwise it waits for this number of canaries.
 func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manifest) {
 	before := s.pushed
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
@@ -94,7 +94,7 @@ func TestHeldCodeWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// Canaries run first. When they are good, all other nodes run.
+// Canaries run first. When the canaries are good, all other nodes run.
 func TestCanaries(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := living(t, ten(readsX))

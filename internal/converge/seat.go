@@ -19,10 +19,10 @@ type seat struct {
 	runs     []*engine.Run // the runs of the step
 	why      string        // empty: standing has the reason
 	retryAt  time.Time     // of phase resting
-	byFacts  bool          // it failed, and since then only its facts have changed
+	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
-	known    bool          // the order can rely on what it reads and exports
-	stops    string        // the reason why its serial group keeps it from running; empty: it may run
+	known    bool          // the order can rely on the known reads and exports of the node
+	stops    string        // the reason why the node's serial group keeps it from running; empty: the node may run
 	cause    phase         // the phase of the node at which this group stops
 }
 
@@ -146,8 +146,8 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 }
 
 // affected adds the nodes that are good in the public view, but will not be good after other
-// nodes of the job publish their results. If these nodes are known early, this saves a run of
-// each node that reads what they then publish.
+// nodes of the job publish their results. If affected finds these nodes early, each node that
+// reads their later values needs one run less.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {
@@ -275,7 +275,7 @@ func byFacts(runs []*engine.Run) int {
 }
 
 // usable reports whether the order can rely on what is known about a node. The order can
-// rely on it if the node has compiled in this job, or if its record is of this code.
+// rely on this if the node has compiled in this job, or if its record is of this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {
@@ -362,8 +362,8 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs it would fail again. An error that a Puppet Server returns does not
-// count, because it may come from the server's machine.
+// the same inputs, the run would fail again. An error that a Puppet Server returns does
+// not count, because it may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false

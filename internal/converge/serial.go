@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// Serial is a serial group of the fleet file. Only one node of it runs at a time, and this node must be good
-// before the next one runs. The nodes are in the order of the file. If nodes read from each other, that order
-// takes precedence over the file's order.
+// Serial is a serial group of the fleet file. Only one node of the group runs at a time, and this node must
+// be good before the next one runs. The nodes are in the order of the file. If nodes read from each other,
+// that order takes precedence over the file's order.
 type Serial struct {
 	Group tutti.GroupName
 	Nodes []tutti.NodeName
@@ -25,7 +25,8 @@ type turns struct {
 	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began it
 }
 
-// turns returns the serial groups for a step. A job that changes nothing ignores them.
+// turns returns the serial groups for a step. A job that changes nothing ignores serial
+// groups.
 func (d *decision) turns() turns {
 	if d.job.Mode != tutti.ModeApply {
 		return turns{}
@@ -241,7 +242,7 @@ type halts struct {
 }
 
 // haltsIn returns the halts of a view that survey has returned. The first call computes
-// them.
+// the halts.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	if v.halts.of != nil {
 		return v.halts.of

@@ -389,7 +389,7 @@ func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
 }
 
 // TestBrokenNodesDoNotStopEachOther: three nodes of a group are broken, and the order of their reads differs from
-// the list. When their input is repaired, all run by themselves, one after the other.
+// the list. When the input of the broken nodes is repaired, all of them run by themselves, one after the other.
 func TestBrokenNodesDoNotStopEachOther(t *testing.T) {
 	broken := false
 	node := func(key string, reads ...string) *manifest {

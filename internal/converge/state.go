@@ -61,7 +61,7 @@ func New(e *engine.State, d *data.State) *State {
 	}
 }
 
-// Apply folds an event. The folds of engine and data must have folded it before.
+// Apply folds an event. The folds of engine and data must have folded the event before.
 func (s *State) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:

@@ -54,7 +54,7 @@ func TestTruth(t *testing.T) {
 			t.Run(strconv.Itoa(hand), func(t *testing.T) {
 				t.Parallel()
 				for i := hand; i < fleets; i += hands {
-					// If there are many fleets, only some of them can live long.
+					// If there are many fleets, only some fleets can live long.
 					checks.Add(int64(lives(t, uint64(seed+i), fleets <= truthFleets || i%25 == 0)))
 				}
 			})
@@ -91,7 +91,8 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 }
 
 // TestAStoppedCompileMakesNobodyGood: a stopped compile and a compile that waits for its turn do not make a node good.
-// The same holds while the job goes on. The node does not have what these compiles read.
+// A stopped compile does not make the node good while the job goes on, either. The node does not have what these
+// compiles read.
 func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.write("x", "1")

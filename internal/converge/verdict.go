@@ -74,8 +74,8 @@ func (d *decision) unjoined() []tutti.NodeName {
 	return d.view.Unjoined(d.step.Converge.Target)
 }
 
-// notJoined says that a node is listed but has not joined. Before each join this is normal, because grants are pushed
-// first.
+// notJoined says that a node is listed but has not joined. Nodes are often listed before they join, because grants
+// are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
@@ -154,9 +154,9 @@ func (d *decision) left() (later, gone []string) {
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
 			continue // the phase in the node's seat counts
 		}
-		// Judge the node again. While its record is in this job's view, other nodes may have published
-		// what the node has read of their compiles. Such a publication changes nothing for a node that
-		// already sees these values. The node is therefore not judged again.
+		// Judge the node again. In the view of this job, other nodes may already have published what
+		// this node has read from their compiles. A publication of this kind changes nothing for a
+		// node that already sees these values. The node is therefore not judged again.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue

@@ -66,10 +66,12 @@ func (g *Graph[N]) Has(n N) bool {
 // Nodes returns all nodes in the order of their addition.
 func (g *Graph[N]) Nodes() []N { return slices.Clone(g.nodes) }
 
-// Successors returns the nodes with an edge from n. For an unknown n it returns none.
+// Successors returns the nodes with an edge from n. For an unknown node, Successors
+// returns no nodes.
 func (g *Graph[N]) Successors(n N) []N { return g.neighbours(g.after, n) }
 
-// Predecessors returns the nodes with an edge to n. For an unknown n it returns none.
+// Predecessors returns the nodes with an edge to n. For an unknown node, Predecessors
+// returns no nodes.
 func (g *Graph[N]) Predecessors(n N) []N { return g.neighbours(g.upon, n) }
 
 func (g *Graph[N]) neighbours(edges [][]int, n N) []N {
@@ -155,7 +157,7 @@ func (g *Graph[N]) Cycle() []N {
 	return nil
 }
 
-// tangle removes nodes repeatedly, and marks the nodes that remain. In each round, it
+// tangle removes nodes repeatedly, and marks the nodes that remain. In each round, tangle
 // removes all nodes that lack a predecessor or a successor. The remaining nodes are on a
 // cycle or between two cycles. Without a cycle no node remains.
 func (g *Graph[N]) tangle() []bool {

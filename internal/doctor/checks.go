@@ -16,7 +16,8 @@ const (
 	certnameCheck = "certname"
 )
 
-// checks are all checks. For each check, a test makes it find something.
+// checks are all checks. For each check, there is a test in which the check finds
+// something.
 var checks = []check{
 	{"unit", eachProcess(unit)},
 	{"binary", eachProcess(binary)},

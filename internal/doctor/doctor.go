@@ -22,7 +22,7 @@ type Finding struct {
 }
 
 // Facts are what is known about this machine. A nil part means that this machine does not have
-// it.
+// the part.
 type Facts struct {
 	Now      time.Time
 	Version  string // of this binary
@@ -56,7 +56,7 @@ type Credential struct {
 // Link is the connection to a server.
 type Link struct {
 	Address string
-	Err     error // the reason why it was not reached
+	Err     error // the reason why the server was not reached
 	WrongCA bool  // another server answers there
 	Time    time.Time
 }

@@ -28,7 +28,7 @@ type View struct {
 // Decide returns the events that the server should append now, in order. Decide returns
 // nil if there is nothing to do. A RunWanted has no run id yet, because the caller makes
 // the id. For the same state, Decide returns the same events. After these events are
-// applied, it does not return them again.
+// applied, Decide does not return them again.
 func (s *State) Decide(v View) []tutti.Body {
 	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)

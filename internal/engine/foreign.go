@@ -72,12 +72,12 @@ func (s *State) repeats(f *Run, last Last) bool {
 }
 
 // touched reports whether the run may have done or tried anything on its node. A proof
-// counts if it rests on such a run.
+// counts if the run on which it rests has touched the node.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
 
-// Began returns when the run began by its node's clock. For a proof, it returns the
+// Began returns when the run began by its node's clock. For a proof, Began returns the
 // beginning of the run that applied the node's present state. Began returns the zero time
 // if this is not known yet.
 func (r *Run) Began() time.Time {
@@ -90,8 +90,8 @@ func (r *Run) Began() time.Time {
 	return time.Time{}
 }
 
-// Clock returns when the run began by its agent's clock. For a proof, it returns the clock of the run that applied the
-// node's present state.
+// Clock returns when the run began by its agent's clock. For a proof, Clock returns the clock of the run that applied
+// the node's present state.
 func (r *Run) Clock() tutti.Clock {
 	switch {
 	case r.Proved && !r.Rests.IsZero():

@@ -15,8 +15,8 @@ type stepKind interface {
 	// busy reports whether something in an unfinished step is running or may begin. While
 	// busy returns true, the job is not over.
 	busy(j *Job, st *Step) bool
-	// runEnded sets the state of a node after the node's run r has ended. If necessary, it
-	// also sets the state of the step.
+	// runEnded sets the state of a node after the node's run r has ended. If necessary,
+	// runEnded also sets the state of the step.
 	runEnded(st *Step, n *StepNode, r *Run)
 }
 

@@ -24,7 +24,7 @@ func (r *Run) Behind() string {
 }
 
 // Lagged reports whether the run was stopped because PuppetDB lagged. A run that was
-// stopped because of this does not count as a try of its node.
+// stopped because PuppetDB lagged does not count as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
 // Lagging returns when a node whose last run lagged compiles again. Lagging also reports

@@ -127,7 +127,7 @@ func (s *State) phase(j *Job) Phase {
 }
 
 // queuedBehind returns the first job that must end before this job begins. The method
-// returns nil if there is no such job.
+// returns nil if the job need not wait for another job.
 func (l *Leases) queuedBehind() *Job {
 	for _, o := range l.after {
 		if !o.Ended() {
@@ -146,7 +146,7 @@ func (l *Leases) mayHold(n *Lease) bool {
 }
 
 // stranger returns another job's unfinished run on a node of this job. The method returns
-// nil if there is no such run.
+// nil if no other job has a run there.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -169,8 +169,8 @@ func (j *Job) WhyHalted() string {
 	return "the job does not have all of its nodes to itself: " + j.Leases.failed[0]
 }
 
-// ExclusiveOn returns the exclusive job that holds the node now, or nil. While there is
-// such a job, no run of another job begins on the node.
+// ExclusiveOn returns the exclusive job that holds the node now, or nil. While a job
+// holds a node, no run of another job begins on the node.
 func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	for _, j := range s.exclusive {
 		n := j.Leases.of[node]
@@ -270,7 +270,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// notice is the text for people who find the node disabled. The method stays the same as long as
+// notice is the text for people who find the node disabled. The text stays the same as long as
 // the job lives. If a node rewrote the file, it could overwrite a file that someone else has
 // written.
 func (j *Job) notice() string {

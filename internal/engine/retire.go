@@ -67,8 +67,8 @@ type share struct {
 	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether o has more jobs than s. If jobs is false, it compares runs. If the numbers are equal, less
-// reports whether o's oldest finished job is older.
+// less reports whether o has more jobs than s. If jobs is false, less compares runs. If the numbers are equal,
+// less reports whether o's oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {

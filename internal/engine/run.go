@@ -116,7 +116,7 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// skips ends the runs of a halted job that no node has claimed. Without this, these runs
+// skips ends the runs of a halted job that no node has claimed. Without skips, these runs
 // would begin when their node comes back. The method also stops the runs that are held at
 // their gates.
 func (j *Job) skips(st *Step) []tutti.Body {

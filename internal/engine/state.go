@@ -28,7 +28,7 @@ type State struct {
 	started   int                              // how many jobs have ever started
 }
 
-// last are the runs that determine the standing of a node. These runs stay when their
+// last are the runs that determine the standing of a node. The last runs stay when their
 // jobs are retired.
 type last struct {
 	claimed  tutti.RunID // of any mode
@@ -157,7 +157,7 @@ type Run struct {
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
 	EndedAt time.Time         `json:"ended_at,omitzero"`
-	Lost    string            `json:"lost,omitempty"`   // the reason why it was given up; empty if it was not
+	Lost    string            `json:"lost,omitempty"`   // the reason why the run was given up; empty if it was not given up
 	Result  *tutti.Result     `json:"result,omitempty"` // may also be a result that came after Lost
 	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
 	// no gate. Its EndedAt is when the node reported the run.
@@ -234,7 +234,8 @@ func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Serve
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
 
-// Passed reports whether the run passed its gate. Only such a run counts as a run.
+// Passed reports whether the run passed its gate. Only a run that passed its gate counts
+// as a run.
 func (r *Run) Passed() bool { return r.Gate == tutti.GateGo }
 
 // NewState returns the state before the first event.

@@ -7,8 +7,8 @@ import (
 )
 
 // Summary shows a job in numbers. CriticalPath is the longest chain of run times along the plan's
-// edges, as agents measured them. A converge step has no edges inside. For such a step, the chain
-// is the longest sum of one node's runs, including the time at their gates.
+// edges, as agents measured them. A converge step has no edges inside. For a converge step, the
+// chain is the longest sum of one node's runs, including the time at their gates.
 type Summary struct {
 	Job          tutti.JobID
 	Outcome      tutti.Verdict

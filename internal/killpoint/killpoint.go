@@ -1,7 +1,7 @@
-// Package killpoint names points in the code at which a test can kill the process. There
-// is a point wherever it makes a difference, for example before and after a file's fsync,
-// and before and after an append. A test passes each point once, and then kills a process
-// at each point in turn. The test therefore covers all ways in which the process can die.
+// Package killpoint names points in the code at which a test can kill the process. A
+// point is at each place where a kill makes a difference, for example before and after a
+// file's fsync or an append. A test passes each point once, and then kills a process at
+// each point in turn. The test therefore covers all ways in which the process can die.
 //
 // Without the build tag killpoints, Here is empty. With the tag, the environment
 // determines what Here does:
@@ -23,5 +23,6 @@ const (
 )
 
 // SyncAttr is the extended attribute that a program with the build tag sets wherever it
-// calls syncfs(2). FUSE does not pass on this call, but package powerfs must know of it.
+// calls syncfs(2). FUSE does not pass on syncfs, but package powerfs must know of the
+// call.
 const SyncAttr = "user.tutti.syncfs"

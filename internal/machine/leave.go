@@ -43,9 +43,9 @@ type Left struct {
 }
 
 // Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's
-// unit and state. If Leave fails before the server has agreed, nothing has changed. If it fails
-// later, call Leave again to continue. Leave returns CodeConflict if a run is going on or if the
-// server lacks a result.
+// unit and state. If Leave fails before the server has agreed, nothing has changed. If Leave
+// fails later, call Leave again to continue. Leave returns CodeConflict if a run is going on or
+// if the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
 	member, err := LoadMembership(IdentityDir(o.Dir))
@@ -118,8 +118,7 @@ func settled(o LeaveOptions) error {
 
 const leaveDeadline = 20 * time.Second
 
-// tellLeave requests the server to remove the node, and notes in leftFile that the server
-// has done this.
+// tellLeave requests the server to remove the node, and notes the removal in leftFile.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
 	node, err := LoadKeys(IdentityDir(dir))
 	if err != nil {

@@ -35,7 +35,7 @@ type memberConn interface {
 }
 
 // Keep works until ctx ends. Keep renews the JWT when half of the JWT's life is left. When the server's keys are
-// rotated, it takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
+// rotated, Keep takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
 // exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
 	var again time.Time // when to try following again after a failure; zero: it has not failed
@@ -112,7 +112,7 @@ const (
 )
 
 // followed makes the node use the keys that the server wants. The method returns when to try again. A
-// zero time means that it need not try again before the server requests it.
+// zero time means that the node need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)

@@ -31,8 +31,8 @@ const (
 func UnitDirs() []string { return []string{unitDir, packagedUnit} }
 
 // StartUnit starts a unit of tutti now and at every boot. If a package has the unit,
-// StartUnit uses it unchanged. If no package has it, StartUnit writes a unit for this
-// binary and these arguments.
+// StartUnit uses it unchanged. If no package has the unit, StartUnit writes a unit for
+// this binary and these arguments.
 func StartUnit(ctx context.Context, name, args string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "systemd does not run here; start it yourself: tutti %s", args)
@@ -91,8 +91,8 @@ func UnitText(name, args string) (string, error) {
 }
 
 // unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. If the unit is
-// confined (ProtectSystem), it may write to its own directory anywhere. The function
-// refuses a binary or directory in a place that the unit hides.
+// confined (ProtectSystem), it may still write to its own directory, wherever this is.
+// The function refuses a binary or directory in a place that the unit hides.
 func unitFor(unit, binary, args string) (string, error) {
 	verb, dir, ok := strings.Cut(args, " --dir ")
 	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {

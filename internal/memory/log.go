@@ -1,7 +1,7 @@
 // Package memory keeps the log and the blobs in memory. The package is for tests of the
-// code that uses them. The package passes the same suites (package storetest) as the
-// durable log and blobs. The package also encodes every event in the same way, so that
-// every event that it accepts can also be stored durably.
+// code that uses a log and blobs. The package passes the same suites (package storetest)
+// as the durable log and blobs. The package also encodes every event in the same way, so
+// that every event that it accepts can also be stored durably.
 package memory
 
 import (
@@ -41,7 +41,7 @@ func NewLog() *Log { return &Log{} }
 func LoadLog(entries []tutti.Entry) *Log { return &Log{entries: entries} }
 
 // Fault makes every later Append call f first. If f returns an error, Append fails with
-// it and stores nothing. A nil f ends this.
+// this error and stores nothing. If f is nil, Append works normally again.
 func (l *Log) Fault(f func(events []tutti.Event) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

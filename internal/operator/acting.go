@@ -84,8 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without compares two lists of operators. It returns the names and keys of some operators. These
-// are the operators whom the list other lacks or has with another key.
+// without compares two lists of operators. It returns the names and keys of some operators. The
+// result has the operators whom the other list lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -172,8 +172,8 @@ func (s *Signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is how long an action stays valid after the wait for nodes. This time is needed
-// because clocks differ.
+// actionLife is how long an action stays valid after the wait for nodes. The extra time is
+// needed because clocks differ.
 const actionLife = 5 * time.Minute
 
 // SignAction signs a change for some nodes. SignAction returns nil if operators do not sign actions in

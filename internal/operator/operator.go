@@ -66,7 +66,8 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 const RenewDeadline = 10 * time.Second
 
 // follower updates an operator's directory to the keys that the server wants when the server's keys are rotated (ADR
-// 0027). The follower does this once for each change that the server wants, during any request of the operator.
+// 0027). The follower updates the directory once for each change that the server wants, during any request of the
+// operator.
 type follower struct {
 	dir, name string
 	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
@@ -255,8 +256,8 @@ func HandOnRecovery(from, to string) error {
 	return own.save(cli.Connection{OperatorDir: to})
 }
 
-// fleetOf returns the id of the fleet to which an operator belongs. On the local socket, it returns the id
-// that the server names. The id is empty if the server is of release 0.2.0 or earlier.
+// fleetOf returns the id of the fleet to which an operator belongs. On the local socket, fleetOf returns
+// the id that the server names. The id is empty if the server is of release 0.2.0 or earlier.
 func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest, error) {
 	if own, err := identity.LoadOperator(c.OperatorDir); err == nil {
 		return identity.KeepFleet(c.OperatorDir, own.Pin())

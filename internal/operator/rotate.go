@@ -22,7 +22,7 @@ import (
 )
 
 // TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
-// or made there. If a server was set back and has lost some of them, the operator sends them again. If a server has
+// or made there. If a server was set back and has lost some statements, the operator sends them again. If a server has
 // different statements, the operator refuses the server.
 const TrustFile = "trust.json"
 
@@ -188,7 +188,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 }
 
 // confirm names the statements that the new key will sign, and asks the operator. Anyone who had the old key may
-// have signed some of them.
+// have signed some of these statements.
 func (r *rotation) confirm(ctx context.Context) error {
 	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
@@ -391,8 +391,8 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 }
 
 // notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
-// it cannot verify that these keys sign now. The function returns an empty string if they do. The function stores
-// nothing that the server says.
+// it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
+// function stores nothing that the server says.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

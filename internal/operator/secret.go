@@ -321,7 +321,8 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 }
 
 // plausible refuses recipients that an honest server would not name. An honest server names no node twice. If all
-// targets are nodes, it names no node outside the targets. For a group, the server decides which nodes belong to it.
+// targets are nodes, an honest server names no node outside the targets. For a group, the server decides which nodes
+// belong to it.
 func plausible(targets []string, nodes []tutti.Recipient) error {
 	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
 	there := map[tutti.NodeName]bool{}

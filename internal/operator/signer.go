@@ -141,8 +141,8 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 // plansCounter is the name of the counter of fleet files in CountersFile. No environment can have this name.
 const plansCounter = "fleet file"
 
-// plans signs the text of a fleet file. If the server already has this text, plans does not sign
-// it again.
+// plans signs the text of a fleet file. If the server already has the same text, plans does not
+// sign it again.
 func (s *Signer) plans(source []byte) (*tutti.Statement, error) {
 	if err := s.maySign(); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 }
 
 // stillSigned reports whether a key that signs now has signed a statement. Perhaps only an earlier key
-// has signed it.
+// has signed the statement.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Wait waits until the process is gone, and then returns nil. Wait also returns nil if
-// there was no such process. If ctx ends first, Wait returns the cause.
+// the process never existed. If ctx ends first, Wait returns the cause.
 func Wait(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {

@@ -8,14 +8,14 @@ import (
 
 // The constants bound a result in the log, in bytes of JSON.
 const (
-	// maxResult bounds a result without the questions for which it waits. This is enough for fifteen failures, each
-	// with the last lines of a journal.
+	// maxResult bounds a result without the questions for which it waits. The bound is enough for fifteen failures,
+	// each with the last lines of a journal.
 	maxResult = 64 << 10
 	// maxWaits bounds these questions. The largest allowed number of the largest allowed questions fits, unless they
 	// contain characters that are longer in JSON.
 	maxWaits = 192 << 10
-	// maxShort is how many bytes stay of a text of a failure or a change that does not
-	// fit.
+	// maxShort is the number of bytes to which a text is cut if a failure or a change
+	// does not fit.
 	maxShort = 200
 )
 

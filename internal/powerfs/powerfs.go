@@ -31,9 +31,9 @@ type Step struct {
 	Path string
 	// Durable is the content that is left if the power fails after the step.
 	Durable Image
-	// Torn are other contents that a real disk may leave. In one of them, everything is on disk except half of this
-	// write. In the other one, everything is on disk, but the data that was appended since each file's last fsync is
-	// zeros.
+	// Torn are other contents that a real disk may leave. In one image, everything is on disk except half of this
+	// write. In the other image, everything is on disk, but the data that was appended since each file's last fsync
+	// is zeros.
 	Torn []Image
 }
 
@@ -157,8 +157,8 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
 		// Abort and detach the mount, because other mount namespaces may have a copy of it and would keep it. Every
-		// container that is started makes such a copy. Abort first, because after the unmount the number may belong to
-		// another connection.
+		// container that is started makes a copy of the mount. Abort first, because after the unmount the number may
+		// belong to another connection.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}

@@ -240,7 +240,7 @@ func (f *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (result fuse.Rea
 	return result, status
 }
 
-// Write writes content. With O_SYNC, it is then on disk.
+// Write writes content. If the file was opened with O_SYNC, the content is then on disk.
 func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	status := f.step("write", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]

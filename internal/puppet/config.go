@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Config contains the paths and names that a Puppet uses. ReadConfig reads them from puppet.conf without Puppet,
-// because a start of Puppet takes seconds. `puppet config print --section agent` prints the same values.
+// Config contains the paths and names that a Puppet uses. ReadConfig reads these values from puppet.conf without
+// Puppet, because a start of Puppet takes seconds. `puppet config print --section agent` prints the same values.
 type Config struct {
 	DisabledLock string // agent_disabled_lockfile
 	RunLock      string // agent_catalog_run_lockfile

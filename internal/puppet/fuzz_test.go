@@ -17,8 +17,8 @@ import (
 // damageable are the files of a run that determine its outcome.
 var damageable = []string{puppet.ReportFile, "phase.jsonl", puppet.LogFile, "stderr", "events.jsonl"}
 
-// FuzzJudge damages one file of a real run. A run that ended badly must not become good
-// by this. A good run must not get another good outcome. The server must accept the
+// FuzzJudge damages one file of a real run. Damage must not turn a bad outcome into a
+// good one. A good run must not get another good outcome. The server must accept the
 // agent's result.
 //
 // Found: ended-before-it-started (a damaged file of phases made a result that the

@@ -14,7 +14,7 @@ import (
 )
 
 // samples contains the directories of real runs of real Puppets. The module's specs make
-// them.
+// these directories.
 const samples = "../../puppet/testdata/runs"
 
 type verdict struct {

@@ -80,7 +80,7 @@ func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 }
 
 // The refreshes that an interrupted run has not done are remembered up to a bound. Above the bound, the
-// result says that they are not known.
+// result says that the lost refreshes are not known.
 func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {
 		return
@@ -108,8 +108,8 @@ func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	}
 }
 
-// Puppet's files must be regular files. If a pipe has such a name, Judge does not wait
-// for it.
+// Puppet's files must be regular files. If a pipe has the name of such a file, Judge does
+// not wait for it.
 func TestAPipeIsNoReport(t *testing.T) {
 	dir := t.TempDir()
 	endedWell(t, dir)

@@ -86,8 +86,8 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 	return out, nil
 }
 
-// readDisabled reads the file that disables Puppet. If the file is not Puppet's JSON, it disables Puppet,
-// too.
+// readDisabled reads the file that disables Puppet. If the file is not Puppet's JSON, Puppet is also
+// disabled.
 func readDisabled(file string) (message string, enabled bool, err error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// A noop run's changes do not contain the word noop. Each says whether it would undo a
-// change by somebody else.
+// A noop run's changes do not contain the word noop. Each change says whether it would
+// undo a change by somebody else.
 func TestNoopChanges(t *testing.T) {
 	sample, dir := filepath.Join(samples, "8.10.0", "noop"), t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(sample)); err != nil {

@@ -37,7 +37,7 @@ type Order struct {
 	// Puppet's own file is used.
 	DisabledLock string `json:"disabled_lockfile,omitempty"`
 
-	// The launcher ignores these fields. Only the agent reads them again.
+	// The launcher ignores these fields. Only the agent reads these fields again.
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`

@@ -27,7 +27,7 @@ type refreshes struct {
 // maxRefreshes bounds how many bytes of a run's events are kept.
 const maxRefreshes = 32 << 20
 
-// lostRefreshes lists the refreshes that an interrupted run needed but did not do. The function lists them as
+// lostRefreshes lists the refreshes that an interrupted run needed but did not do. The lost refreshes count as
 // failures, because Puppet does not do them later. Puppet's next run finds the changes already made, and refreshes
 // nothing.
 func lostRefreshes(dir string) ([]tutti.Failure, error) {

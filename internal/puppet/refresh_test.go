@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// If an interrupted run has left out a refresh, Puppet never does the refresh. The next
-// run finds no change that would cause it.
+// If an interrupted run has left out a refresh, Puppet never does the refresh. In its
+// next run, Puppet finds no change that would cause the refresh.
 func TestLostRefreshes(t *testing.T) {
 	const (
 		begins = `{"event":"start","resource":"File[/c]","notifies":["Exec[a]","Service[b]"]}` + "\n"

@@ -199,7 +199,7 @@ func plural(n int, noun string) string {
 }
 
 // resourceFailures lists the failed resources, by file and line. The message comes from the failed event. If there is
-// no such event, the message comes from the log.
+// no failed event, the message comes from the log.
 func resourceFailures(r report, tr trace) []tutti.Failure {
 	var out []tutti.Failure
 	for name, s := range r.ResourceStatuses {

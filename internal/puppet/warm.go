@@ -357,7 +357,7 @@ func (p *parent) run(order warmOrder) (*Process, error) {
 }
 
 // end closes the parent's socket and returns when the parent is gone. Normally the parent then ends by itself. If
-// it hangs, end kills it.
+// the parent hangs, end kills it.
 func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })

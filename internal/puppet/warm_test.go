@@ -86,7 +86,7 @@ func TestWarmStart(t *testing.T) {
 }
 
 // TestWarmReplaced: a parent has loaded files that have changed since. Another parent
-// replaces it, and the run is a child of the new parent.
+// replaces this parent, and the run is a child of the new parent.
 func TestWarmReplaced(t *testing.T) {
 	once := filepath.Join(t.TempDir(), "once")
 	w, starts := parentSays(t, ready+`

@@ -18,7 +18,8 @@ type Config struct {
 	Host   string `json:"host"` // the name by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
-	// First is the certificate of the first operator. The server adds it to the log.
+	// First is the certificate of the first operator. The server adds this certificate to
+	// the log.
 	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
@@ -44,7 +45,7 @@ func ReadConfig(dir string) (Config, error) {
 }
 
 // LoadAuthority reads the keys of the server in dir. LoadAuthority returns CodeDamaged if one
-// of them is damaged.
+// of the keys is damaged.
 func LoadAuthority(dir string) (*identity.Authority, error) {
 	path := filepath.Join(dir, "identity")
 	authority, err := identity.Load(path)

@@ -41,7 +41,7 @@ func OpenContent(dir string) *Content {
 	return c
 }
 
-// contentLine is the file's only line. All lines have the same length.
+// contentLine is the file's only line. All versions of this line have the same length.
 func contentLine(seq uint64) string {
 	text := fmt.Sprintf("%020d", seq)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))

@@ -74,7 +74,8 @@ func nextEpoch(dir string, above uint64) error {
 	return e.Write()
 }
 
-// MaxAbove is the highest number that a person can give. There is room for later epochs above it.
+// MaxAbove is the highest number that a person can give. There is room for later epochs above
+// MaxAbove.
 const MaxAbove = tutti.MaxEpoch - tutti.EpochStep
 
 // NewEpoch does the same as nextEpoch, for a server that is not running and whose log was set

@@ -58,7 +58,7 @@ func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	return h, nil
 }
 
-// headLine is the file's only line. All lines have the same length.
+// headLine is the file's only line. All versions of this line have the same length.
 func headLine(seq uint64, link tutti.Digest) string {
 	text := fmt.Sprintf("%020d %s", seq, link)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))

@@ -16,7 +16,7 @@ import (
 
 // Restore makes a server's directory from a backup. The directory must be empty or not
 // exist. Restore makes the whole directory or nothing. Restore returns CodeInvalid if the
-// backup is not complete. In that case it has written nothing.
+// backup is not complete. In this case, Restore has written nothing.
 func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -33,8 +33,8 @@ func Of(dir string) (Room, error) {
 	return r, nil
 }
 
-// Full reports whether an error says that a disk is full. Full also recognizes such an
-// error if only its text is left.
+// Full reports whether an error says that a disk is full. Full also recognizes the error
+// if only its text is left.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
@@ -43,7 +43,7 @@ func Full(err error) bool {
 const (
 	// share bounds a reserve on a small disk to a twentieth of the disk.
 	share = 20
-	// bottom is the divisor of a reserve that gives the space below which no work is
+	// bottom divides a reserve. If less than this part of the reserve is free, no work is
 	// possible.
 	bottom = 16
 	// lookEvery is how old the last measurement may be.
@@ -64,7 +64,7 @@ type Reserve struct {
 }
 
 // NewReserve keeps most bytes free of new work. If a twentieth of the disk is less than
-// that, it keeps a twentieth free.
+// most bytes, NewReserve keeps a twentieth free.
 func NewReserve(whose, dir string, most uint64) *Reserve {
 	return &Reserve{whose: whose, dir: dir, most: most}
 }

@@ -201,8 +201,8 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 }
 
 // execute starts the plan and watches the job until its verdict, or until the time is over.
-// If the server does not answer, it may still have begun a job. The final check looks at
-// such jobs, too.
+// If the server does not answer, the server may still have begun a job. The final check
+// also looks at jobs of which this test does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

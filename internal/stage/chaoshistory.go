@@ -86,7 +86,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	if err != nil || away || open {
 		return false, err
 	}
-	// A run that was given up may still be going on. The result of such a run has not
+	// A run that was given up may still be going on. The result of the run has not
 	// arrived yet.
 	for _, h := range c.Fleet.Nodes {
 		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ ! -d "$r" ] || [ -e "$r/result.json" ] || echo "$r"; done`)

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// turnDeadline bounds one turn, with the plan and the checks of what nodes have.
+// turnDeadline is how long one turn may take, including the plan and the checks of the
+// nodes.
 const turnDeadline = 5 * time.Minute
 
 // turns replaces, clones and sets back machines, and restores the server, one after the other. It returns the

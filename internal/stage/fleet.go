@@ -161,7 +161,8 @@ func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
 }
 
-// AddFlags restarts a unit of a host with further flags. The unit keeps them at every boot.
+// AddFlags restarts a unit of a host with further flags. The unit keeps the flags at every
+// boot.
 func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload

@@ -27,8 +27,8 @@ type Part struct {
 	Keeps    uint64   // bytes of the disk that the part keeps for work that has begun
 }
 
-// Process examines the processes, the disk, the credentials' permissions and the unit of a part. Fields that it cannot
-// determine stay empty.
+// Process examines the processes, the disk, the credentials' permissions and the unit of a part. Fields that Process
+// cannot determine stay empty.
 func Process(ctx context.Context, of Part) doctor.Process {
 	verb, dir, keeps := of.Verb, of.Dir, of.Keeps
 	p := doctor.Process{Dir: dir, Keeps: keeps}
