@@ -9,23 +9,25 @@ import (
 // Verb is what an operator may do (ADR 0024).
 type Verb string
 
-// The verbs. VerbView is part of every one, VerbRead of VerbRun, and VerbAdmin has all.
+// The verbs. VerbView is part of every other verb, VerbRead is part of VerbRun, and VerbAdmin includes all
+// verbs.
 const (
-	VerbView    Verb = "view"    // lists of jobs, nodes and pauses: no values, no logs, no text of errors
-	VerbRead    Verb = "read"    // all that is kept
-	VerbRun     Verb = "run"     // start and cancel jobs: narrowed by plans, groups and noop; pause: by groups
+	VerbView Verb = "view" // lists of jobs, nodes and pauses, but no values, logs or error texts
+	VerbRead Verb = "read" // all that is kept
+	// start and cancel jobs (narrowed by plans, groups and noop), and pause (narrowed by groups)
+	VerbRun     Verb = "run"
 	VerbApprove Verb = "approve" // release code that is held
-	VerbCode    Verb = "code"    // push signed code, with the fleet file that the server has
-	VerbData    Verb = "data"    // set and unset values: narrowed by keys
-	VerbPuppet  Verb = "puppet"  // ask, disable and enable the Puppets of nodes: narrowed by groups
-	VerbNodes   Verb = "nodes"   // let nodes in and out
-	VerbAdmin   Verb = "admin"   // everything; alone another fleet file, and other operators
+	VerbCode    Verb = "code"    // push signed code together with the server's present fleet file
+	VerbData    Verb = "data"    // set and unset values (narrowed by keys)
+	VerbPuppet  Verb = "puppet"  // ask nodes, and disable and enable their Puppet (narrowed by groups)
+	VerbNodes   Verb = "nodes"   // add and remove nodes
+	VerbAdmin   Verb = "admin"   // everything. Only this verb changes the fleet file and the operators
 )
 
 // Verbs are all verbs.
 var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbAdmin}
 
-// Includes reports whether an operator with the verb has another verb, too.
+// Includes reports whether an operator with this verb also has the other verb.
 func (v Verb) Includes(other Verb) bool {
 	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
 }
@@ -33,25 +35,26 @@ func (v Verb) Includes(other Verb) bool {
 // Everybody stands for all operators in Access.To.
 const Everybody = "*"
 
-// Access lets operators do something. Without any the fleet lets each operator do everything.
+// Access lets operators do something. If the fleet file has no entry, each operator may do everything.
 type Access struct {
 	To  []string `json:"to"` // names in certificates, or Everybody
 	May []Verb   `json:"may"`
-	// Plans, Groups and Noop narrow VerbRun, Groups narrows VerbPuppet, and Keys (patterns, see ValidatePattern)
-	// narrows VerbData. Empty: all. An entry with Plans or Noop does not allow to pause.
+	// Plans, Groups and Noop narrow VerbRun. Groups also narrows VerbPuppet. Keys (patterns, see
+	// ValidatePattern) narrows VerbData. Empty: all. An entry with Plans or Noop does not allow an
+	// operator to pause.
 	Plans  []PlanName  `json:"plans,omitempty"`
 	Groups []GroupName `json:"groups,omitempty"`
-	Noop   bool        `json:"noop,omitempty"` // only what changes nothing on nodes
+	Noop   bool        `json:"noop,omitempty"` // only runs with noop, which change nothing on nodes
 	Keys   []string    `json:"keys,omitempty"`
 }
 
-// Has reports whether an operator has a verb by this entry, for something.
+// Has reports whether this entry gives an operator a verb for at least one plan, group or key.
 func (a Access) Has(operator string, verb Verb) bool {
 	return (slices.Contains(a.To, operator) || slices.Contains(a.To, Everybody)) &&
 		slices.ContainsFunc(a.May, func(v Verb) bool { return v.Includes(verb) })
 }
 
-// String returns the entry as a fleet file has it, in one line.
+// String returns the entry in one line, as a fleet file writes it.
 func (a Access) String() string {
 	parts := []string{"to: " + InList(a.To), "may: " + InList(a.May)}
 	if len(a.Plans) > 0 {
@@ -69,7 +72,7 @@ func (a Access) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// yamlWordRE is what YAML reads as text without quotes, but for yamlOthers.
+// yamlWordRE matches the words that YAML reads as text without quotes. yamlOthers lists the exceptions.
 var (
 	yamlWordRE = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*([.@][A-Za-z][A-Za-z0-9_-]*)*$`)
 	yamlOthers = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}

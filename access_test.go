@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestAnAccessIsYAML: what a fleet file would read as something else than text has quotes.
+// TestAnAccessIsYAML checks that a word gets quotes if a fleet file would not read it as text.
 func TestAnAccessIsYAML(t *testing.T) {
 	for name, want := range map[string]string{
 		"ada": "ada", "linus@example.net": "linus@example.net", "night-shift": "night-shift",

@@ -6,7 +6,8 @@ import (
 
 // Alone is what a node does while its server is away (ADR 0023).
 type Alone struct {
-	// Safety is after how long it makes a safety run; 0: it makes none.
+	// Safety is the time without the server after which the node makes a safety run. With 0 the node
+	// makes no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
-	Why    string        `json:"why,omitempty"` // it makes none, or that one
+	Why    string        `json:"why,omitempty"` // the reason for the value of Safety, for people
 }

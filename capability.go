@@ -13,16 +13,16 @@ type Capability string
 // CapabilityRun is the one kind of order: a run of Puppet with its environment, code and timeout.
 const CapabilityRun Capability = "run"
 
-// CapabilityFacts is of an agent that tells, after each run, which facts the node has then.
+// CapabilityFacts belongs to an agent that reports after each run which facts the node has now.
 const CapabilityFacts Capability = "tells_facts"
 
-// CapabilityRotateCA is of an agent that follows a rotation of the CA (ADR 0027).
+// CapabilityRotateCA belongs to an agent that can follow a rotation of the CA (ADR 0027).
 const CapabilityRotateCA Capability = "rotate_ca"
 
-// CapabilityStatements belongs to an agent that reads the statements of code keys (ADR 0026).
+// CapabilityStatements belongs to an agent that can read the statements of code keys (ADR 0026).
 const CapabilityStatements Capability = "statements"
 
-// orderOption is a capability that an order asks for by one of its fields.
+// orderOption is a capability that an agent needs if an order uses a certain field.
 type orderOption struct {
 	name  Capability
 	field string // of Order
@@ -41,13 +41,15 @@ var orderOptions = []orderOption{
 	{"exclusive", "Exclusive", func(o Order) bool { return o.Exclusive }},
 }
 
-// firstRelease is what agents of release 0.2.0 know and do not say. The source is commit
-// 7a084b3: Order in event.go, RemoteActions in remote.go. It never changes; only a test that
-// needs an agent which is too old builds a server with another list (go build -ldflags -X).
+// firstRelease lists the capabilities of agents of release 0.2.0. Those agents do not report their
+// capabilities. The list was taken from commit 7a084b3: Order in event.go, RemoteActions in
+// remote.go. The list never changes. A test that needs an agent which is too old builds a server
+// with another list (go build -ldflags -X).
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 
-// Capabilities are all that this release knows, sorted. An agent lists them in its claims.
+// Capabilities returns the sorted list of all capabilities of this release. An agent sends this list
+// with each claim.
 func Capabilities() []Capability {
 	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityStatements, CapabilityRotateCA}
 	for _, option := range orderOptions {
@@ -60,7 +62,7 @@ func Capabilities() []Capability {
 	return all
 }
 
-// Needs returns what an agent must know to carry out the order.
+// Needs returns the capabilities that an agent needs to carry out the order.
 func (o Order) Needs() []Capability {
 	needs := []Capability{CapabilityRun}
 	for _, option := range orderOptions {
@@ -71,11 +73,11 @@ func (o Order) Needs() []Capability {
 	return needs
 }
 
-// Needs returns what an agent must know to answer a question with the action.
+// Needs returns the capability that an agent needs to answer a question with this action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Lacking returns those of the needs that an agent that knows these does not know. An agent that lists
-// nothing is one of release 0.2.0 or before.
+// Lacking returns the entries of needs that are not in knows. If knows is empty, the agent is of
+// release 0.2.0 or older, and Lacking uses the list firstRelease.
 func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {
 		for name := range strings.FieldsSeq(firstRelease) {
@@ -91,8 +93,8 @@ func Lacking(knows, needs []Capability) []Capability {
 	return out
 }
 
-// TooOld says of a node's agent what it does not know, and what to do. An empty version is
-// one that the agent did not say.
+// TooOld returns a message for people: which capabilities a node's agent lacks, and what to do. The
+// version is empty if the agent did not report its version.
 func TooOld(node NodeName, version string, lacks []Capability) string {
 	if version == "" {
 		version = "of release 0.2.0 or before"

@@ -14,12 +14,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// plainFields are the fields of an Order that no capability has a name for: whose order it
-// is, what only the server looks at, and what each run has.
+// plainFields are the fields of an Order that need no capability. These fields say whose order it
+// is, or only the server reads them, or every run has them.
 var plainFields = []string{"Run", "Node", "Job", "Step", "Attempt", "Proof", "VolatileFacts", "Environment", "Code", "Timeout"}
 
-// TestEachFieldOfAnOrderNeedsACapability: an agent that does not know a field would do
-// something else than was ordered, so a new field needs a row in orderOptions.
+// TestEachFieldOfAnOrderNeedsACapability checks that each new field has a row in orderOptions. An
+// agent that does not know a field would not do what the server ordered.
 func TestEachFieldOfAnOrderNeedsACapability(t *testing.T) {
 	samples := map[reflect.Type][]reflect.Value{
 		reflect.TypeFor[tutti.Mode]():    {reflect.ValueOf(tutti.ModeNoop), reflect.ValueOf(tutti.ModeCompile)},
@@ -58,8 +58,8 @@ func TestEachFieldOfAnOrderNeedsACapability(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesOfTheFirstRelease: the list of 0.2.0 is for ever, and what it knew no
-// later release forgets.
+// TestCapabilitiesOfTheFirstRelease checks that the list of 0.2.0 never changes, and that later
+// releases still have all of its capabilities.
 func TestCapabilitiesOfTheFirstRelease(t *testing.T) {
 	first := []tutti.Capability{
 		"compile", "debug", "exclusive", "fresh_facts", "noop", "puppet_agent", "remote.disable", "remote.enable", "remote.facts",
@@ -121,8 +121,8 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnOrderIsReadAsAWholeOrNotAtAll: what a later release adds to an order is never
-// passed over. What it adds beside the order is.
+// TestAnOrderIsReadAsAWholeOrNotAtAll checks that an agent refuses an order with a field of a later
+// release. The agent ignores new fields outside the order.
 func TestAnOrderIsReadAsAWholeOrNotAtAll(t *testing.T) {
 	order := tutti.Order{Run: aRun, Node: aNode, Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 1, Tags: []string{"a"}}
 	raw, err := json.Marshal(order)
@@ -168,8 +168,8 @@ func TestAnOrderIsReadAsAWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestAQuestionIsReadAsAWholeOrNotAtAll: a node answers a question of a later release,
-// and does nothing of it.
+// TestAQuestionIsReadAsAWholeOrNotAtAll checks that a node answers a question of a later release
+// without acting on it.
 func TestAQuestionIsReadAsAWholeOrNotAtAll(t *testing.T) {
 	cases := []struct {
 		reason, text string

@@ -4,24 +4,25 @@ import (
 	"slices"
 )
 
-// RotationPhase is how far a rotation of the CA has come.
+// RotationPhase is the present phase of a CA rotation.
 type RotationPhase string
 
-// The phases. In the first three of them two key sets are trusted.
+// The phases. During the first three phases two key sets are trusted.
 const (
-	RotationBegun     RotationPhase = "begun"     // the old set issues
-	RotationSwitched  RotationPhase = "switched"  // the new set issues
-	RotationReturning RotationPhase = "returning" // the old set issues again, and some still have credentials of the new one
-	RotationFinished  RotationPhase = "finished"  // the old set is gone
-	RotationAbandoned RotationPhase = "abandoned" // the new set is gone
+	RotationBegun    RotationPhase = "begun"    // the old set issues
+	RotationSwitched RotationPhase = "switched" // the new set issues
+	// the old set issues again, and some nodes or operators still have credentials of the new set
+	RotationReturning RotationPhase = "returning"
+	RotationFinished  RotationPhase = "finished"  // the old set was removed
+	RotationAbandoned RotationPhase = "abandoned" // the new set was removed
 )
 
-// Rotates reports whether two key sets are trusted in a phase.
+// Rotates reports whether two key sets are trusted during this phase.
 func (p RotationPhase) Rotates() bool {
 	return p == RotationBegun || p == RotationSwitched || p == RotationReturning
 }
 
-// RotationStep is what an operator wants of a rotation.
+// RotationStep is the step of a rotation that an operator requests.
 type RotationStep string
 
 // The steps.
@@ -32,22 +33,22 @@ const (
 	RotationAbandon RotationStep = "abandon"
 )
 
-// KeySet names a set of the server's keys: by its CA (the digest of the CA's public key, as in join tokens) and
-// by the public key that signs nodes' JWTs.
+// KeySet names a set of the server's keys. CA is the digest of the CA's public key, as in join tokens. Issuer
+// is the public key that signs the nodes' JWTs.
 type KeySet struct {
 	CA     Digest `json:"ca"`
 	Issuer string `json:"issuer"`
 }
 
-// KeySets are the sets that a server trusts.
+// KeySets are the key sets that a server trusts.
 type KeySets struct {
-	Phase   RotationPhase // empty: there is one set, the present one
+	Phase   RotationPhase // empty if there is only one set, the present one
 	Present KeySet
 	Next    KeySet
-	Was     []Digest // the CAs of sets that are gone
+	Was     []Digest // the CAs of removed sets
 }
 
-// Issuing is the set that issues credentials.
+// Issuing returns the set that issues credentials.
 func (s KeySets) Issuing() KeySet {
 	if s.Phase == RotationSwitched {
 		return s.Next
@@ -55,7 +56,7 @@ func (s KeySets) Issuing() KeySet {
 	return s.Present
 }
 
-// Trusted are the CAs of the sets, the present one first.
+// Trusted returns the CAs of the trusted sets. The CA of the present set is the first.
 func (s KeySets) Trusted() []Digest {
 	out := []Digest{s.Present.CA}
 	if s.Phase.Rotates() {
@@ -64,27 +65,28 @@ func (s KeySets) Trusted() []Digest {
 	return out
 }
 
-// Pinned is what a node trusts and uses: the CAs that it trusts, sorted, and which key signed its JWT.
+// Pinned describes the keys that a node uses: the sorted list of CAs that the node trusts, and the key that signed
+// the node's JWT.
 type Pinned struct {
 	CAs    []Digest `json:"cas"`
 	Issuer string   `json:"issuer"`
 }
 
-// Equal reports whether a node stands on the same.
+// Equal reports whether two nodes trust the same CAs and have JWTs of the same issuer.
 func (p Pinned) Equal(other Pinned) bool {
 	return p.Issuer == other.Issuer && slices.Equal(p.CAs, other.CAs)
 }
 
-// Bounds of what a node says that it stands on.
+// These constants bound the Pinned value that a node reports.
 const (
 	maxPinned = 8
 	maxIssuer = 64 // bytes
 )
 
-// Validate refuses what no agent says.
+// Validate refuses values that no agent sends.
 func (p Pinned) Validate() error {
 	if len(p.CAs) == 0 || len(p.CAs) > maxPinned || len(p.Issuer) > maxIssuer || !slices.IsSorted(p.CAs) {
-		return Errorf(CodeInvalid, "%d CAs, sorted %t, issuer of %d bytes: want 1 to %d, sorted, and at most %d", len(p.CAs), slices.IsSorted(p.CAs), len(p.Issuer), maxPinned, maxIssuer)
+		return Errorf(CodeInvalid, "%d CAs, sorted %t, issuer of %d bytes: want 1 to %d sorted CAs, and an issuer of at most %d bytes", len(p.CAs), slices.IsSorted(p.CAs), len(p.Issuer), maxPinned, maxIssuer)
 	}
 	for _, ca := range p.CAs {
 		if err := ca.Validate(); err != nil {
@@ -94,12 +96,13 @@ func (p Pinned) Validate() error {
 	return nil
 }
 
-// CARotated says how far a rotation of the CA and of the keys of the bus has come.
+// CARotated says that a rotation of the CA and of the bus keys has reached another phase.
 type CARotated struct {
 	Phase RotationPhase `json:"phase"`
 	From  KeySet        `json:"from"` // that was there before
 	To    KeySet        `json:"to"`   // that was made
-	// Left are the nodes and operators, as the operator has named them, that had credentials of the removed set only.
+	// Left lists the nodes that the operator gave up, because they had credentials of the removed set only.
+	// LeftOperators lists such operators.
 	Left          []NodeName `json:"left,omitempty"`
 	LeftOperators []string   `json:"left_operators,omitempty"`
 }
@@ -110,7 +113,7 @@ func (*CARotated) Kind() string { return "ca.rotated" }
 // ID implements Body.
 func (*CARotated) ID() string { return "ca" }
 
-// Stays is the set that is trusted alone after the end.
+// Stays returns the one set that is trusted after the rotation has ended.
 func (b *CARotated) Stays() KeySet {
 	if b.Phase == RotationFinished {
 		return b.To
@@ -118,7 +121,7 @@ func (b *CARotated) Stays() KeySet {
 	return b.From
 }
 
-// NodePinned says what a node stands on, by its own word.
+// NodePinned says which CAs and which issuer a node has reported.
 type NodePinned struct {
 	Node NodeName `json:"node"`
 	Pinned
@@ -130,6 +133,6 @@ func (*NodePinned) Kind() string { return "node.pinned" }
 // ID implements Body.
 func (b *NodePinned) ID() string { return string(b.Node) }
 
-// CAProtocol is the ALPN protocol by which a client names a CA that it has pinned: the server shows a certificate
-// that it can check.
+// CAProtocol returns the ALPN protocol with which a client names the CA that it has pinned. The server then shows
+// a certificate that this CA has issued.
 func CAProtocol(ca Digest) string { return "tutti-ca-" + ca.Hex()[:min(32, len(ca.Hex()))] }

@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// SignedCode is a manifest and what a code key has signed of it. The manifest's digest is the code's.
+// SignedCode is a manifest together with the signature of a code key. The digest of the manifest is
+// the digest of the code.
 type SignedCode struct {
 	Manifest []byte `json:"manifest"`
-	// Signature is of manifest and environment alone, for agents of release 0.2.0 and before.
+	// Signature covers manifest and environment only. Agents of release 0.2.0 and older check this
+	// signature.
 	Signature []byte `json:"signature"`
-	// Statement is of kind StatementCode; nil: it was pushed by such a release.
+	// Statement is of kind StatementCode. Statement is nil if release 0.2.0 or older pushed the code.
 	Statement *Statement `json:"statement,omitempty"`
 }
 
-// CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the
-// server has.
+// CodePush brings code. Reaction comes from the fleet file that is pushed together with the code. If
+// Reaction is nil, the server uses the reaction of its present fleet file.
 type CodePush struct {
 	SignedCode
 	Reaction *CodeReaction `json:"reaction,omitempty"`
 }
 
-// CodeFile is one file of a manifest. Links point inside the environment.
+// CodeFile is one file of a manifest. A link points to a file inside the environment.
 type CodeFile struct {
 	Digest Digest `json:"digest,omitempty"`
 	Size   int64  `json:"size,omitempty"`
@@ -30,19 +32,19 @@ type CodeFile struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// CodeManifest lists the files of an environment by their slash-separated
-// path. Its canonical encoding is encoding/json's (maps are sorted).
+// CodeManifest lists the files of an environment. The keys of Files are slash-separated paths. The
+// canonical encoding of a manifest is that of encoding/json, which sorts maps.
 type CodeManifest struct {
 	Version     int                 `json:"v"`
 	Environment string              `json:"environment"`
 	Files       map[string]CodeFile `json:"files"`
 }
 
-// maxPath is what Linux takes as a path, with room for where the tree lies.
+// maxPath is less than the longest path of Linux, because the path of the tree comes before it.
 const maxPath = 3 << 10
 
-// Validate refuses a manifest that leads out of its own tree: absolute or
-// unclean paths, links to outside, files below links.
+// Validate refuses a manifest that leads out of its own tree: absolute or unclean paths, links to
+// files outside, and files below links.
 func (m CodeManifest) Validate() error {
 	if m.Version != 1 {
 		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
@@ -52,7 +54,7 @@ func (m CodeManifest) Validate() error {
 	}
 	for name, f := range m.Files {
 		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
-			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
+			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: this cannot be a file", name, f.Link, f.Size)
 		}
 		if !fs.ValidPath(name) || name == "." {
 			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
@@ -77,8 +79,8 @@ func (m CodeManifest) Validate() error {
 	return nil
 }
 
-// climbs reports whether a link goes up after it went down: where it then leads
-// depends on what is a link on its way.
+// climbs reports whether a link goes up again after going down. The target of a climbing link
+// depends on other links on its path.
 func climbs(link string) bool {
 	down := false
 	for part := range strings.SplitSeq(link, "/") {

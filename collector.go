@@ -11,15 +11,16 @@ import (
 	"unicode"
 )
 
-// collector writes a question for exports as Puppet does. An invalid filter is
-// shown unchanged. The text is fit for a terminal, whatever a node has asked.
+// collector writes a query for exports in the syntax of Puppet's collectors. If the filter is
+// invalid, the text contains the filter unchanged. The text is safe for a terminal, even if the
+// node's query was hostile.
 func collector(typ string, filter json.RawMessage) string {
 	if len(filter) == 0 {
 		return typ + " <<| |>>"
 	}
 	text, ok := "", false
 	dec := json.NewDecoder(bytes.NewReader(filter))
-	dec.UseNumber() // 1 and 1.0 are written as they were
+	dec.UseNumber() // the text keeps the difference between 1 and 1.0
 	var value any
 	if dec.Decode(&value) == nil {
 		text, ok = condition(value, "")
@@ -30,8 +31,8 @@ func collector(typ string, filter json.RawMessage) string {
 	return typ + " <<| " + text + " |>>"
 }
 
-// condition writes a filter, in parentheses where it is an operand and would
-// otherwise mean something else: and binds tighter than or.
+// condition writes a filter. An operand gets parentheses if its meaning would change without them,
+// because `and` binds tighter than `or`.
 func condition(filter any, inside string) (string, bool) {
 	list, _ := filter.([]any)
 	if len(list) < 2 {
@@ -98,8 +99,8 @@ func puppetValue(value any) string {
 	return fmt.Sprint(value) // numbers and bools
 }
 
-// puppetString writes a string between single quotes, or between double quotes if it
-// has characters that only double quotes can escape.
+// puppetString writes a string between single quotes. puppetString uses double quotes if some
+// characters can be escaped only there.
 func puppetString(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"

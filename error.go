@@ -6,37 +6,37 @@ import (
 	"strings"
 )
 
-// Code classifies an error once for all borders: HTTP status, bus reply and
-// exit code are derived from it (see httpapi, natsbus and cli).
+// Code classifies an error once for all interfaces. HTTP status, bus reply and exit code follow
+// from it (see httpapi, natsbus and cli).
 type Code string
 
-// The codes. A missing code is CodeInternal.
+// The codes. An error without a code counts as CodeInternal.
 const (
-	CodeInvalid         Code = "invalid"         // the input is wrong; repeating it cannot help
-	CodeNotFound        Code = "not_found"       // what was named does not exist
-	CodeConflict        Code = "conflict"        // it exists already, or changed meanwhile
+	CodeInvalid         Code = "invalid"         // the input is wrong, and sending it again cannot help
+	CodeNotFound        Code = "not_found"       // the named thing does not exist
+	CodeConflict        Code = "conflict"        // the thing exists already, or changed at the same time
 	CodeUnauthenticated Code = "unauthenticated" // nobody we know
-	CodeRefused         Code = "refused"         // known, but without a grant
-	CodeUnavailable     Code = "unavailable"     // the other side is away; repeating may help
-	CodeDeadline        Code = "deadline"        // waited as long as was allowed
-	CodeDamaged         Code = "damaged"         // what is stored is not what was stored
+	CodeRefused         Code = "refused"         // the caller is known, but has no grant
+	CodeUnavailable     Code = "unavailable"     // the other side does not answer, and trying again may help
+	CodeDeadline        Code = "deadline"        // the time limit was reached
+	CodeDamaged         Code = "damaged"         // the stored content is not the content that was written
 	CodeInternal        Code = "internal"        // our mistake
 )
 
-// Error is an error with a code and a message for people: what is wrong,
-// where, with which input and what to do.
+// Error is an error with a code and a message for people. The message says what is wrong, where,
+// with which input, and what to do.
 type Error struct {
 	Code    Code
 	Message string
 	Err     error
 }
 
-// MaxErrorText bounds the text of an error, in bytes. The text quotes input from
-// others, and goes to logs, terminals and the bus.
+// MaxErrorText bounds the text of an error, in bytes. An error text may quote input from others.
+// The error text goes to logs, terminals and the bus.
 const MaxErrorText = 128 << 10
 
-// Error returns the message, followed by the cause if there is one. A text that
-// is longer than MaxErrorText ends with `…`.
+// Error returns the message, followed by the cause if there is one. Error cuts a text that is
+// longer than MaxErrorText. The cut text ends with `…`.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Err != nil {
@@ -52,14 +52,14 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error. A %w in the format becomes its cause.
+// Errorf makes an Error. The operand of a %w in the format becomes the cause.
 func Errorf(code Code, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: nil}
 }
 
-// Wrap gives err a code and the context that the caller owns. A nil err stays
-// nil; an err that has a code keeps it when code is empty.
+// Wrap adds a code to err, and the context that the caller knows. A nil err stays nil. If code is
+// empty, the error keeps the code that err has.
 func Wrap(code Code, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -70,8 +70,8 @@ func Wrap(code Code, err error, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// CodeOf returns the code of the outermost Error in err's chain, CodeInternal
-// without one and the empty code for nil.
+// CodeOf returns the code of the outermost Error in err's chain. CodeOf returns CodeInternal if the
+// chain has no Error, and the empty code if err is nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

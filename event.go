@@ -9,70 +9,70 @@ import (
 	"time"
 )
 
-// Body is what happened, in the past tense. Each kind of event is one struct;
-// old logs must fold for ever, so fields are only ever added.
+// Body is the content of an event. The name of a Body says in the past tense what happened. Each
+// kind of event is one struct. Fields are only added and never removed, because later releases must
+// still fold old logs.
 type Body interface {
-	// Kind is `noun.verb`; the noun and ID make the subject in the log.
+	// Kind is `noun.verb`. The subject in the log consists of the noun and the ID.
 	Kind() string
-	// ID identifies the thing it happened to (a job, a run, a node, …). It is
-	// encoded before it becomes part of a subject.
+	// ID identifies the thing to which the event happened (a job, a run, a node, …). The log encodes
+	// the ID before it becomes part of a subject.
 	ID() string
 }
 
-// Event is one entry of the log. Seq is the log's sequence, 0 before the
-// append; events of one batch are seen together or not at all.
+// Event is one entry of the log. Seq is the log's sequence. Before the append Seq is 0. Readers see
+// either all events of a batch or none of the batch's events.
 type Event struct {
 	Seq  uint64
 	At   time.Time
 	By   string // who: `operator:NAME`, `node:NAME`, `server`
-	Link Digest // set by the log, no part of what it stores; see Link
+	Link Digest // Link is set by the log and not stored with the event (see func Link).
 	Body Body
 }
 
-// Scope says whose watch shows an event.
+// Scope says which watch shows an event: the watch of a job, of a run or of a node.
 type Scope string
 
 // The scopes.
 const (
-	ScopeJob  Scope = "job"  // of the job that its ID names
-	ScopeRun  Scope = "run"  // of the run that its ID names, and of that run's job
-	ScopeNode Scope = "node" // of a node; no watch of a job
+	ScopeJob  Scope = "job"  // the watch of the job whose ID the event has
+	ScopeRun  Scope = "run"  // the watch of the run whose ID the event has, and the watch of that run's job
+	ScopeNode Scope = "node" // the watch of a node, but no watch of a job
 	ScopeNone Scope = "none" // of nobody
 )
 
-// Trail says of which events of a kind the audit trail keeps the bytes. Of all others
-// it keeps the digest.
+// Trail says for which events of a kind the audit trail keeps the full bytes. For all other events
+// the audit trail keeps only the digest.
 type Trail string
 
 // The two ways.
 const (
 	TrailAlways    Trail = "always"    // of all
-	TrailOperators Trail = "operators" // of those that operators caused
+	TrailOperators Trail = "operators" // of the events that operators caused
 )
 
-// Keep says for how long a snapshot keeps the events of a kind, because a fold needs
-// them.
+// Keep says how long a snapshot keeps the events of a kind for the folds.
 type Keep string
 
 // The ways.
 const (
 	KeepNever   Keep = "never"
-	KeepLast    Keep = "last" // the last one of what its ID names
-	KeepWithJob Keep = "job"  // as long as the job that its ID names
-	KeepWithRun Keep = "run"  // as long as the run that its ID names
+	KeepLast    Keep = "last" // only the last event with the same ID
+	KeepWithJob Keep = "job"  // as long as the job that the ID names
+	KeepWithRun Keep = "run"  // as long as the run that the ID names
 	KeepOwn     Keep = "own"  // the kind has a rule of its own in package retain
 )
 
-// eventKind is a row of the table of kinds. How people are told of a kind is a row in
-// package cli, where a test holds that every kind has one.
+// eventKind is a row of the table of event kinds. Package cli has a row with the text for people. A
+// test in package cli checks that every kind has a row.
 type eventKind struct {
-	body  func() Body // an empty one, which names the kind
+	body  func() Body // returns an empty body of the kind
 	scope Scope
 	trail Trail
 	keep  Keep
 }
 
-// eventKinds is the table of kinds: the rows lie beside the bodies.
+// eventKinds is the table of kinds. The rows are in the files of the bodies.
 var eventKinds = tableOf(jobEvents, runEvents, nodeEvents, dataEvents, fleetEvents, operatorEvents, remoteEvents)
 
 func tableOf(parts ...[]eventKind) map[string]eventKind {
@@ -86,15 +86,15 @@ func tableOf(parts ...[]eventKind) map[string]eventKind {
 // Kinds returns the kinds of all events, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(eventKinds)) }
 
-// ScopeOf returns whose watch shows the events of a kind. No watch shows the events
-// of an unknown kind.
+// ScopeOf returns which watch shows the events of a kind. No watch shows the events of an unknown
+// kind.
 func ScopeOf(kind string) Scope { return cmp.Or(eventKinds[kind].scope, ScopeNone) }
 
-// TrailOf returns of which events of a kind the audit trail keeps the bytes.
+// TrailOf returns for which events of a kind the audit trail keeps the full bytes.
 func TrailOf(kind string) Trail { return cmp.Or(eventKinds[kind].trail, TrailOperators) }
 
-// KeepOf returns for how long a snapshot keeps the events of a kind. It is empty for a
-// kind that this release does not know.
+// KeepOf returns how long a snapshot keeps the events of a kind. KeepOf returns an empty value for
+// a kind that this release does not know.
 func KeepOf(kind string) Keep { return eventKinds[kind].keep }
 
 // eventVersion is the version of an event's encoding.
@@ -109,7 +109,8 @@ type eventJSON struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// MarshalJSON encodes an event as the log keeps it, one of a later release as it came.
+// MarshalJSON encodes an event as the log keeps it. MarshalJSON writes an event of a later release
+// unchanged.
 func (e Event) MarshalJSON() ([]byte, error) {
 	data, err := json.Marshal(e.Body)
 	if err != nil {
@@ -122,9 +123,9 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventJSON{Version: version, Seq: e.Seq, Kind: e.Body.Kind(), At: e.At.UTC(), By: e.By, Data: data})
 }
 
-// UnmarshalJSON decodes an event as the log does: an unknown kind or version is an
-// error, never skipped, because a log of a later release must not be folded by an
-// earlier one. A body that no fold can use (see its Validate method) is an error, too.
+// UnmarshalJSON decodes an event of the log. An unknown kind or version is an error and is never
+// skipped, because an earlier release must not fold the log of a later release. UnmarshalJSON also
+// returns an error for a body that no fold can use (see the body's Validate method).
 func (e *Event) UnmarshalJSON(raw []byte) error {
 	in, err := readEvent(raw)
 	if err != nil {
@@ -146,9 +147,9 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ViewEvent decodes an event to be shown. A viewer may be older than the server: an
-// event of a kind that it does not know has an UnknownEvent as its body, and a known
-// one may have words that this release does not know. Nothing may be decided by it.
+// ViewEvent decodes an event that a program only shows. A viewer may be older than the server. If
+// the viewer does not know the kind of an event, the event's body is an UnknownEvent. Known kinds
+// may have words that this release does not know. No code may base a decision on the result.
 func ViewEvent(raw []byte) (Event, error) {
 	in, err := readEvent(raw)
 	if err != nil {
@@ -169,7 +170,7 @@ func ViewEvent(raw []byte) (Event, error) {
 	return in.event(body), nil
 }
 
-// UnknownEvent is what a viewer knows of an event of a later release.
+// UnknownEvent is the body of an event of a later release, as a viewer sees it.
 type UnknownEvent struct {
 	Name    string
 	Version int
@@ -179,10 +180,11 @@ type UnknownEvent struct {
 // Kind implements Body.
 func (b *UnknownEvent) Kind() string { return b.Name }
 
-// ID implements Body. Nobody knows which thing the event happened to.
+// ID implements Body. ID is empty, because this release does not know which thing the event
+// happened to.
 func (*UnknownEvent) ID() string { return "" }
 
-// MarshalJSON encodes the body as it came.
+// MarshalJSON returns the body unchanged.
 func (b *UnknownEvent) MarshalJSON() ([]byte, error) { return b.Data.MarshalJSON() }
 
 func readEvent(raw []byte) (eventJSON, error) {
@@ -190,7 +192,7 @@ func readEvent(raw []byte) (eventJSON, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, Wrap(CodeInvalid, err, "event")
 	}
-	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // it could not be encoded again
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json could not encode this time again
 		return in, Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
 	}
 	return in, nil

@@ -136,8 +136,8 @@ var (
 	}
 )
 
-// TestEventsOfAllKinds reads and writes each kind's shape of today, with every field set.
-// The shapes that older logs have are read by TestOlderShapesOfEvents.
+// TestEventsOfAllKinds reads and writes the present shape of each kind, with every field set.
+// TestOlderShapesOfEvents reads the shapes in older logs.
 func TestEventsOfAllKinds(t *testing.T) {
 	for _, body := range bodies {
 		t.Run(body.Kind(), func(t *testing.T) {
@@ -178,7 +178,7 @@ func encode(t *testing.T, e tutti.Event) []byte {
 	return append(raw, '\n')
 }
 
-// checkFull fails for a field that the fixture leaves empty.
+// checkFull fails if the fixture leaves a field empty.
 func checkFull(t *testing.T, v reflect.Value) {
 	t.Helper()
 	for i := range v.NumField() {
@@ -201,7 +201,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	if diff := cmp.Diff(tutti.Kinds(), slices.Sorted(maps.Keys(tested))); diff != "" {
 		t.Errorf("-kinds +tested\n%s", diff)
 	}
-	// A body without a row could be appended, and never be read again.
+	// Without its row, a body could be appended but never be read again.
 	source, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	}
 }
 
-// Every row says whose watch shows the kind, and what audit trail and snapshots keep.
+// Every row says which watch shows the kind, and what audit trail and snapshots keep of it.
 func TestEveryKindHasItsColumns(t *testing.T) {
 	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
@@ -274,7 +274,7 @@ func TestEventsOfLaterReleases(t *testing.T) {
 	}
 }
 
-// ofJob reports whether a body names a job, or a run.
+// ofJob reports whether a body names a job or a run.
 func ofJob(body tutti.Body) bool {
 	v := reflect.ValueOf(body).Elem()
 	for _, field := range []string{"Job", "Run", "Order", "Result"} {
@@ -285,7 +285,8 @@ func ofJob(body tutti.Body) bool {
 	return false
 }
 
-// A viewer shows what a later server tells, as far as it can; it hands it on as it came.
+// A viewer shows as much as it can of the events of a later server. A viewer passes the events on
+// unchanged.
 func TestEventsAreViewed(t *testing.T) {
 	const head = `{"v":1,"seq":7,"kind":"KIND","at":"2026-01-02T03:04:05Z","by":"operator:ada","data":DATA}`
 	event := func(kind, data string) string {

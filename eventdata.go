@@ -2,7 +2,7 @@ package tutti
 
 import "encoding/json"
 
-// dataEvents are the kinds of events of shared data.
+// dataEvents are the kinds of events about shared data.
 var dataEvents = []eventKind{
 	{func() Body { return new(ExportsSet) }, ScopeNode, TrailOperators, KeepOwn},
 	{func() Body { return new(ValueSet) }, ScopeNone, TrailOperators, KeepOwn},
@@ -10,9 +10,8 @@ var dataEvents = []eventKind{
 	{func() Body { return new(SecretSealed) }, ScopeNone, TrailOperators, KeepOwn},
 }
 
-// ExportsSet replaces a node's exports as a whole. Overlay sets are read
-// by their own job only. Exports is the content of the blob Set; the log
-// holds the digest alone.
+// ExportsSet replaces all exports of a node. Only the job itself reads its overlay sets. Exports is
+// the content of the blob Set. The log contains only the digest.
 type ExportsSet struct {
 	Node    NodeName `json:"node"`
 	Run     RunID    `json:"run"`
@@ -21,8 +20,8 @@ type ExportsSet struct {
 	Set     Digest   `json:"set"`
 	Count   int      `json:"count"`
 	Exports []Export `json:"-"`
-	// CatalogUUID is that of the catalog that PuppetDB has or will have them from;
-	// the run may be one that others started. Empty: they are not in PuppetDB.
+	// CatalogUUID is the uuid of the catalog with which the exports reach PuppetDB. Run may be a
+	// foreign run in that case. CatalogUUID is empty if the exports are not in PuppetDB.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
 }
 
@@ -32,7 +31,8 @@ func (*ExportsSet) Kind() string { return "exports.set" }
 // ID implements Body.
 func (b *ExportsSet) ID() string { return string(b.Node) }
 
-// ValueSet gives a key a value. Owner is a node, or empty for operators.
+// ValueSet says that a node or an operator has set the value of a key. Owner is the node. Owner is
+// empty if an operator set the value.
 type ValueSet struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fleetEvents are the kinds of events of the whole fleet.
+// fleetEvents are the kinds of events about the whole fleet.
 var fleetEvents = []eventKind{
 	{func() Body { return new(EpochBegun) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
@@ -19,8 +19,9 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(CARotated) }, ScopeNone, TrailAlways, KeepOwn},
 }
 
-// FleetSet replaces the fleet file. Source is its text, for people. Statement is what an operator has
-// signed of it; nil: whoever pushed it has no code key. Counter is the highest one that was signed of a fleet file.
+// FleetSet replaces the fleet file. Source is the text of the fleet file, for people. Statement is the signed
+// statement about the fleet file. Statement is nil if the operator who pushed the file has no code key. Counter
+// is the highest counter that was ever signed for a fleet file.
 type FleetSet struct {
 	Fleet     Fleet      `json:"fleet"`
 	Digest    Digest     `json:"digest"`
@@ -52,20 +53,24 @@ type CodePushed struct {
 	Signed      Digest `json:"signed"` // the blob of SignedCode
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
-	// Held: only Canary nodes run with it by themselves before it is released.
+	// Held is true if the code waits for its release. Before the release only Canary nodes run the new code by
+	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// These belong to code that is held: the code that nodes go on with (empty: none), and the codes that were pushed
-	// since and never released, the latest last.
+	// Released and PassedOver belong to held code. Released is the code that all other nodes continue to use.
+	// Released is empty if there is no released code. PassedOver lists the codes that were pushed since then and
+	// never released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
-	// Counter is what the Statement says, which an operator has signed. 0 and nil: release 0.2.0 or
-	// before has pushed.
+	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older
+	// pushed without counter and statement. For pushes of these releases Counter is 0 and Statement
+	// is nil.
 	Counter   uint64     `json:"counter,omitempty"`
 	Statement *Statement `json:"statement,omitempty"`
 }
 
-// CodeResigned replaces what was signed of code that nodes may be told to run. Counter is its statement's.
+// CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is its
+// statement's.
 type CodeResigned struct {
 	Environment string    `json:"environment"`
 	Code        Digest    `json:"code"`
@@ -79,7 +84,7 @@ func (*CodeResigned) Kind() string { return "code.signed" }
 // ID implements Body.
 func (b *CodeResigned) ID() string { return string(b.Code) }
 
-// KeysTrusted says which code keys sign from now on. Statement is of kind StatementTrust.
+// KeysTrusted says which code keys may sign from now on. Statement is of kind StatementTrust.
 type KeysTrusted struct {
 	Counter   uint64    `json:"counter"`
 	Keys      []Digest  `json:"keys"`
@@ -92,11 +97,11 @@ func (*KeysTrusted) Kind() string { return "keys.trusted" }
 // ID implements Body.
 func (b *KeysTrusted) ID() string { return strconv.FormatUint(b.Counter, 10) }
 
-// CodeReleased lets nodes react to code that was held.
+// CodeReleased ends the wait of held code, so that all nodes react to this code.
 type CodeReleased struct {
 	Environment string `json:"environment"`
 	Code        Digest `json:"code"`
-	Reason      string `json:"reason,omitempty"` // empty: a person wanted it
+	Reason      string `json:"reason,omitempty"` // Reason is empty if a person released the code.
 }
 
 // Kind implements Body.
@@ -105,7 +110,8 @@ func (*CodeReleased) Kind() string { return "code.released" }
 // ID implements Body.
 func (b *CodeReleased) ID() string { return b.Environment }
 
-// Goes returns the code with which nodes run by themselves, but canaries; empty: with none.
+// Goes returns the code that nodes other than canaries run by themselves. The digest is empty if there is no such
+// code.
 func (b CodePushed) Goes() Digest {
 	if b.Held {
 		return b.Released
@@ -119,12 +125,12 @@ func (*CodePushed) Kind() string { return "code.pushed" }
 // ID implements Body.
 func (b *CodePushed) ID() string { return b.Environment }
 
-// Paused keeps converging from starting anything on a target: a group, a node, or
-// (empty) the whole fleet. It replaces what was said of the same target before.
+// Paused stops converging from starting runs on a target. The target is a group, a node, or (if
+// empty) the whole fleet. The event replaces an earlier pause of the same target.
 type Paused struct {
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
-	Until  time.Time `json:"until"` // zero: until it is unpaused
+	Until  time.Time `json:"until"` // Until is zero if the pause ends only with an Unpaused event.
 }
 
 // Kind implements Body.
@@ -144,7 +150,7 @@ func (*Unpaused) Kind() string { return "target.unpaused" }
 // ID implements Body.
 func (b *Unpaused) ID() string { return pausedID(b.Target) }
 
-// pausedID names a target; an id is never empty.
+// pausedID returns the event ID of a target, which must not be empty.
 func pausedID(target string) string {
 	if target == "" {
 		return "fleet"
@@ -152,8 +158,8 @@ func pausedID(target string) string {
 	return "target " + target
 }
 
-// EpochBegun is the first event of a log, and the first one after each restore of it. What
-// is in a log before the first one is of epoch 1.
+// EpochBegun is the first event of a log. EpochBegun is also the first event after each restore of
+// the log. Events before the first EpochBegun belong to epoch 1.
 type EpochBegun struct {
 	Epoch
 }
@@ -164,10 +170,12 @@ func (*EpochBegun) Kind() string { return "epoch.begun" }
 // ID implements Body.
 func (b *EpochBegun) ID() string { return strconv.FormatUint(b.Number, 10) }
 
-// ReportsRetired says which reports and logs of runs the server has let go by count or age, each up to an event. A
-// report of a run that ended later and is not there was lost. Before the first one of these events nobody knows.
+// ReportsRetired says which reports and logs of runs the server has deleted because of their number or age. Each
+// field is the sequence of the last event whose report was deleted. If the report of a later run is missing, the
+// report was lost. If the log has no such event yet, the server cannot say whether a missing report was deleted
+// or lost.
 type ReportsRetired struct {
-	Through uint64 `json:"through"` // of runs that Tutti started: run.finished
+	Through uint64 `json:"through"` // Through is the sequence of a run.finished event, for runs that Tutti started.
 	Foreign uint64 `json:"foreign"` // of foreign runs: run.foreign
 }
 

@@ -2,7 +2,7 @@ package tutti
 
 import "slices"
 
-// jobEvents are the kinds of events of jobs and their steps.
+// jobEvents are the kinds of events about jobs and their steps.
 var jobEvents = []eventKind{
 	{func() Body { return new(JobStarted) }, ScopeJob, TrailAlways, KeepOwn},
 	{func() Body { return new(JobCancelled) }, ScopeJob, TrailAlways, KeepWithJob},
@@ -14,7 +14,7 @@ var jobEvents = []eventKind{
 	{func() Body { return new(JobRetired) }, ScopeNone, TrailAlways, KeepOwn},
 }
 
-// JobStarted is one execution of a plan, with everything resolved.
+// JobStarted is one execution of a plan. All names in the plan are resolved.
 type JobStarted struct {
 	Job     JobID                   `json:"job"`
 	Plan    Plan                    `json:"plan"`
@@ -22,8 +22,7 @@ type JobStarted struct {
 	Env     string                  `json:"environment"`
 	Code    Digest                  `json:"code"`
 	Targets map[StepName][]NodeName `json:"targets"` // sorted
-	// Cause is why the server began it by itself, in words; empty for jobs of
-	// people.
+	// Cause says in words why the server began the job by itself. Cause is empty for jobs of people.
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -33,21 +32,21 @@ func (*JobStarted) Kind() string { return "job.started" }
 // ID implements Body.
 func (b *JobStarted) ID() string { return string(b.Job) }
 
-// Validate refuses a plan that cannot be executed, and targets of steps that
-// run nothing.
+// Validate refuses a plan that cannot be executed. Validate also refuses target nodes for a step
+// that runs nothing.
 func (b *JobStarted) Validate() error {
 	if err := b.Plan.Validate(); err != nil {
 		return err
 	}
 	for _, s := range b.Plan.Steps {
 		if s.ActsOn() != NodesListed && len(b.Targets[s.Name]) > 0 {
-			return Errorf(CodeInvalid, "job %q: step %q runs nothing and has nodes", string(b.Job), string(s.Name))
+			return Errorf(CodeInvalid, "job %q: step %q runs nothing, but has nodes", string(b.Job), string(s.Name))
 		}
 	}
 	return nil
 }
 
-// JobCancelled lets no further run begin; what runs ends.
+// JobCancelled stops the job from beginning further runs. Current runs continue until they end.
 type JobCancelled struct {
 	Job    JobID  `json:"job"`
 	Reason string `json:"reason,omitempty"`
@@ -104,8 +103,9 @@ type ConvergeFinished struct {
 	Step    StepName `json:"step"`
 	Verdict Verdict  `json:"verdict"`
 	Message string   `json:"message,omitempty"`
-	// Diverging are nodes that are let alone, each with the digest of the answers
-	// that it last had: another digest is a reason to try again. Empty: only new code is, or a person.
+	// Diverging lists the nodes that the server does not run again. The value is the digest of the
+	// node's last answers. If these answers change, the server tries the node again. If the digest is
+	// empty, only new code or a person makes the node run again.
 	Diverging map[NodeName]Digest `json:"diverging,omitempty"`
 }
 
@@ -115,8 +115,8 @@ func (*ConvergeFinished) Kind() string { return "converge.finished" }
 // ID implements Body.
 func (b *ConvergeFinished) ID() string { return string(b.Job) }
 
-// LeaseChanged is how a node stands in an exclusive job: the node's word, or the
-// server's of a node that says nothing.
+// LeaseChanged is the state of a node in an exclusive job. The node has reported the state. If the
+// node does not answer, the server sets the state.
 type LeaseChanged struct {
 	Job     JobID      `json:"job"`
 	Node    NodeName   `json:"node"`
@@ -130,7 +130,7 @@ func (*LeaseChanged) Kind() string { return "lease.changed" }
 // ID implements Body.
 func (b *LeaseChanged) ID() string { return string(b.Job) }
 
-// Validate refuses a state that no fold knows.
+// Validate refuses a state that the fold does not know.
 func (b *LeaseChanged) Validate() error {
 	if !slices.Contains(LeaseStates, b.State) {
 		return Errorf(CodeInvalid, "job %q: node %s is in state %q, which is not a state of a lease", string(b.Job), b.Node, string(b.State))
@@ -138,8 +138,7 @@ func (b *LeaseChanged) Validate() error {
 	return nil
 }
 
-// JobRetired lets a finished job go, with its runs; the latest run of each
-// node stays.
+// JobRetired removes a finished job and its runs from the fold. The latest run of each node stays.
 type JobRetired struct {
 	Job JobID `json:"job"`
 }
@@ -153,21 +152,23 @@ func (b *JobRetired) ID() string { return string(b.Job) }
 // Verdict is how a job ended.
 type Verdict string
 
-// The verdicts of a job that executes a plan.
+// These are the verdicts of a job that executes a plan.
 const (
 	VerdictSucceeded Verdict = "succeeded"
 	VerdictFailed    Verdict = "failed"
 	VerdictCancelled Verdict = "cancelled"
 )
 
-// The verdicts of a job that converges, besides VerdictFailed and VerdictCancelled.
+// These are the verdicts of a converging job, besides VerdictFailed and VerdictCancelled.
 const (
 	VerdictConverged Verdict = "converged" // all nodes are good
-	VerdictStuck     Verdict = "stuck"     // all that is not good waits for a missing answer
+	VerdictStuck     Verdict = "stuck"     // all nodes that are not good wait for a missing answer
 	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
-	VerdictPartial   Verdict = "partial"   // all are good but nodes that are not connected
-	VerdictDeferred  Verdict = "deferred"  // of a reaction: other nodes are not good, and run later or for a person
+	VerdictPartial   Verdict = "partial"   // all connected nodes are good, but some nodes are not connected
+	// the verdict of a reaction if some nodes are not good, and run later or when a person starts
+	// them
+	VerdictDeferred Verdict = "deferred"
 )
 
-// Good reports whether a job that ended so did what it was to do.
+// Good reports whether a job with this verdict has reached its goal.
 func (v Verdict) Good() bool { return v == VerdictSucceeded || v == VerdictConverged }

@@ -2,7 +2,7 @@ package tutti
 
 import "time"
 
-// nodeEvents are the kinds of events of nodes, and of the tokens by which they join.
+// nodeEvents are the kinds of events about nodes and their join tokens.
 var nodeEvents = []eventKind{
 	{func() Body { return new(TokenCreated) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(TokenRevoked) }, ScopeNone, TrailAlways, KeepOwn},
@@ -19,7 +19,8 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeTrusts) }, ScopeNode, TrailOperators, KeepLast},
 }
 
-// TokenCreated allows one key to join. Hash is of the token's secret.
+// TokenCreated creates a token with which one key may join. Hash is the digest of the token's
+// secret.
 type TokenCreated struct {
 	Token   TokenID     `json:"token"`
 	Hash    Digest      `json:"hash"`
@@ -34,7 +35,7 @@ func (*TokenCreated) Kind() string { return "token.created" }
 // ID implements Body.
 func (b *TokenCreated) ID() string { return string(b.Token) }
 
-// TokenRevoked ends a token that nobody used.
+// TokenRevoked ends an unused token.
 type TokenRevoked struct {
 	Token TokenID `json:"token"`
 }
@@ -45,7 +46,7 @@ func (*TokenRevoked) Kind() string { return "token.revoked" }
 // ID implements Body.
 func (b *TokenRevoked) ID() string { return string(b.Token) }
 
-// NodeEnrolled binds a name and a token to a key.
+// NodeEnrolled connects a name and a token with a key.
 type NodeEnrolled struct {
 	Node   NodeName    `json:"node"`
 	Key    NodeKey     `json:"key"`
@@ -60,7 +61,7 @@ func (*NodeEnrolled) Kind() string { return "node.enrolled" }
 // ID implements Body.
 func (b *NodeEnrolled) ID() string { return string(b.Node) }
 
-// NodeBoxed gives a node another key for its secrets, which it has made itself.
+// NodeBoxed replaces a node's key for secrets. The node has made the new key itself.
 type NodeBoxed struct {
 	Node   NodeName `json:"node"`
 	BoxKey string   `json:"box_key"` // X25519, base64
@@ -72,7 +73,7 @@ func (*NodeBoxed) Kind() string { return "node.boxed" }
 // ID implements Body.
 func (b *NodeBoxed) ID() string { return string(b.Node) }
 
-// NodeReplaceable allows the next token that fits to take over the name.
+// NodeReplaceable allows a new machine to take over the name with the next matching token.
 type NodeReplaceable struct {
 	Node NodeName `json:"node"`
 }
@@ -83,13 +84,14 @@ func (*NodeReplaceable) Kind() string { return "node.replaceable" }
 // ID implements Body.
 func (b *NodeReplaceable) ID() string { return string(b.Node) }
 
-// NodeRemoved withdraws a node's identity and everything it published.
+// NodeRemoved removes a node's identity and everything that the node published.
 type NodeRemoved struct {
 	Node NodeName `json:"node"`
-	// Replaced: the next event enrols another machine under the name. What is said of
-	// the name, like a pause, stays.
+	// Replaced is true if the next event enrols another machine under the same name. Settings of the
+	// name, for example a pause, stay.
 	Replaced bool `json:"replaced,omitempty"`
-	// Keeps: the publications of the old machine stay until the first run of the new one.
+	// Keeps is true if the publications of the old machine stay until the first run of the new
+	// machine.
 	Keeps bool `json:"keeps,omitempty"`
 }
 
@@ -99,18 +101,19 @@ func (*NodeRemoved) Kind() string { return "node.removed" }
 // ID implements Body.
 func (b *NodeRemoved) ID() string { return string(b.Node) }
 
-// NodeSetBack says that a node does not know of a run that the log has, or the log not of
-// one that the node has begun: one of them was put back to an earlier state. The node may
-// have lost what it was known to have.
+// NodeSetBack says that node and log disagree. Either the node does not know a run of the log, or
+// the log does not know a run of the node. Either the node or the log was restored to an earlier
+// state. The node may have lost the state that its earlier runs left.
 type NodeSetBack struct {
 	Node NodeName `json:"node"`
-	// Run is the run that the node does not know, empty: it is the log that does not know
-	// the one that the node has begun last.
+	// Run is the run that the node does not know. Run is empty if the log does not know the last run
+	// of the node.
 	Run   RunID `json:"run,omitempty"`
-	Begun Fence `json:"begun"` // what the node has begun last
-	// During: the node knows that it has begun the run, and not how the run ended.
+	Begun Fence `json:"begun"` // the fence of the last run that the node has begun
+	// During is true if the node knows that it has begun the run, but not how the run ended.
 	During bool `json:"during,omitempty"`
-	// Moved: the node knows the run, and is another machine since, or was installed again.
+	// Moved is true if the node knows the run, but is another machine since then or was installed
+	// again.
 	Moved bool `json:"moved,omitempty"`
 }
 
@@ -120,12 +123,12 @@ func (*NodeSetBack) Kind() string { return "node.setback" }
 // ID implements Body.
 func (b *NodeSetBack) ID() string { return string(b.Node) }
 
-// NodeFacts is a node's word on the facts that it has had since its last run (ADR 0019).
+// NodeFacts is a node's report about its facts since its last run (ADR 0019).
 type NodeFacts struct {
 	Node NodeName `json:"node"`
 	FactsSeen
-	// Row is how many runs in a row, up to Run, were wanted by facts alone, and Vain how many of these
-	// changed nothing.
+	// Row is the number of consecutive runs, up to Run, that the server wanted only because of changed
+	// facts. Vain is the number of those runs that changed nothing.
 	Row  int `json:"row,omitempty"`
 	Vain int `json:"vain,omitempty"`
 }
@@ -136,7 +139,7 @@ func (*NodeFacts) Kind() string { return "node.facts" }
 // ID implements Body.
 func (b *NodeFacts) ID() string { return string(b.Node) }
 
-// NodeTrusts is a node's word on the last statement about code keys that it follows.
+// NodeTrusts is a node's report about the last statement on code keys that the node has accepted.
 type NodeTrusts struct {
 	Node    NodeName `json:"node"`
 	Counter uint64   `json:"counter"`
@@ -153,12 +156,13 @@ type NodeConnected struct {
 	Node   NodeName `json:"node"`
 	Ticket Digest   `json:"ticket"`
 	Boot   string   `json:"boot,omitempty"`
-	// Rivals are tickets that only another machine can have: this one came with an older
-	// one than them. Heard again, they show two machines.
+	// Rivals are tickets that only another machine can have, because this machine came with an older
+	// ticket. If the server hears a rival ticket again, there are two machines with one key.
 	Rivals []Digest `json:"rivals,omitempty"`
-	// Out are tickets of machines that are the node no more; see NodeKept.
+	// Out lists the tickets of machines that are no longer the node; see NodeKept.
 	Out []Digest `json:"out,omitempty"`
-	// Machine is that of the Hello, empty: nothing is known.
+	// Machine is the machine's digest from the Hello. Machine is empty if the agent did not report a
+	// digest.
 	Machine Digest `json:"machine,omitempty"`
 }
 
@@ -168,7 +172,8 @@ func (*NodeConnected) Kind() string { return "node.connected" }
 // ID implements Body.
 func (b *NodeConnected) ID() string { return string(b.Node) }
 
-// NodeConflicted says that two machines are a node. Nothing is taken from either of them.
+// NodeConflicted says that two machines use the identity of one node. The server then accepts
+// nothing from both machines.
 type NodeConflicted struct {
 	Node NodeName `json:"node"`
 	Why  string   `json:"why"`
@@ -180,8 +185,8 @@ func (*NodeConflicted) Kind() string { return "node.conflicted" }
 // ID implements Body.
 func (b *NodeConflicted) ID() string { return string(b.Node) }
 
-// NodeKept ends that: the machine with the ticket is the node. Without a ticket the next machine
-// is that speaks with the node's key.
+// NodeKept ends a conflict. The machine with this ticket is the node. If Ticket is empty, the next
+// machine that connects with the node's key is the node.
 type NodeKept struct {
 	Node   NodeName `json:"node"`
 	Ticket Digest   `json:"ticket,omitempty"`

@@ -2,7 +2,7 @@ package tutti
 
 import "time"
 
-// operatorEvents are the kinds of events of operators, and of the log.
+// operatorEvents are the kinds of events about operators and about the log.
 var operatorEvents = []eventKind{
 	{func() Body { return new(OperatorIssued) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(OperatorRevoked) }, ScopeNone, TrailAlways, KeepLast},
@@ -11,14 +11,17 @@ var operatorEvents = []eventKind{
 	{func() Body { return new(SnapshotTaken) }, ScopeNone, TrailOperators, KeepLast},
 }
 
-// OperatorIssued lets a certificate in. The first one, made with the server, is
-// noted when that first starts.
+// OperatorIssued records a certificate with which an operator may connect. The server's
+// installation makes the first certificate. The server records the certificate when it starts for
+// the first time.
 type OperatorIssued struct {
 	Operator string    `json:"operator"`
 	Serial   string    `json:"serial"` // hexadecimal
 	Expires  time.Time `json:"expires"`
 	CodeKey  bool      `json:"code_key,omitempty"` // may sign code
-	CA       Digest    `json:"ca,omitempty"`       // that signed it; empty: of a server before there were two
+	// CA is the CA that signed the certificate. CA is empty in events that are older than the second
+	// CA.
+	CA Digest `json:"ca,omitempty"`
 }
 
 // Kind implements Body.
@@ -27,7 +30,7 @@ func (*OperatorIssued) Kind() string { return "operator.issued" }
 // ID implements Body.
 func (b *OperatorIssued) ID() string { return b.Operator }
 
-// OperatorRevoked ends all certificates that an operator has.
+// OperatorRevoked makes all certificates of an operator invalid.
 type OperatorRevoked struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`
@@ -39,7 +42,8 @@ func (*OperatorRevoked) Kind() string { return "operator.revoked" }
 // ID implements Body.
 func (b *OperatorRevoked) ID() string { return b.Operator }
 
-// OperatorsTrusted says who signs actions from now on. Statement is of kind StatementOperators.
+// OperatorsTrusted says which operators sign actions from now on. Statement is of kind
+// StatementOperators.
 type OperatorsTrusted struct {
 	Counter   uint64    `json:"counter"`
 	Operators []string  `json:"operators"`
@@ -52,7 +56,7 @@ func (*OperatorsTrusted) Kind() string { return "operators.trusted" }
 // ID implements Body.
 func (*OperatorsTrusted) ID() string { return "operators" }
 
-// Denied is an attempt without a grant.
+// Denied records an attempt without a grant.
 type Denied struct {
 	Who    string `json:"who"`
 	What   string `json:"what"`
@@ -65,11 +69,11 @@ func (*Denied) Kind() string { return "audit.denied" }
 // ID implements Body.
 func (b *Denied) ID() string { return b.Who }
 
-// SnapshotTaken says that the blob State has what is needed of the events up
-// to and with Through, whose link is Link; the log may remove them. Segments
-// are the audit trail of removed entries, the oldest first. Operators are all who
-// ever did something: an operator whose certificate is in no event is known only
-// by this list.
+// SnapshotTaken says that a snapshot exists: the blob State has all that folds need of the events
+// up to and including Through. Link is the link of that last event. The log may remove these
+// events. Segments are the audit trail of the removed entries. The oldest segment is the first.
+// Operators lists all operators who ever did something. After a removal of events, some operators
+// are known only from this list.
 type SnapshotTaken struct {
 	Through   uint64         `json:"through"`
 	Link      Digest         `json:"link"`
@@ -85,8 +89,8 @@ func (*SnapshotTaken) Kind() string { return "snapshot.taken" }
 // ID implements Body.
 func (*SnapshotTaken) ID() string { return "log" }
 
-// AuditSegment is a part of the log that was let go: a blob with its entries.
-// Before is the link of the entry before First, After that of Last.
+// AuditSegment is a removed part of the log. A blob has its entries. Before is the link of the
+// entry before First, and After is the link of Last.
 type AuditSegment struct {
 	First  uint64    `json:"first"`
 	Last   uint64    `json:"last"`

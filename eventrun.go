@@ -2,7 +2,7 @@ package tutti
 
 import "time"
 
-// runEvents are the kinds of events of runs.
+// runEvents are the kinds of events about runs.
 var runEvents = []eventKind{
 	{func() Body { return new(RunWanted) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunClaimed) }, ScopeRun, TrailOperators, KeepOwn},
@@ -16,13 +16,13 @@ var runEvents = []eventKind{
 	{func() Body { return new(RunForeign) }, ScopeNode, TrailOperators, KeepOwn},
 }
 
-// RunWanted orders one Puppet process; a node claims it.
+// RunWanted orders one Puppet process. A node then claims the run.
 type RunWanted struct {
 	Order Order `json:"order"`
-	// ByFacts: there is no other reason than that the node's facts are other ones.
+	// ByFacts is true if the only reason for the run is that the node's facts have changed.
 	ByFacts bool `json:"by_facts,omitempty"`
-	// Changed are questions of the node whose answers had changed, at most MaxChanged: of a run that the
-	// server wants by itself.
+	// Changed lists questions of the node whose answers had changed, at most MaxChanged. Changed is set
+	// only for a run that the server wants by itself.
 	Changed []Query `json:"changed,omitempty"`
 }
 
@@ -35,11 +35,11 @@ func (*RunWanted) Kind() string { return "run.wanted" }
 // ID implements Body.
 func (b *RunWanted) ID() string { return string(b.Order.Run) }
 
-// RunClaimed precedes the reply to the node that claimed the run.
+// RunClaimed is appended before the server replies to the node that claimed the run.
 type RunClaimed struct {
 	Run  RunID    `json:"run"`
 	Node NodeName `json:"node"`
-	// Fenced: the node keeps the fence of the last order that it has begun.
+	// Fenced is true if the node stores the fence of the last order that it has begun.
 	Fenced bool `json:"fenced,omitempty"`
 }
 
@@ -49,14 +49,15 @@ func (*RunClaimed) Kind() string { return "run.claimed" }
 // ID implements Body.
 func (b *RunClaimed) ID() string { return string(b.Run) }
 
-// RunCompiled is what a compile handed over at its gate, appended before or with
-// the gate's decision. What the run asked is the blob Asked.
+// RunCompiled holds the data that a compile handed over at its gate. The server appends the event
+// before or together with the gate's decision. The blob Asked contains the questions of the run.
 type RunCompiled struct {
-	Run RunID  `json:"run"`
-	Set Digest `json:"set,omitempty"` // of its exports, empty: none
+	Run RunID `json:"run"`
+	// Set is the digest of the set of its exports. Set is empty if there are no exports.
+	Set Digest `json:"set,omitempty"`
 	Compiled
 	Asked  Digest `json:"asked"`
-	Absent Digest `json:"absent,omitempty"` // the blob that Asked names
+	Absent Digest `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
 	Reads  *Asked `json:"-"`                // the content of Asked
 }
 
@@ -66,8 +67,8 @@ func (*RunCompiled) Kind() string { return "run.compiled" }
 // ID implements Body.
 func (b *RunCompiled) ID() string { return string(b.Run) }
 
-// RunAsked replaces what is known of what a run asked: it failed before its
-// gate, or asked more behind it, or a Puppet Server has compiled for it.
+// RunAsked replaces the list of questions of a run. The event comes when the run failed before its
+// gate, asked more after its gate, or was compiled by a Puppet Server.
 type RunAsked struct {
 	Run    RunID   `json:"run"`
 	Asked  Digest  `json:"asked"`
@@ -82,14 +83,13 @@ func (*RunAsked) Kind() string { return "run.asked" }
 // ID implements Body.
 func (b *RunAsked) ID() string { return string(b.Run) }
 
-// RunProved says that a run that was stopped at its gate has shown that its node
-// is good: nothing can have changed since its last run.
+// RunProved says that a run was stopped at its gate and has shown that its node is good. Nothing
+// can have changed since the node's last run.
 type RunProved struct {
 	Run RunID `json:"run"`
-	// Rests is when the run began, by its node's clock, that applied what the node
-	// has.
+	// Rests is the start time, by the node's clock, of the run that applied the node's present state.
 	Rests time.Time `json:"rests,omitzero"`
-	// Clock is when that was by the clock of its agent.
+	// Clock is the same moment by the clock of the agent.
 	Clock Clock `json:"clock,omitzero"`
 }
 
@@ -99,12 +99,12 @@ func (*RunProved) Kind() string { return "run.proved" }
 // ID implements Body.
 func (b *RunProved) ID() string { return string(b.Run) }
 
-// RunRefused says what a run wanted to read or publish without a grant. It holds all that was refused
-// of the run until then.
+// RunRefused says what a run wanted to read or publish without a grant. Each event holds everything
+// that was refused so far during the run.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants are the grants that would have admitted it, without To: one that is dangerous for what needs the word, and
-	// one that is not for the rest.
+	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
+	// `dangerous` and covers what needs this word. The other grant covers the rest.
 	Wants []Grant `json:"wants"`
 }
 
@@ -130,7 +130,7 @@ func (*RunGated) Kind() string { return "run.gated" }
 // ID implements Body.
 func (b *RunGated) ID() string { return string(b.Run) }
 
-// RunFinished is the node's word on its run.
+// RunFinished is the node's result of its run.
 type RunFinished struct {
 	Result Result `json:"result"`
 }
@@ -141,7 +141,7 @@ func (*RunFinished) Kind() string { return "run.finished" }
 // ID implements Body.
 func (b *RunFinished) ID() string { return string(b.Result.Run) }
 
-// RunLost says that nobody has heard from the node for the deadline.
+// RunLost says that the server has not heard from the node until the deadline.
 type RunLost struct {
 	Run    RunID  `json:"run"`
 	Reason string `json:"reason"`
@@ -153,7 +153,7 @@ func (*RunLost) Kind() string { return "run.lost" }
 // ID implements Body.
 func (b *RunLost) ID() string { return string(b.Run) }
 
-// RunForeign is a node's word on a run that Tutti did not start.
+// RunForeign is a node's report about a run that Tutti did not start.
 type RunForeign struct {
 	Node NodeName `json:"node"`
 	Foreign
@@ -168,9 +168,9 @@ func (b *RunForeign) ID() string { return string(b.Result.Run) }
 // GateVerdict is the gate's answer to a run.
 type GateVerdict string
 
-// The answers of the gate.
+// These are the answers of the gate.
 const (
 	GateGo   GateVerdict = "go"
 	GateStop GateVerdict = "stop"
-	GateHold GateVerdict = "hold" // not yet: ask again; never in the log
+	GateHold GateVerdict = "hold" // the node must ask again later. This answer is never in the log
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// fixtures returns the files of testdata/events: those of today's shapes, KIND.json, and
-// those of the shapes that older logs have, KIND.1.json (the oldest), KIND.2.json and so on.
+// fixtures returns the files of testdata/events. The present shapes are in KIND.json. The shapes of
+// older logs are in KIND.1.json (the oldest), KIND.2.json and so on.
 func fixtures(t *testing.T) (today, older []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "events", "*.json"))
@@ -28,14 +28,14 @@ func fixtures(t *testing.T) (today, older []string) {
 			older = append(older, file)
 		}
 	}
-	slices.SortFunc(older, func(a, b string) int { // number 10 after number 9
+	slices.SortFunc(older, func(a, b string) int { // number 10 must come after number 9
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
 	return today, older
 }
 
-// TestOlderShapesOfEvents: an event that an older release wrote still says what it said,
-// and nothing else. A digest keeps each fixture as it is (internal/release).
+// TestOlderShapesOfEvents checks that an event of an older release still has the same meaning. A
+// digest (internal/release) ensures that no fixture changes.
 func TestOlderShapesOfEvents(t *testing.T) {
 	_, older := fixtures(t)
 	if len(older) == 0 {
@@ -63,8 +63,9 @@ func TestOlderShapesOfEvents(t *testing.T) {
 	}
 }
 
-// differs says what another JSON text does not say as the older one does; empty: it says the
-// same. A field that the older text lacks may be there if it is empty.
+// differs returns what the later JSON text does not say in the same way as the older text. The
+// result is empty if both texts say the same. The later text may have an additional field if the
+// field is empty.
 func differs(older, later string) string {
 	var was, is any
 	if err := json.Unmarshal([]byte(older), &was); err != nil {
@@ -112,7 +113,7 @@ func differ(at string, was, is any) string {
 	return ""
 }
 
-// isEmpty reports whether a value is what a field has that nobody set.
+// isEmpty reports whether a value is that of an unset field.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Exclusive makes a plan's job hold all of its nodes while it lives: no other
-// Puppet run begins on them.
+// Exclusive lets the job of a plan hold all of its nodes while the job lives. No other Puppet run
+// begins on these nodes.
 type Exclusive struct {
 	Reason string `json:"reason,omitempty"`
-	// Lease is for how long a node stays disabled that hears nothing of the job.
+	// Lease is the time for which a node stays disabled if it hears nothing of the job.
 	Lease time.Duration `json:"lease"`
-	// Wait is how long the job waits for the runs that go on when it begins.
+	// Wait is how long the job waits for runs that are active when the job begins.
 	Wait time.Duration `json:"wait"`
-	// Keep leaves the nodes disabled if the job fails after a run of it began.
+	// Keep leaves the nodes disabled if the job fails after one of its runs has begun.
 	Keep bool `json:"keep,omitempty"`
 }
 
-// Limits and defaults of an Exclusive.
+// These are limits and defaults of an Exclusive.
 const (
 	MinLease         = 10 * time.Second
 	MaxLease         = 24 * time.Hour
@@ -31,8 +31,8 @@ func DefaultExclusive(reason string) *Exclusive {
 	return &Exclusive{Reason: reason, Lease: DefaultLease, Wait: DefaultLeaseWait}
 }
 
-// Validate refuses a lease that would end at once or hardly ever, and a reason
-// that is not one line of text.
+// Validate refuses a lease that is too short or too long, and a reason that is not one line of
+// text.
 func (x Exclusive) Validate() error {
 	switch {
 	case x.Lease < MinLease || x.Lease > MaxLease:
@@ -40,33 +40,33 @@ func (x Exclusive) Validate() error {
 	case x.Wait <= 0:
 		return Errorf(CodeInvalid, "exclusive: wait %s must be positive", x.Wait)
 	case len(x.Reason) > MaxLeaseReason || x.Reason != Plain(x.Reason, MaxLeaseReason):
-		return Errorf(CodeInvalid, "exclusive: the reason %q is no line of at most %d bytes", x.Reason, MaxLeaseReason)
+		return Errorf(CodeInvalid, "exclusive: the reason %q must be one line of at most %d bytes", x.Reason, MaxLeaseReason)
 	}
 	return nil
 }
 
-// LeaseState is where a node is in an exclusive job.
+// LeaseState is the state of a node in an exclusive job.
 type LeaseState string
 
-// The states. The empty one is that of a node that was not heard of yet.
+// The states. The empty state means that the node has not answered yet.
 const (
 	LeaseEnabled  LeaseState = "enabled"  // nobody has disabled it
-	LeaseHeld     LeaseState = "held"     // the job has; another Puppet may still run
-	LeaseIdle     LeaseState = "idle"     // and none does
-	LeaseBusy     LeaseState = "busy"     // held, and another Puppet did not end
-	LeaseReleased LeaseState = "released" // it is as it was before
-	LeaseKept     LeaseState = "kept"     // disabled, and no job's any more
-	LeaseRefused  LeaseState = "refused"  // the job never had it
-	LeaseBroken   LeaseState = "broken"   // the job has it no more
-	LeaseSilent   LeaseState = "silent"   // it did not answer; what it has ends by itself
+	LeaseHeld     LeaseState = "held"     // the job has disabled the node, and another Puppet may still run
+	LeaseIdle     LeaseState = "idle"     // the job has disabled the node, and no other Puppet runs
+	LeaseBusy     LeaseState = "busy"     // the job holds the node, and another Puppet did not end in time
+	LeaseReleased LeaseState = "released" // the node is in its earlier state again
+	LeaseKept     LeaseState = "kept"     // the node stays disabled and belongs to no job any more
+	LeaseRefused  LeaseState = "refused"  // the job never held the node
+	LeaseBroken   LeaseState = "broken"   // the job has lost the node
+	LeaseSilent   LeaseState = "silent"   // the node did not answer, and its lease ends by itself
 )
 
-// LeaseStates are all states that an event may have.
+// LeaseStates are all states that may be in an event.
 var LeaseStates = []LeaseState{
 	LeaseEnabled, LeaseHeld, LeaseIdle, LeaseBusy, LeaseReleased, LeaseKept, LeaseRefused, LeaseBroken, LeaseSilent,
 }
 
-// Over reports whether the job has nothing more to do with the node.
+// Over reports whether the job is finished with the node.
 func (s LeaseState) Over() bool {
 	return slices.Contains([]LeaseState{LeaseReleased, LeaseKept, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }
@@ -76,27 +76,27 @@ func (s LeaseState) Failed() bool {
 	return slices.Contains([]LeaseState{LeaseBusy, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }
 
-// LeaseReport is how a node stands, as it sees it. It is also the request for the
-// next LeaseOrder, and renews the lease.
+// LeaseReport is the state of a node as the node itself reports it. A LeaseReport also requests the
+// next LeaseOrder and renews the lease.
 type LeaseReport struct {
-	Job     JobID  `json:"job,omitempty"` // that has disabled it, by the node's own note
-	Ours    bool   `json:"ours"`          // Puppet's file is still that job's, byte by byte
+	Job     JobID  `json:"job,omitempty"` // Job is the job that has disabled the node, according to the node's own note.
+	Ours    bool   `json:"ours"`          // the file that disables Puppet is byte for byte the file of that job
 	Enabled bool   `json:"enabled"`
-	Message string `json:"message,omitempty"` // by which it is disabled
+	Message string `json:"message,omitempty"` // the reason with which the node is disabled
 	Busy    string `json:"busy,omitempty"`    // the Puppet that runs
 }
 
-// Holds reports whether the node is held by the job.
+// Holds reports whether the job holds the node.
 func (r LeaseReport) Holds(job JobID) bool { return r.Job == job && r.Ours }
 
-// LeaseWant is what a node is to do.
+// LeaseWant is what the server wants a node to do.
 type LeaseWant string
 
-// What a node may be told. The empty one is nothing.
+// These are the possible values of LeaseWant. An empty LeaseWant asks the node for nothing.
 const (
-	LeaseHold    LeaseWant = "hold"    // be disabled by the job, for Length from now
+	LeaseHold    LeaseWant = "hold"    // the job disables the node for Length from now
 	LeaseRelease LeaseWant = "release" // be as before
-	LeaseKeep    LeaseWant = "keep"    // stay disabled when the job is forgotten
+	LeaseKeep    LeaseWant = "keep"    // stay disabled after the job is forgotten
 )
 
 // LeaseOrder answers a LeaseReport.
@@ -104,7 +104,7 @@ type LeaseOrder struct {
 	Job     JobID         `json:"job,omitempty"`
 	Want    LeaseWant     `json:"want,omitempty"`
 	Length  time.Duration `json:"length,omitempty"`
-	Message string        `json:"message,omitempty"` // for who finds the node disabled
+	Message string        `json:"message,omitempty"` // for a person who finds the node disabled
 }
 
 // Validate refuses an order that no node can carry out.
@@ -113,9 +113,9 @@ func (o LeaseOrder) Validate() error {
 	case o.Want == "":
 		return nil
 	case o.Want != LeaseHold && o.Want != LeaseRelease && o.Want != LeaseKeep:
-		return Errorf(CodeInternal, "a lease's order is %q, neither hold nor release nor keep", string(o.Want))
+		return Errorf(CodeInternal, "the lease order %q is not hold, release or keep", string(o.Want))
 	case o.Job == "" || o.Want == LeaseHold && (o.Length < MinLease || o.Length > MaxLease):
-		return Errorf(CodeInternal, "a lease's order of job %q for %s", string(o.Job), o.Length)
+		return Errorf(CodeInternal, "invalid lease order of job %q for %s", string(o.Job), o.Length)
 	}
 	return nil
 }

@@ -6,67 +6,72 @@ import (
 	"strings"
 )
 
-// ExportGrant lets nodes export resources of a type (ADR 0022).
+// ExportGrant allows nodes to export resources of one type (ADR 0022).
 type ExportGrant struct {
 	Type string `json:"type"`
-	// Defined: it is a defined type, though its name has one part only.
+	// Defined is true for a defined type whose name has only one part.
 	Defined bool `json:"defined,omitempty"`
-	// Parameters are those that the resource may have, besides relations and tag. Empty: those
-	// that are safe; of a defined type, and in a dangerous grant, all.
+	// Parameters lists the parameters that the resource may have, besides relations and tag. If the
+	// list is empty, safe parameters are allowed. Defined types and dangerous grants then allow all
+	// parameters.
 	Parameters []string `json:"parameters,omitempty"`
-	// OwnTitle: the title is the node's name, or begins with it and one of `_:/@` or a space.
+	// OwnTitle requires that the title is the node's name, or begins with the node's name and one of `_:/@`
+	// or a space.
 	OwnTitle bool `json:"own_title,omitempty"`
-	// Tags are those that it may have, besides those of its type and title. Empty: all.
+	// Tags lists the tags that the resource may have, besides the tags of its type and title. Empty: all.
 	Tags        []string `json:"tags,omitempty"`
 	NoRelations bool     `json:"no_relations,omitempty"`
-	// Most is how many resources of the type a node may export, 0: MostExports.
+	// Most is the largest number of resources of the type that a node may export. With 0 the limit is
+	// MostExports.
 	Most int `json:"most,omitempty"`
-	// MostMiB is how large the resources of the type may be together that a node exports, in MiB of text; 0:
-	// MostExportedMiB.
+	// MostMiB is the largest total size, in MiB of text, of the resources of the type that a node exports.
+	// With 0 the limit is MostExportedMiB.
 	MostMiB int `json:"most_mib,omitempty"`
 }
 
-// MostExports is how many resources of a type a node exports if its grant does not say more.
+// MostExports is the largest number of resources of a type that a node may export if its grant has no
+// other limit.
 const MostExports = 100
 
-// MostExportedMiB is how large they are together. One answer has to have room for those of all nodes.
+// MostExportedMiB is the largest total size of these resources. One answer must have room for the
+// resources of all nodes.
 const MostExportedMiB = 8
 
-// Relations are metaparameters that name other resources of the collector.
+// Relations are the metaparameters that name other resources on the collecting node.
 var Relations = []string{"before", "notify", "require", "subscribe"}
 
-// steering are the metaparameters of an export that change how its collector runs.
+// steering are the metaparameters of an export that change how the collecting node runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
-// safeExports are native types that do not mean root on the collector, with the parameters of
-// which that is so: no value of them names another file, runs anything, or is taken for
-// another resource (`name`). Add one only after you have read the type and its providers.
+// safeExports lists native types, and their parameters, that do not give root on the collecting
+// node. No value of these parameters names another file, runs a command, or stands for another
+// resource (`name`). Add a type only after you have read the type and its providers.
 var safeExports = map[string][]string{
-	// Of sshkeys_core and host_core: parsed files, without target.
+	// These are of sshkeys_core and host_core: parsed files, without the parameter target.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
 	"Notify": {"message", "withpath"},
 	"Sshkey": {"ensure", "host_aliases", "key", "type"},
-	// Of the module swift: arguments of swift-ring-builder, without a shell.
+	// These are of the module swift: arguments of swift-ring-builder, which runs without a shell.
 	"Ring_account_device":   {"ensure", "meta", "region", "weight", "zone"},
 	"Ring_container_device": {"ensure", "meta", "region", "weight", "zone"},
 	"Ring_object_device":    {"ensure", "meta", "region", "weight", "zone"},
 }
 
-// nativeTypes are those of Puppet and of the modules that are shipped with it: none of them is
-// a defined type.
+// nativeTypes are the types of Puppet and of the modules in its packages. Puppet code defines none
+// of these types.
 var nativeTypes = []string{
 	"Augeas", "Computer", "Cron", "Exec", "File", "Filebucket", "Group", "Host", "Interface", "K5login", "Macauthorization", "Mailalias", "Maillist",
 	"Mcx", "Mount", "Notify", "Package", "Resources", "Router", "Schedule", "Scheduled_task", "Selboolean", "Selmodule", "Service", "Ssh_authorized_key",
 	"Sshkey", "Stage", "Tidy", "User", "Vlan", "Whit", "Yumrepo", "Zfs", "Zone", "Zpool",
 }
 
-// Native reports whether it is known that Puppet code does not define the type.
+// Native reports whether the type is certainly not defined in Puppet code.
 func (g ExportGrant) Native() bool {
 	return slices.Contains(nativeTypes, g.Type) || safeExports[g.Type] != nil
 }
 
-// Dangers says why a node that exports by this grant is root on the collector. It returns the
-// empty string if it is not.
+// Dangers says why a node that exports by this grant can become root on the collecting node.
+// Dangers returns an empty string if there is no such danger.
 func (g ExportGrant) Dangers() string {
 	if g.Defined || strings.Contains(g.Type, "::") {
 		return ""
@@ -86,12 +91,13 @@ func (g ExportGrant) Dangers() string {
 // MaxParameterName bounds the name of a parameter of an exported resource, in bytes.
 const MaxParameterName = 255
 
-// IsParameter reports whether Puppet takes a name for one of a parameter.
+// IsParameter reports whether Puppet accepts a name as the name of a parameter.
 func IsParameter(name string) bool {
 	return len(name) <= MaxParameterName && parameterRE.MatchString(name)
 }
 
-// Admits reports whether a resource may have a parameter. Dangerous is the word of the grant.
+// Admits reports whether a resource may have this parameter. The argument dangerous is the grant's word
+// `dangerous`.
 func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	named := slices.Contains(g.Parameters, parameter)
 	switch safe, listed := safeExports[g.Type]; {
@@ -112,17 +118,18 @@ func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	}
 }
 
-// has reports whether a metaparameter's name is a parameter of the type's own.
+// has reports whether the type has its own parameter with the name of a metaparameter.
 func (g ExportGrant) has(parameter string) bool {
 	return parameter == "alias" && strings.HasPrefix(g.Type, "Nagios_")
 }
 
-// OldDangerousExport reports whether a type took the word before 0.3.0: Grant.Exports mean that.
+// OldDangerousExport reports whether a type needed the word `dangerous` before 0.3.0. The field
+// Grant.Exports keeps that meaning.
 func OldDangerousExport(name string) bool {
 	return slices.Contains([]string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}, name)
 }
 
-// String returns the grant as a fleet file has it, in one line.
+// String returns the grant in one line, as a fleet file writes it.
 func (g Grant) String() string {
 	parts := []string{"to: " + string(g.To)}
 	if len(g.Types) > 0 {
@@ -149,7 +156,8 @@ func (g Grant) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// String returns what is granted as a fleet file has it: a name if that is all.
+// String returns the granted type as a fleet file writes it. If there are no limits, String returns the
+// name alone.
 func (g ExportGrant) String() string {
 	parts := []string{"type: " + g.Type}
 	if g.Defined {

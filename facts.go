@@ -1,22 +1,22 @@
 package tutti
 
-// FactsSeen says which facts a node has, collected after a run and by its settings.
-// Facts themselves stay on the node.
+// FactsSeen says which facts a node has. The agent collects the facts after a run, with the node's
+// settings. Facts themselves stay on the node.
 type FactsSeen struct {
 	Run   RunID  `json:"run"`
-	Facts Digest `json:"facts"` // without the volatile ones of the run's order
-	// Changed are the names of those that are not what the run compiled with, sorted, at most
-	// MaxFactsNamed.
+	Facts Digest `json:"facts"` // digest without the volatile facts of the run's order
+	// Changed lists the names of facts that differ from the facts of the run's compile. The list is
+	// sorted and has at most MaxFactsNamed names.
 	Changed []string `json:"changed,omitempty"`
 }
 
-// Bounds of what a node says of its facts.
+// These constants bound what a node reports about its facts.
 const (
 	MaxFactsNamed = 10
 	maxFactName   = 200 // bytes
 )
 
-// Validate refuses what no agent says.
+// Validate refuses values that no agent sends.
 func (f FactsSeen) Validate() error {
 	if err := f.Run.Validate(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// A number is believed up to a hundred years above the time, or above what was seen.
+// An epoch number is accepted up to a hundred years above the present time or the last seen number.
 func TestAnEpochThatNobodyBegins(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	today := uint64(now.UnixMilli())

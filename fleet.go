@@ -11,32 +11,34 @@ import (
 type Fleet struct {
 	Name        string      `json:"name"`
 	Environment Environment `json:"environment"`
-	Program     Program     `json:"program,omitempty"` // of nodes whose group says nothing
+	Program     Program     `json:"program,omitempty"` // for nodes whose group has no program
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
-	Access      []Access    `json:"access,omitempty"` // none: each operator may do everything
-	Plans       []Plan      `json:"plans,omitempty"`
-	// Order is explicit order between groups, for converging.
+	// Access lets operators do something. If Access is empty, each operator may do everything.
+	Access []Access `json:"access,omitempty"`
+	Plans  []Plan   `json:"plans,omitempty"`
+	// Order is the explicit order between groups, for converging.
 	Order []GroupOrder `json:"order,omitempty"`
-	// Reaction keeps the fleet converged; nil: only people start jobs.
+	// Reaction says how the server keeps the fleet converged. If Reaction is nil, only people start jobs.
 	Reaction *Reaction `json:"reaction,omitempty"`
-	// KeepReplaced: what a replaced machine had published stays until the first run of
-	// the new one. Else it is withdrawn when the new one joins.
+	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
+	// new machine. Otherwise the server withdraws the publications when the new machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	// VolatileFacts are names of facts, besides those that the module lists, that say nothing
-	// when they change.
+	// VolatileFacts are names of facts whose changes have no meaning. The module has its own list of
+	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// SafetyWhenAway is after how long without its server a node makes a safety run by itself, unless its
-	// group says something else; 0: the default, Never: not at all.
+	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
+	// group has another value. With 0 the default counts. With Never nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
-	// Secrets is nil in a fleet that has none.
+	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
 }
 
-// Never stands for a duration that does not end.
+// Never stands for an endless duration.
 const Never time.Duration = -1
 
-// DefaultSafetyWhenAway is that of a fleet that reacts. In another one only people start runs.
+// DefaultSafetyWhenAway is the default of a fleet with a reaction. In a fleet without a reaction
+// only people start runs.
 const DefaultSafetyWhenAway = 12 * time.Hour
 
 // AloneOf says what a node does while its server is away. If the node is in several groups, the longest
@@ -59,12 +61,12 @@ func (f Fleet) AloneOf(groups []GroupName) Alone {
 	case f.SafetyWhenAway > 0:
 		return Alone{Safety: f.SafetyWhenAway, Why: "the fleet file says so"}
 	case f.Reaction == nil:
-		return Alone{Why: "only people start runs in this fleet: its fleet file does not say reactive"}
+		return Alone{Why: "only people start runs in this fleet: its fleet file does not say `reactive: true`"}
 	}
 	return Alone{Safety: DefaultSafetyWhenAway, Why: "the default"}
 }
 
-// GroupOrder lets the nodes of one group run after those of another one are good.
+// GroupOrder says that the nodes of one group run only after the nodes of another group are good.
 type GroupOrder struct {
 	First GroupName `json:"first"`
 	Then  GroupName `json:"then"`
@@ -72,32 +74,37 @@ type GroupOrder struct {
 
 // Reaction says how the fleet reacts to changes of data, code and membership.
 type Reaction struct {
-	// Window is how long changes are collected before nodes run.
+	// Window is the time during which the server collects changes before nodes run.
 	Window time.Duration `json:"window"`
-	// Wide is the same for answers that more than a tenth of the fleet reads: its
-	// nodes run spread over the second half of it.
+	// Wide replaces Window for answers that more than a tenth of the fleet reads. The runs of the
+	// reading nodes are spread over the second half of Wide.
 	Wide time.Duration `json:"wide"`
-	// Safety is after how long a node runs though nothing has changed, spread over
-	// the fleet; 0: never.
+	// Safety is the time after which a node runs even if nothing has changed. These runs are spread
+	// over the fleet. With 0 there are no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
-	// Limit is how many runs there are at once, 0: no limit of its own.
+	// Limit is the largest number of runs at the same time. With 0 the reaction has no limit of its own.
 	Limit int `json:"limit,omitempty"`
-	// AskAbove is how many runs a change may cause before it asks for confirmation.
+	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // the first that fits counts
-	// Bound is how often a node reacts to one question whose answer other runs change; zero: DefaultBound.
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first rule that fits counts.
+	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
+	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
-	// Code is how nodes react to new code; zero: as to any other change.
+	// Code says how nodes react to new code. With the zero value nodes react to code as to any other
+	// change.
 	Code CodeReaction `json:"code,omitzero"`
 }
 
-// CodeReaction says which nodes run by themselves with code that was pushed. At most one field is set.
+// CodeReaction says which nodes run pushed code by themselves. At most one field is set.
 type CodeReaction struct {
-	Confirm bool `json:"confirm,omitempty"` // none, until the code is released
-	Canary  int  `json:"canary,omitempty"`  // so many, and when these are good all others; 0: all at once
+	// Confirm is true if no node runs the code before an operator releases the code.
+	Confirm bool `json:"confirm,omitempty"`
+	// Canary is the number of nodes that run first. The other nodes run when these nodes are good. With 0
+	// all nodes run at once.
+	Canary int `json:"canary,omitempty"`
 }
 
-// Holds reports whether code waits for its release.
+// Holds reports whether new code waits for its release.
 func (c CodeReaction) Holds() bool { return c.Confirm || c.Canary > 0 }
 
 // MaxCanary bounds CodeReaction.Canary.
@@ -109,30 +116,30 @@ type ReactionBound struct {
 	Per   time.Duration `json:"per"`
 }
 
-// The limits of a ReactionBound.
+// These are the limits of a ReactionBound.
 const (
 	MaxReactions    = 100
 	MaxReactionTime = 24 * time.Hour
 )
 
-// DefaultBound is that of a fleet file that says nothing.
+// DefaultBound is the bound if the fleet file does not set one.
 var DefaultBound = ReactionBound{Times: 6, Per: time.Hour}
 
-// Bounds returns the bound, or its default.
+// Bounds returns the bound of the reaction, or the default.
 func (r Reaction) Bounds() ReactionBound { return cmp.Or(r.Bound, DefaultBound) }
 
-// ReadReaction says how the readers of some answers react. One of Type (of a
-// collector) and Key (a pattern of values or, with hiera/ before it, hiera keys)
-// is set.
+// ReadReaction says how the readers of some answers react. Exactly one of Type and Key is set. Type
+// is the type of a collector. Key is a pattern of values, or, if it begins with hiera/, of hiera
+// keys.
 type ReadReaction struct {
 	Type string       `json:"type,omitempty"`
 	Key  string       `json:"key,omitempty"`
 	When ReactionTime `json:"when"`
 }
 
-// Fits reports whether the rule is about a question. A pattern that begins with
-// hiera/ is about hiera keys only, in which `::` parts as `/` does: `hiera/ntp/**` is
-// about all parameters of the class ntp. `**` is about everything with a key.
+// Fits reports whether the rule covers a question. A pattern that begins with hiera/ covers hiera
+// keys only. In hiera keys, `::` separates parts as `/` does: `hiera/ntp/**` covers all parameters
+// of the class ntp. `**` covers every question that has a key.
 func (r ReadReaction) Fits(q Query) bool {
 	switch q.Kind {
 	case QueryCollect:
@@ -144,7 +151,7 @@ func (r ReadReaction) Fits(q Query) bool {
 	}
 }
 
-// CoveredBy reports whether another rule fits whatever this one fits.
+// CoveredBy reports whether another rule fits all questions that this rule fits.
 func (r ReadReaction) CoveredBy(other ReadReaction) bool {
 	if r.Type != "" || r.Key == "" {
 		return r.Type != "" && r.Type == other.Type
@@ -161,7 +168,7 @@ func (r ReadReaction) CoveredBy(other ReadReaction) bool {
 	return MatchPattern(other.Key, r.Key)
 }
 
-// hieraKeys stands before the hiera keys in a pattern.
+// hieraKeys is the prefix of a pattern for hiera keys.
 const hieraKeys = "hiera/"
 
 func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
@@ -169,15 +176,16 @@ func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string
 
-// The times. Without one of them, it is now, or window where more than a tenth of the
+// The times. If no rule fits, the time is now. The time is window if more than a tenth of the
 // fleet, and more than 20 nodes, read the answer.
 const (
-	ReactNow       ReactionTime = "now"       // after Reaction.Window
-	ReactWindow    ReactionTime = "window"    // after Reaction.Wide
-	ReactScheduled ReactionTime = "scheduled" // with the next run for another reason, or the safety run
+	ReactNow    ReactionTime = "now"    // after Reaction.Window
+	ReactWindow ReactionTime = "window" // after Reaction.Wide
+	// the readers run with the next run that has another reason, or with the safety run
+	ReactScheduled ReactionTime = "scheduled"
 )
 
-// The defaults of a Reaction.
+// These are the defaults of a Reaction.
 const (
 	DefaultWindow   = 2 * time.Second
 	DefaultWide     = 15 * time.Minute
@@ -185,44 +193,45 @@ const (
 	DefaultAskAbove = 100
 )
 
-// Environment says where the Puppet code is. Path is relative to the fleet
-// file and means something only to the person who pushes the code. Without a
-// Name the fleet has no code: all of its nodes run by ProgramAgent.
+// Environment says where the Puppet code is. Path is relative to the fleet file, and only the
+// person who pushes the code uses it. Without a Name the fleet has no code, and all of its nodes
+// run with ProgramAgent.
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`
 }
 
-// Group is a named set of nodes. Nodes are listed, or fixed by the join token
-// of each (then the list grows as nodes join).
+// Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, the join
+// token of each node decides, and the group grows when nodes join.
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`
-	// Program is that of its nodes, empty: the fleet's.
+	// Program is the program of the group's nodes. If Program is empty, the fleet's program counts.
 	Program Program `json:"program,omitempty"`
-	// Serial: converging runs its nodes one after the other, each good before the next.
+	// Serial is true if converging runs the group's nodes one after the other. Each node must be good
+	// before the next node runs.
 	Serial bool `json:"serial,omitempty"`
-	// SafetyWhenAway is that of its nodes; 0: the fleet's.
+	// SafetyWhenAway is the value for the group's nodes. With 0 the fleet's value counts.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 }
 
-// Joined reports whether the join token of each node decides if it is in the group.
+// Joined reports whether the nodes' join tokens decide which nodes are in the group.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
-// Grant lets the nodes of a group publish and read more than a node may without
-// one. Write and Read hold key patterns (see ValidatePattern), Types says which
-// resources they may export; a node may read what it may write. Dangerous admits
-// what gives root on other nodes (see ExportGrant.Dangers and DangerousPattern).
+// Grant allows the nodes of a group to publish and read more than nodes without a grant. Write and
+// Read are key patterns (see ValidatePattern). Types says which resources the nodes may export. A
+// node may read each key that it may write. Dangerous allows rights that give root on other nodes
+// (see ExportGrant.Dangers and DangerousPattern).
 type Grant struct {
 	To    GroupName     `json:"to"`
 	Write []string      `json:"write,omitempty"`
 	Read  []string      `json:"read,omitempty"`
 	Types []ExportGrant `json:"types,omitempty"`
-	// Exports are the types that a fleet file of before 0.3.0 granted. They keep the
-	// meaning of that time (see OldDangerousExport): no fleet file is read into them.
+	// Exports are the types that a fleet file before 0.3.0 granted. The types keep their meaning of
+	// that time (see OldDangerousExport). A fleet file of this release never sets Exports.
 	Exports   []string `json:"exports,omitempty"`
 	Dangerous bool     `json:"dangerous,omitempty"`
-	// Compile: the Puppet Server of these nodes compiles for all others, with the
-	// answers that they would get (see Compile). It takes Dangerous.
+	// Compile is true if the Puppet Server of these nodes compiles for all other nodes. The Puppet
+	// Server gets the answers that the other nodes would get (see Compile). It takes Dangerous.
 	Compile bool `json:"compile,omitempty"`
 }

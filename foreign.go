@@ -4,40 +4,41 @@ import (
 	"time"
 )
 
-// Foreign is a run that Tutti did not start, as its node tells it: judged by the
-// report that Puppet has left, or by its agent. Result.Run is the transaction's uuid.
+// Foreign is a node's report about a run that Tutti did not start. The judgement comes from the
+// report that Puppet has left, or from the agent. Result.Run is the uuid of Puppet's transaction.
 type Foreign struct {
 	Result      Result `json:"result"`
 	Environment string `json:"environment,omitempty"`
 	Puppet      string `json:"puppet,omitempty"`
 	Noop        bool   `json:"noop,omitempty"`
-	// Whole: it certainly applied all of a new catalog of the node's Puppet Server, for
-	// the node's own environment (ADR 0011).
+	// Whole is true if the run certainly applied all of a new catalog of the node's Puppet Server,
+	// for the node's own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
-	// Unwatched: it ended while no agent watched the node. Other runs may have ended before it in that time. Nothing is
-	// known of them, because a report replaces the one before it.
+	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
+	// during that time. The agent knows nothing about the other runs, because each report replaces the report
+	// before it.
 	Unwatched bool `json:"unwatched,omitempty"`
-	// Ago is how long before the telling the run had begun, at least, by a clock that nobody sets. Zero: that is unknown,
-	// and then the run makes no node good.
+	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
+	// time. Zero means that the time is unknown. If the time is unknown, the run does not make the node good.
 	Ago time.Duration `json:"ago,omitempty"`
-	// Local is set for a run that the node's agent began without an order (ADR 0023); nil:
-	// it is unknown who began the run.
+	// Local is set for a run that the node's agent began without an order (ADR 0023). If Local is
+	// nil, the server does not know who began the run.
 	Local *Local `json:"local,omitempty"`
 }
 
-// Local is what an agent says of a run that it began without an order. The run got the last
-// known answers, and has published nothing.
+// Local is an agent's report about a run that it began without an order. A local run uses the last
+// known answers and publishes nothing.
 type Local struct {
-	Safety bool `json:"safety,omitempty"` // the agent began it by itself; else a person on the node
-	Away   bool `json:"away,omitempty"`   // the server did not answer when it began
-	// Code is empty for ProgramAgent.
+	Safety bool `json:"safety,omitempty"` // true if the agent began the run by itself, false if a person on the node did
+	Away   bool `json:"away,omitempty"`   // true if the server did not answer when the run began
+	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As is the run that had the same code, environment, program, answers and catalog; empty: one of them was
-	// different.
+	// As is the earlier run that had the same code, environment, program, answers and catalog. As is empty if
+	// one of these inputs was different.
 	As RunID `json:"as,omitempty"`
 }
 
-// Kind names, in words, the kind of a run that no server ordered. Nil is a run of which it is unknown who began it.
+// Kind returns words for the kind of a run that no server ordered. If l is nil, nobody knows who began the run.
 func (l *Local) Kind() string {
 	switch {
 	case l == nil:
@@ -48,11 +49,11 @@ func (l *Local) Kind() string {
 	return "run by a person on the node"
 }
 
-// KeptForeign is how many foreign runs of a node are kept: the latest by their start.
+// KeptForeign is the number of foreign runs that the server keeps for each node: the latest by their start.
 const KeptForeign = 5
 
-// Disturbs reports whether the run, or an unknown run before it, may have changed what other runs have made.
-// A local run that ended while it applied, without a report, has no counts.
+// Disturbs reports whether this run, or an unknown run before it, may have changed the results of other
+// runs. If a local run ended while applying and left no report, it has no counts.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Noop {
 		return f.Unwatched
@@ -60,7 +61,7 @@ func (f Foreign) Disturbs() bool {
 	return f.Result.Counts.Changed > 0 || f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate()
 }
 
-// Validate checks what a node may claim about a foreign run.
+// Validate checks a node's report about a foreign run.
 func (f Foreign) Validate() error {
 	r := f.Result
 	if err := r.Validate(); err != nil {
@@ -74,18 +75,18 @@ func (f Foreign) Validate() error {
 	}
 	switch {
 	case r.Stopped || len(r.Waits) > 0 || r.Log != "" || r.Record != "" || r.Report == "":
-		return Errorf(CodeInvalid, "foreign run %s: it has a gate, a log or a record, or no report", r.Run)
+		return Errorf(CodeInvalid, "foreign run %s: it has a gate, a log or a record, or it has no report", r.Run)
 	case r.Outcome != Unchanged && r.Outcome != Changed && r.Outcome != Failed:
 		return Errorf(CodeInvalid, "foreign run %s: outcome %q", r.Run, string(r.Outcome))
 	}
 	return nil
 }
 
-// validateLocal checks a run of which the agent itself says how it ended.
+// validateLocal checks a run whose result the agent itself reports.
 func (f Foreign) validateLocal() error {
 	r := f.Result
 	if r.Stopped || r.Log != "" || r.Record != "" || f.Whole {
-		return Errorf(CodeInvalid, "local run %s: it has a gate, a log or a record, or is whole", r.Run)
+		return Errorf(CodeInvalid, "local run %s: it has a gate, a log or a record, or is marked as whole", r.Run)
 	}
 	if f.Local.As != "" {
 		if err := f.Local.As.Validate(); err != nil {

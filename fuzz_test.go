@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// FuzzEvent: an entry of the log is refused with a code, or is an event whose
-// encoding is decoded to the same event, now and ever after. A viewer takes no fewer.
+// FuzzEvent checks each entry of the log. The decoder refuses the entry with a code, or its event,
+// encoded and decoded again, stays the same. A viewer accepts at least the same entries.
 func FuzzEvent(f *testing.F) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(files) < len(bodies) {
@@ -64,8 +64,8 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzClaimed: an answer to a claim has an order that this release knows as a whole, or one
-// that Validate refuses.
+// FuzzClaimed checks the answer to a claim. This release knows the whole order in the answer, or
+// Validate refuses the order.
 func FuzzClaimed(f *testing.F) {
 	for i, raw := range []string{
 		`{"order":{"run":"` + string(aRun) + `","node":"` + string(aNode) + `","job":"deploy-1","step":"db","mode":"noop","environment":"production","code":"` + string(aDigest) + `","timeout":3600000000000,"attempt":2,"tags":["a"],"debug":true},"expect":"turn"}`,
@@ -98,8 +98,8 @@ func FuzzClaimed(f *testing.F) {
 	})
 }
 
-// checkRefusal: encoding/json itself refuses what is no JSON, before anybody of
-// ours is asked.
+// checkRefusal also accepts an error of encoding/json itself, which refuses invalid JSON before our
+// code runs.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	code := tutti.CodeOf(err)
@@ -111,8 +111,8 @@ func checkRefusal(t *testing.T, err error) {
 	}
 }
 
-// FuzzManifest: a manifest that is accepted names files of its own tree only, by
-// names that a file system takes.
+// FuzzManifest checks that an accepted manifest names only files of its own tree, with names that a
+// file system accepts.
 func FuzzManifest(f *testing.F) {
 	for i, raw := range []string{
 		`{"v":1,"environment":"production","files":{"manifests/site.pp":{"digest":"` + string(aDigest) + `","size":3,"exec":true},"a/l":{"link":"../manifests/site.pp"}}}`,
@@ -147,7 +147,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzPattern: a pattern covers exactly what it says, part by part.
+// FuzzPattern checks that a pattern, compared part by part, covers exactly the right keys.
 func FuzzPattern(f *testing.F) {
 	for _, s := range [][2]string{{"node/web/**", "node/web.example.net/x"}, {"**", "a"}, {"a/**", "a"}, {"a", "a"}, {"a/b**", "a/bc"}, {"", ""}} {
 		f.Add(s[0], s[1])

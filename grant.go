@@ -7,7 +7,7 @@ import (
 
 var typeRE = regexp.MustCompile(`^[A-Z][a-z0-9_]*(::[A-Z][a-z0-9_]*)*$`)
 
-// ValidateType accepts the name of a resource type as a reference writes it:
+// ValidateType accepts the name of a resource type in the form of a reference:
 // `Ring_object_device`, `Swift::Ringsync`.
 func ValidateType(name string) error {
 	if !typeRE.MatchString(name) || len(name) > 255 {
@@ -16,8 +16,8 @@ func ValidateType(name string) error {
 	return nil
 }
 
-// ValidatePattern accepts a key (see ValidateKey), whose last part may be `**`:
-// it stands for one part or more. `**` alone is any key.
+// ValidatePattern accepts a key (see ValidateKey) whose last part may be `**`. In that place `**`
+// stands for one or more parts. The pattern `**` alone matches any key.
 func ValidatePattern(pattern string) error {
 	if pattern == "**" {
 		return nil
@@ -28,7 +28,7 @@ func ValidatePattern(pattern string) error {
 	return nil
 }
 
-// MatchPattern reports whether a pattern covers a key. Parts are compared whole:
+// MatchPattern reports whether a pattern covers a key. MatchPattern compares whole parts:
 // `node/web/**` does not cover `node/web.example.net/x`.
 func MatchPattern(pattern, key string) bool {
 	if pattern == "**" {
@@ -40,9 +40,8 @@ func MatchPattern(pattern, key string) bool {
 	return pattern == key
 }
 
-// DangerousPattern reports whether writing what the pattern covers can change
-// the data of other nodes: hiera reads `node/…` on the node that it names, and
-// `shared/hiera/…` on all.
+// DangerousPattern reports whether a node with write access to the pattern can change the data of
+// other nodes. Hiera reads `node/…` on the named node, and `shared/hiera/…` on all nodes.
 func DangerousPattern(pattern string) bool {
 	prefix := strings.TrimSuffix(pattern, "**")
 	return strings.HasPrefix(prefix, "node/") || strings.HasPrefix(prefix, sharedHiera) ||
@@ -51,7 +50,8 @@ func DangerousPattern(pattern string) bool {
 
 const sharedHiera = "shared/hiera/"
 
-// Withdrawal is what a node has published and the fleet file does not grant: it is taken back.
+// Withdrawal lists the publications of a node that the fleet file no longer grants and the server
+// therefore withdraws.
 type Withdrawal struct {
 	Node    NodeName `json:"node"`
 	Values  []string `json:"values,omitempty"`  // keys

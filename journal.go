@@ -5,20 +5,23 @@ import (
 	"strings"
 )
 
-// Puppet adds the last 50 lines of a unit's journal to its words when systemd could not start, stop
-// or restart it (provider/service/systemd.rb, prepare_error_message; the same in 7.23 and 8.10). It
-// logs that text twice, and the event in the report has it once more.
+// If systemd could not start, stop or restart a unit, Puppet adds the last 50 lines of the unit's
+// journal to its message. The code is in provider/service/systemd.rb, prepare_error_message, and is
+// the same in 7.23 and 8.10. Puppet logs this text twice, and the event in the report contains it a
+// third time.
 const journalMark = "\njournalctl log for "
 
-// Bounds of what is kept of a journal in a message: its last lines say why.
+// These constants bound the part of a journal that stays in a message. The last lines of a journal say the
+// reason.
 const (
 	maxJournalLines = 20
 	maxJournalLine  = 300     // bytes
 	maxJournal      = 3 << 10 // bytes
 )
 
-// SplitJournal splits what Puppet says of a service into its own words, the name of the unit, and the
-// last lines of its journal: 20 at most, of 3 KiB together. Without a journal it returns the text.
+// SplitJournal splits Puppet's message about a service into Puppet's own words, the name of the unit,
+// and the last lines of the unit's journal. SplitJournal returns at most 20 lines, of 3 KiB together.
+// If the message has no journal, SplitJournal returns the text unchanged.
 func SplitJournal(text string) (said, unit string, journal []string) {
 	said, rest, is := strings.Cut(text, journalMark)
 	unit, lines, named := strings.Cut(rest, ":\n")
@@ -40,14 +43,14 @@ func SplitJournal(text string) (said, unit string, journal []string) {
 	return strings.TrimSuffix(said, "!"), unit, journal
 }
 
-// lastLine cuts the last line off a text.
+// lastLine separates the last line from a text.
 func lastLine(text string) (before, line string) {
 	i := strings.LastIndexByte(text, '\n')
 	return text[:max(i, 0)], text[i+1:]
 }
 
-// CutJournal shortens the journal in what Puppet says of a service to its last lines, so that a bound
-// on the whole message does not cut off these.
+// CutJournal shortens the journal in Puppet's message about a service to its last lines. Otherwise a
+// bound on the whole message could cut off these lines.
 func CutJournal(text string) string {
 	said, unit, journal := SplitJournal(text)
 	if unit == "" {
@@ -61,8 +64,9 @@ var (
 	journalPidRE   = regexp.MustCompile(`^([^:\[]{1,64})\[\d+\]:`)
 )
 
-// WithoutJournal says in one line what Puppet says of a service: in place of the journal stands the last
-// line that the unit itself wrote there, without time, host and process, so that it is the same on all nodes.
+// WithoutJournal writes Puppet's message about a service in one line. The last line that the unit itself
+// wrote replaces the journal. Time, host and process are removed from the last line, so that the text is the
+// same on all nodes.
 func WithoutJournal(text string) string {
 	said, unit, journal := SplitJournal(text)
 	if unit == "" {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Live is something that happens inside a run, or without one to its job (then
-// it is a Message alone); it is shown and never kept.
+// Live is something that happens during a run, or a message about a job without a run. Viewers see
+// the message, and nobody stores it.
 type Live struct {
 	Run      RunID     `json:"run,omitempty"`
 	Node     NodeName  `json:"node,omitempty"` // set by the server

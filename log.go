@@ -5,86 +5,85 @@ import (
 	"iter"
 )
 
-// MaxEvent is how many bytes the JSON of an event may have. No honest one comes near it: what is large is kept as a blob.
+// MaxEvent is the largest size of an event's JSON, in bytes. No honest event comes near this size, because large
+// content is stored as a blob.
 const MaxEvent = 64 << 20
 
-// Log is the one durable sequence of events, with one writer. A refused append
-// ends the writer: somebody else has written.
+// Log is the one durable sequence of events. It has one writer. If the log refuses an append, the
+// writer ends, because another writer has appended.
 type Log interface {
-	// Append stores the events, all or none, after the event with the sequence
-	// last (0: the log is empty) and returns the sequence of its last event
-	// when they are on disk. CodeConflict: last is not the log's last event.
-	// CodeInvalid: one of them has more than MaxEvent bytes, or is not an event.
-	// It sets Seq and Link of each event.
+	// Append stores all events or none of them. The new events follow the event with the sequence
+	// last (0 if the log is empty). Append returns the sequence of its last event when all events are
+	// on disk. CodeConflict means that last is not the sequence of the log's last event. CodeInvalid
+	// means that an event has more than MaxEvent bytes, or is not a valid event. Append sets Seq and
+	// Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
-	// Read yields the events after the sequence after, in order, up to the
-	// last one at the time of the call. It ends with the first error: an event
-	// that is missing or whose link does not fit is CodeDamaged, one that was
-	// removed (Trimming) is CodeNotFound.
+	// Read yields, in order, the events whose sequence is above after. Read ends with the last event
+	// that the log has at the time of the call. Read stops at the first error. The error is
+	// CodeDamaged if an event is missing or its link does not fit. The error is CodeNotFound if the
+	// event was removed (Trimming).
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
-	// LinkAt returns the link of the event seq, and reads no other event for
-	// that. CodeNotFound: the log has no such event, or it was removed.
+	// LinkAt returns the link of the event seq without reading other events. The error is
+	// CodeNotFound if the log has no such event, or the event was removed.
 	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
-// Trimming is a Log that removes its beginning after a snapshot has what is still
-// needed of it.
+// Trimming is a Log that can remove its beginning after a snapshot was taken.
 type Trimming interface {
-	// Snapshot returns the latest SnapshotTaken event of the log, found false
-	// if there is none.
+	// Snapshot returns the latest SnapshotTaken event of the log. found is false if the log has no
+	// such event.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
-	// Trim removes the events up to and with through, the Through of the
-	// latest snapshot; its Link must be the one there, and an append must end
-	// there (CodeInvalid otherwise). From then on Read and Entries work after
-	// through. After an earlier event they return CodeNotFound. To repeat Trim
-	// is not an error.
+	// Trim removes the events up to and including through, which is the Through of the latest
+	// snapshot. The snapshot's Link must be the log's link at through, and an append must end there.
+	// Otherwise the error is CodeInvalid. After Trim, Read and Entries yield the events after
+	// through. If a caller asks for earlier events, Read and Entries return CodeNotFound. A repeated
+	// Trim is not an error.
 	Trim(ctx context.Context, through uint64) error
 }
 
-// Entry is an event as the log keeps it, byte for byte.
+// Entry is an event byte for byte as the log stores it.
 type Entry struct {
 	Seq  uint64
-	Raw  []byte // the event's JSON, without its sequence
+	Raw  []byte // the JSON of the event, without its sequence
 	Link Digest // see Link
 }
 
-// Chained is a Log whose entries can be read with their links, to be verified
-// by somebody else, and copied. Errors are those of Log.Read.
+// Chained is a Log that can return its entries together with their links. Others can then verify
+// and copy the entries. The errors are the same as the errors of Log.Read.
 type Chained interface {
 	Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error]
 }
 
-// Link chains an entry to the one before it. To change, remove or reorder
-// entries changes every link after them. The link before the first
-// entry is empty.
+// Link chains an entry to the entry before it. If somebody changes, removes or reorders entries,
+// every later link changes. The first entry has an empty link before it.
 func Link(before Digest, raw []byte) Digest { return LinkOf(before, DigestOf(raw)) }
 
-// LinkOf is Link for an entry of which only the digest is known.
+// LinkOf is Link for an entry whose digest alone is known.
 func LinkOf(before, raw Digest) Digest {
 	return DigestOf([]byte(string(before) + " " + string(raw)))
 }
 
-// Blobs keeps immutable content by digest.
+// Blobs stores immutable content by digest.
 type Blobs interface {
-	// Put stores content durably. To store it again is not an error.
+	// Put stores content durably. Storing the same content again is not an error.
 	Put(ctx context.Context, content []byte) (Digest, error)
-	// Get returns the content, verified. CodeNotFound if it is not there.
+	// Get returns the content after verifying its digest. The error is CodeNotFound if the content is not stored.
 	Get(ctx context.Context, digest Digest) ([]byte, error)
-	// Has reports whether the content is there.
+	// Has reports whether the content is stored.
 	Has(ctx context.Context, digest Digest) (bool, error)
 }
 
-// Sizing is a Blobs that tells how large content is without reading all of it.
+// Sizing is a Blobs that can return the size of content without reading all of it.
 type Sizing interface {
-	// Size returns the bytes of the content. CodeNotFound if it is not there.
+	// Size returns the size of the content in bytes. The error is CodeNotFound if the content is not stored.
 	Size(ctx context.Context, digest Digest) (int64, error)
 }
 
 // Sweeping is a Blobs that can delete content.
 type Sweeping interface {
-	// List returns the digests of all content, also of what a Put that was cut
-	// off has left behind, in no order.
+	// List returns the digests of all content, in no order. The digests include remains of an
+	// interrupted Put.
 	List(ctx context.Context) ([]Digest, error)
-	// Delete removes content for good. Missing content is not an error.
+	// Delete removes content permanently. Deleting missing content is not an error.
 	Delete(ctx context.Context, digest Digest) error
 }

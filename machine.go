@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Machine is one of those that speak with a node's key.
+// Machine is one of the machines that use a node's key.
 type Machine struct {
-	Boot   string    `json:"boot,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	Ticket Digest    `json:"ticket"` // that it has
-	IsNode bool      `json:"is_node,omitempty"`
-	SeenAt time.Time `json:"seen_at,omitzero"` // when it said hello last: one that is gone says it no more
+	Boot   string `json:"boot,omitempty"`
+	Host   string `json:"host,omitempty"`
+	Ticket Digest `json:"ticket"` // that it has
+	IsNode bool   `json:"is_node,omitempty"`
+	// SeenAt is the time of the machine's last hello. A machine that no longer exists sends no hello.
+	SeenAt time.Time `json:"seen_at,omitzero"`
 }
 
 // String is for people.

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// NodeName is a node's Puppet certname. It is data: it never becomes part of a
-// subject or a path, because certnames have dots (`web` must not be a prefix of the
-// rights of `web.example.net`).
+// NodeName is a node's Puppet certname. A NodeName never becomes part of a subject or a path,
+// because certnames contain dots. Otherwise `web` could be a prefix of the rights of
+// `web.example.net`.
 type NodeName string
 
 // GroupName names a set of nodes of the fleet file.
@@ -21,20 +21,20 @@ type PlanName string
 // StepName names a step inside its plan.
 type StepName string
 
-// NodeKey is the public nkey (U…) that a node made itself. It alone identifies
-// a node on the bus.
+// NodeKey is the public nkey (U…) that a node has made itself. This key alone identifies a node on
+// the bus.
 type NodeKey string
 
 // JobID names one execution of a plan.
 type JobID string
 
-// RunID names one Puppet process that the log ordered; it is a UUID.
+// RunID names one Puppet process that the log ordered. A RunID is a UUID.
 type RunID string
 
 // TokenID names one join token.
 type TokenID string
 
-// Digest is `sha256:` and 64 lower-case hex digits.
+// Digest is `sha256:` followed by 64 lower-case hex digits.
 type Digest string
 
 var (
@@ -42,12 +42,12 @@ var (
 	wordRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	nodeKeyRE  = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 	digestRE   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	// environmentRE is what Puppet takes as the name of an environment.
+	// environmentRE matches the names that Puppet accepts for an environment.
 	environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 	uuidRE        = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
-// Validate accepts what Puppet accepts as a certname.
+// Validate accepts each name that Puppet accepts as a certname.
 func (n NodeName) Validate() error {
 	if !nodeNameRE.MatchString(string(n)) || strings.Contains(string(n), "..") {
 		return Errorf(CodeInvalid, "node name %q: lower-case letters, digits, '.', '_' and '-' only, as in a Puppet certname", string(n))
@@ -104,8 +104,8 @@ func DigestOf(content []byte) Digest {
 // Hex returns the digest without its algorithm.
 func (d Digest) Hex() string { return strings.TrimPrefix(string(d), "sha256:") }
 
-// ValidateKey accepts the key of a value: parts of letters, digits and `_.:-`,
-// joined by `/`, none of them `.` or `..`, at most 512 bytes.
+// ValidateKey accepts the key of a value. A key has parts of letters, digits and `_.:-`, joined by
+// `/`. No part may be `.` or `..`, and the key may have at most 512 bytes.
 func ValidateKey(key string) error {
 	if len(key) > 512 || !isKey(key) {
 		return Errorf(CodeInvalid, "key %q: parts of letters, digits, '_', '.', ':' and '-', joined by '/', at most 512 bytes", key)
@@ -113,7 +113,7 @@ func ValidateKey(key string) error {
 	return nil
 }
 
-// isKey goes through a key once: the server checks very many.
+// isKey reads a key only once, because the server checks very many keys.
 func isKey(key string) bool {
 	for part := range strings.SplitSeq(key, "/") {
 		if part == "" || part == "." || part == ".." {

@@ -2,7 +2,7 @@ package tutti
 
 import "time"
 
-// Order is what a node is told to do by one run.
+// Order says what a node must do in one run.
 type Order struct {
 	Run         RunID         `json:"run"`
 	Node        NodeName      `json:"node"`
@@ -12,22 +12,22 @@ type Order struct {
 	Environment string        `json:"environment"`
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
-	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
-	// Program is empty for ProgramApply. An order for ProgramAgent has no Code, and
-	// an empty Environment leaves that to the node and its Puppet Server.
+	Attempt     int           `json:"attempt"` // Attempt is 1 for the first attempt. Each stop at the gate adds 1.
+	// Program is empty for ProgramApply. An order for ProgramAgent has no Code. If its Environment is
+	// empty, the node and its Puppet Server choose the environment.
 	Program  Program  `json:"program,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
 	Debug    bool     `json:"debug,omitempty"`
-	// FreshFacts: the run uses no facts that were collected before it began.
+	// FreshFacts is true if the run must not use facts that were collected before it began.
 	FreshFacts bool `json:"fresh_facts,omitempty"`
-	// VolatileFacts are names of facts that do not count where facts are compared. An agent that
-	// does not know the list compares no facts.
+	// VolatileFacts are the names of facts that are left out when facts are compared. An agent that
+	// does not know this list compares no facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// Exclusive: its job holds the node; without that it is not begun.
+	// Exclusive is true if the job must hold the node. Otherwise the node does not begin the run.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Proof: it is stopped at its gate, and the node is good, if nothing can have
-	// changed since its last run.
+	// Proof is true for a run that tests whether its node is still good. If nothing can have changed
+	// since the last run, the gate stops the run, and the node is good.
 	Proof bool `json:"proof,omitempty"`
 }
 
@@ -51,12 +51,12 @@ func (o Order) Validate() error {
 	return o.Code.Validate()
 }
 
-// Full reports whether the run changes all that its catalog asks for: by others no
-// node is judged, and they withdraw nothing.
+// Full reports whether the run changes everything that its catalog asks for. Other runs do not
+// decide whether a node is good, and other runs withdraw nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
-// Previews reports whether a run of this order looks at all that a full run would, and changes nothing. One of an environment
-// that somebody named, which a Puppet Server has, says nothing of the node's own.
+// Previews reports whether a run of this order checks everything that a full run would check, and changes nothing. If
+// a person named an environment of a Puppet Server, the run says nothing about the node's own environment.
 func (o Order) Previews() bool {
 	elsewhere := o.Program == ProgramAgent && o.Environment != ""
 	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 && !elsewhere

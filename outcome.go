@@ -10,12 +10,12 @@ import (
 // Outcome says how a run ended.
 type Outcome string
 
-// The outcomes of a run (glossary).
+// These are the outcomes of a run (glossary).
 const (
 	Unchanged   Outcome = "unchanged"
 	Changed     Outcome = "changed"
 	Failed      Outcome = "failed"      // with a Reason
-	Waiting     Outcome = "waiting"     // for a query without an answer
+	Waiting     Outcome = "waiting"     // a query has no answer yet
 	Interrupted Outcome = "interrupted" // the process is gone and left no result
 	Lost        Outcome = "lost"        // the node is silent
 	Skipped     Outcome = "skipped"
@@ -28,33 +28,33 @@ type Reason string
 const (
 	BecauseResources Reason = "resources" // resources failed while applying
 	BecauseCompile   Reason = "compile"   // no catalog
-	BecauseCatalog   Reason = "catalog"   // a catalog that cannot be applied: a cycle, a type that refuses
+	BecauseCatalog   Reason = "catalog"
 	BecauseFacts     Reason = "facts"     // no facts
 	BecauseRefused   Reason = "refused"   // the node or the server did not allow it
-	BecauseMachinery Reason = "machinery" // Puppet missing, code missing, disk full, no report
+	BecauseMachinery Reason = "machinery" // Puppet or code is missing, the disk is full, or there is no report
 	BecauseTimeout   Reason = "timeout"   // the step's timeout
 )
 
-// Outcomes and Reasons list all of them, in the order of the glossary.
+// Outcomes and Reasons list all values, in the order of the glossary.
 var (
 	Outcomes = []Outcome{Unchanged, Changed, Failed, Waiting, Interrupted, Lost, Skipped}
 	Reasons  = []Reason{BecauseResources, BecauseCompile, BecauseCatalog, BecauseFacts, BecauseRefused, BecauseMachinery, BecauseTimeout}
 )
 
-// Good reports whether a run that ended so need not be repeated.
+// Good reports whether a run with this outcome need not be repeated.
 func (o Outcome) Good() bool { return o == Unchanged || o == Changed }
 
-// Mode is what a run may do.
+// Mode says what a run may do.
 type Mode string
 
-// The modes. Only ModeApply changes nodes and publishes for everybody.
+// The modes. Only ModeApply changes nodes and publishes data for all nodes.
 const (
 	ModeApply   Mode = "apply"
 	ModeNoop    Mode = "noop"
 	ModeCompile Mode = "compile"
 )
 
-// Counts are the numbers of resources of a report by their outcome.
+// Counts are the numbers of resources in a report, by their outcome.
 type Counts struct {
 	Total     int `json:"total"`
 	Changed   int `json:"changed"`
@@ -63,7 +63,7 @@ type Counts struct {
 	OutOfSync int `json:"out_of_sync"`
 }
 
-// Failure is one thing that failed in a run, as far as Puppet names it.
+// Failure is one thing that failed during a run, with the details that Puppet reports.
 type Failure struct {
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
@@ -71,7 +71,7 @@ type Failure struct {
 	Message  string `json:"message"`
 }
 
-// String is the failure in a line: what, why, where.
+// String returns the failure in one line: what failed, why and where.
 func (f Failure) String() string {
 	text := OneLine(WithoutJournal(f.Message))
 	if f.Resource != "" {
@@ -83,7 +83,8 @@ func (f Failure) String() string {
 	return text
 }
 
-// Says is the first failure of a run with its message, which has the place; without one the message alone, in a line.
+// Says returns the failure that belongs to the result's message, in one line with its place. If no failure has this
+// message, Says returns the message alone.
 func (r Result) Says() string {
 	for _, f := range r.Failures {
 		if strings.HasPrefix(f.Message, r.Message) {
@@ -93,8 +94,7 @@ func (r Result) Says() string {
 	return OneLine(r.Message)
 }
 
-// Change is one resource that a noop run would have changed, and how, in
-// Puppet's words.
+// Change is one resource that a noop run would have changed. Message says in Puppet's words how.
 type Change struct {
 	Resource string `json:"resource"`
 	File     string `json:"file,omitempty"`
@@ -102,8 +102,8 @@ type Change struct {
 	Message  string `json:"message"`
 }
 
-// Wait is a question without the answer that a run cannot do without. A hiera
-// question without a key is the whole level.
+// Wait is a question that has no answer yet, although the run needs one. A hiera question without a
+// key means the whole hiera level.
 type Wait struct {
 	Query Query `json:"query"`
 	At    Place `json:"at,omitzero"`
@@ -112,7 +112,7 @@ type Wait struct {
 // maxWait bounds the texts of one Wait, in bytes.
 const maxWait = 8 << 10
 
-// Validate refuses a question that a run cannot wait for.
+// Validate refuses a question for which a run cannot wait.
 func (w Wait) Validate() error {
 	var good bool
 	switch w.Query.Kind {
@@ -122,7 +122,7 @@ func (w Wait) Validate() error {
 		good = w.Query.Type == ""
 	case QueryCollect:
 		good = w.Query.Type != "" && w.Query.Key == ""
-	case QueryPublished: // it always has an answer
+	case QueryPublished: // a question of this kind always has an answer
 	}
 	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)
 	if !good || size > maxWait {
@@ -131,7 +131,7 @@ func (w Wait) Validate() error {
 	return nil
 }
 
-// RoomForWaits returns those that a Result has room for.
+// RoomForWaits returns the valid questions, at most as many as a Result may have.
 func RoomForWaits(waits []Wait) []Wait {
 	var out []Wait
 	for _, w := range waits {
@@ -142,57 +142,59 @@ func RoomForWaits(waits []Wait) []Wait {
 	return out
 }
 
-// MaxFailures bounds how many failures, questions, and changes that a noop run
-// would make, a Result carries; report and record have all.
+// MaxFailures bounds the numbers of failures, waits and noop changes in a Result. The report and
+// the record contain all failures, waits and changes.
 const MaxFailures = 20
 
-// Result is how a run ended, measured and judged by the agent. Report, Log and
-// Record are blobs that the server has before it takes the result.
+// Result says how a run ended. The agent measures and judges the run. Report, Log and Record name
+// blobs. The server must have these blobs before it accepts the result.
 type Result struct {
 	Run         RunID     `json:"run"`
 	Outcome     Outcome   `json:"outcome"`
 	Reason      Reason    `json:"reason,omitempty"`
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
-	Waits       []Wait    `json:"waits,omitempty"`      // what a waiting run lacks
+	Waits       []Wait    `json:"waits,omitempty"`      // the questions for which a waiting run has no answer
 	Owed        []Owed    `json:"owed,omitempty"`       // on the node, when this run in mode apply had ended
 	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
-	Stopped     bool      `json:"stopped,omitempty"`    // ended at the gate, nothing was applied
+	Stopped     bool      `json:"stopped,omitempty"`    // the gate stopped the run, and Puppet applied nothing
 	NoopPending bool      `json:"noop_pending,omitempty"`
-	Changes     []Change  `json:"changes,omitempty"` // that a noop run would make
+	Changes     []Change  `json:"changes,omitempty"` // the changes that a noop run would make
 	Corrective  bool      `json:"corrective,omitempty"`
-	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran beside it
+	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran at the same time
 	Degraded    bool      `json:"degraded,omitempty"`
 	Phase       string    `json:"phase,omitempty"` // the last one reached
-	Warm        bool      `json:"warm,omitempty"`  // in a child of a process that had Puppet loaded
-	Cold        string    `json:"cold,omitempty"`  // why it was not warm
-	// FactsAge is how old its facts were when it began; 0: it collected its own.
+	Warm        bool      `json:"warm,omitempty"`  // the run was a fork of a process that had Puppet loaded
+	Cold        string    `json:"cold,omitempty"`  // the reason why the run was not warm
+	// FactsAge is the age of the facts when the run began. FactsAge is 0 if the run collected its own facts.
 	FactsAge  time.Duration `json:"facts_age,omitempty"`
 	Counts    Counts        `json:"counts"`
 	StartedAt time.Time     `json:"started_at"`
 	EndedAt   time.Time     `json:"ended_at"`
-	// Clock is when the agent began the run; of a run that Tutti did not order, when it saw how that had ended.
+	// Clock is the moment when the agent began the run. For a run that Tutti did not order, Clock is the moment when
+	// the agent saw its end.
 	Clock  Clock  `json:"clock,omitzero"`
 	Report Digest `json:"report,omitempty"`
 	Log    Digest `json:"log,omitempty"`
 	Record Digest `json:"record,omitempty"`
 }
 
-// Clock is a place in the order in which an agent has seen things happen on its node. It only grows, however the time of the
-// node is set. Zero: the agent does not count.
+// Clock is a position in the order in which an agent has seen events on its node. The count only grows, even if
+// somebody changes the node's time. The zero Clock means that the agent does not count.
 type Clock struct {
-	// Line is a UUID. An agent that has lost its count begins another one, and nothing orders two lines.
+	// Line is a UUID. An agent that has lost its count begins a new count with another Line. Positions of two different
+	// lines have no order.
 	Line  string `json:"line"`
 	Count uint64 `json:"count"`
 }
 
-// Before reports whether it is certain that a place comes before another one.
+// Before reports whether a position certainly comes before another one.
 func (c Clock) Before(o Clock) bool { return c.Line != "" && c.Line == o.Line && c.Count < o.Count }
 
-// Duration is the time of the Puppet process, measured by the agent.
+// Duration returns how long the Puppet process lasted, as the agent measured it.
 func (r Result) Duration() time.Duration { return r.EndedAt.Sub(r.StartedAt) }
 
-// PassedGate reports whether the run has passed its gate: it may have changed something.
+// PassedGate reports whether the run has passed its gate, so that it may have changed something.
 func (r Result) PassedGate() bool {
 	if r.Stopped {
 		return false
@@ -204,11 +206,12 @@ func (r Result) PassedGate() bool {
 	return r.Outcome.Good()
 }
 
-// Tells reports whether there is a report that says how the resources of a node ended.
+// Tells reports whether a report exists that says how the resources of the node ended.
 func (r Result) Tells() bool { return r.Report != "" && r.PassedGate() }
 
-// Foretells reports whether the result of a run that changes nothing (Order.Previews) says what a full run would find: what
-// would change, or that it would fail by its code, its answers or its facts. A compile that succeeded says nothing of the node.
+// Foretells reports whether the result of a preview (Order.Previews) predicts the result of a full run. A preview can
+// predict changes, and failures because of code, answers or facts. A successful compile predicts nothing about the
+// node.
 func (r Result) Foretells(mode Mode) bool {
 	switch {
 	case r.Stopped:
@@ -219,7 +222,7 @@ func (r Result) Foretells(mode Mode) bool {
 	return mode == ModeNoop && r.Outcome.Good() && r.Tells()
 }
 
-// Validate checks what a node may claim about a run.
+// Validate checks a node's report about a run.
 func (r Result) Validate() error {
 	switch {
 	case r.Run.Validate() != nil:
@@ -260,7 +263,7 @@ func (r Result) Validate() error {
 	return nil
 }
 
-// Attachments are the blobs that belong to the result.
+// Attachments returns the digests of the blobs that belong to the result.
 func (r Result) Attachments() []Digest {
 	return slices.DeleteFunc([]Digest{r.Report, r.Log, r.Record}, func(d Digest) bool { return d == "" })
 }

@@ -4,12 +4,13 @@ package tutti
 type Plan struct {
 	Name  PlanName `json:"name"`
 	Steps []Step   `json:"steps"`
-	// Exclusive keeps other Puppet runs away from the nodes; nil: it does not.
+	// Exclusive keeps other Puppet runs away from the nodes. If Exclusive is nil, other runs are
+	// allowed.
 	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }
 
-// Validate checks what the execution of a plan depends on: steps have different
-// names and one kind each, and their edges lead to steps and make no cycle.
+// Validate checks the rules that the execution of a plan needs. Steps have different names and one
+// kind each. The edges of the steps lead to existing steps and form no cycle.
 func (p Plan) Validate() error {
 	if p.Exclusive != nil {
 		if err := p.Exclusive.Validate(); err != nil {
@@ -21,14 +22,14 @@ func (p Plan) Validate() error {
 			return Wrap(CodeInvalid, err, "plan %q, step %q", string(p.Name), string(s.Name))
 		}
 		if p.Exclusive != nil && s.ActsOn() == NodesFound {
-			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no %s steps, whose nodes nobody knows before", string(p.Name), string(s.Name), s.Kind())
+			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no %s steps, because nobody knows their nodes in advance", string(p.Name), string(s.Name), s.Kind())
 		}
 	}
 	return p.validateEdges()
 }
 
-// validateEdges checks names and edges. Viewers rely on them, too, also where they do
-// not know the kind of a step: they follow the edges from step to step.
+// validateEdges checks names and edges. Viewers rely on these checks too, even for steps of an
+// unknown kind, because they follow the edges from step to step.
 func (p Plan) validateEdges() error {
 	waits := map[StepName]int{}
 	after := map[StepName][]StepName{}
@@ -61,7 +62,7 @@ func (p Plan) validateEdges() error {
 		}
 	}
 	if ended < len(p.Steps) {
-		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a circle", string(p.Name))
+		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a cycle", string(p.Name))
 	}
 	return nil
 }

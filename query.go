@@ -8,25 +8,28 @@ import (
 // QueryKind is the kind of a question to the data plane.
 type QueryKind string
 
-// The kinds of questions. A hiera question is about one key as the hiera level
-// sees it (see package data); a collect question is a collector.
+// The kinds of questions. A hiera question is about one key of the hiera level (see package data).
+// A collect question is a collector.
 const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
-	// QueryPublished is what a key of the node itself holds. It does not count as a read.
+	// QueryPublished asks for the value of a key of the node itself. A question of this kind does not
+	// count as a read.
 	QueryPublished QueryKind = "published"
 )
 
-// Query is a question in normal form: equal questions have equal encodings.
+// Query is a question in normal form, so that equal questions have equal encodings.
 type Query struct {
-	Kind   QueryKind       `json:"kind"`
-	Key    string          `json:"key,omitempty"`    // value, hiera
-	Type   string          `json:"type,omitempty"`   // collect: Capitalised::Type
-	Filter json.RawMessage `json:"filter,omitempty"` // collect: normal form of a filter, absent for all
+	Kind QueryKind `json:"kind"`
+	Key  string    `json:"key,omitempty"`  // value, hiera
+	Type string    `json:"type,omitempty"` // collect: Capitalised::Type
+	// Filter belongs to a collect question and is the normal form of a filter. Without Filter all
+	// resources match.
+	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
-// String names the question, for people: a collector as Puppet writes it.
+// String names the question for people. A collector has the form that Puppet writes.
 func (q Query) String() string {
 	switch {
 	case q.Kind == QueryCollect:
@@ -37,21 +40,20 @@ func (q Query) String() string {
 	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }
 
-// Equal reports whether two questions in normal form are the same.
+// Equal reports whether two questions in normal form are equal.
 func (q Query) Equal(other Query) bool {
 	return q.Kind == other.Kind && q.Key == other.Key && q.Type == other.Type && string(q.Filter) == string(other.Filter)
 }
 
-// Place is where in the Puppet code a question was asked, as far as Puppet
-// tells.
+// Place is the place in the Puppet code where a question was asked, if Puppet reports it.
 type Place struct {
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
 }
 
-// Read is a question that a run asked, and the digest of the answer that it
-// was given. Seq is the log's sequence at which the answer was computed.
+// Read is a question of a run, with the digest of the answer that the run got. Seq is the log's
+// sequence at the time when the server computed the answer.
 type Read struct {
 	Query    Query  `json:"query"`
 	Found    bool   `json:"found"`
@@ -61,8 +63,8 @@ type Read struct {
 	At       Place  `json:"at,omitzero"`
 }
 
-// Export is an exported resource. Parameters are in Puppet's rich data
-// encoding, which 7 and 8 share; those named in Sensitive are left out.
+// Export is an exported resource. Parameters use Puppet's rich data encoding, which is the same in
+// 7 and 8. Parameters that are named in Sensitive are left out.
 type Export struct {
 	Type       string                     `json:"type"`
 	Title      string                     `json:"title"`
@@ -77,38 +79,39 @@ type Export struct {
 // Ref is the resource's reference, `Type[title]`.
 func (e Export) Ref() string { return e.Type + "[" + e.Title + "]" }
 
-// KeyRead is one hiera key that a compile looked up; Found says whether
-// Tutti's level had it.
+// KeyRead is one hiera key that a compile looked up. Found says whether Tutti's level had a value
+// for the key.
 type KeyRead struct {
 	Key   string `json:"key"`
 	Found bool   `json:"found"`
 	At    Place  `json:"at,omitzero"`
 }
 
-// Compiled is what a compiled catalog is, besides its exports.
+// Compiled describes a compiled catalog, without its exports.
 type Compiled struct {
-	Catalog Digest `json:"catalog"`           // normalised
-	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names; empty: unknown, never equal
-	Lib     Digest `json:"lib,omitempty"`     // of lib/ and facts.d/ of all modules
-	Facts   Digest `json:"facts,omitempty"`   // without volatile ones
-	Puppet  string `json:"puppet,omitempty"`  // version
-	Module  string `json:"module,omitempty"`  // version of the module tutti
-	// Deferred: it has values that are resolved while it is applied.
+	Catalog Digest `json:"catalog"` // normalised
+	// Sources is the digest of the content of all puppet:/// sources in the catalog. An empty Sources
+	// means that the content is unknown and never equal.
+	Sources Digest `json:"sources,omitempty"`
+	Lib     Digest `json:"lib,omitempty"`    // Lib is the digest of lib/ and facts.d/ in all modules.
+	Facts   Digest `json:"facts,omitempty"`  // without volatile ones
+	Puppet  string `json:"puppet,omitempty"` // version
+	Module  string `json:"module,omitempty"` // version of the module tutti
+	// Deferred is true if the catalog has values that Puppet resolves while it applies the catalog.
 	Deferred bool `json:"deferred,omitempty"`
-	// Values are the keys that it wants published, sorted.
+	// Values lists the keys that the catalog publishes, sorted.
 	Values []string `json:"values,omitempty"`
 }
 
-// Asked is all that a run asked, without what differs between runs that were
-// given the same answers: Reads are sorted by question and have neither places
-// nor sequences. Absent is the blob of AbsentKeys.
+// Asked lists all questions of a run. Two runs with the same answers have equal lists: Reads are
+// sorted by question and have neither places nor sequences. Absent names the blob of AbsentKeys.
 type Asked struct {
 	Reads  []Read   `json:"reads"`
 	Absent Digest   `json:"absent,omitempty"`
-	Keys   []string `json:"-"` // the content of Absent: hiera keys that Tutti's level did not have, sorted
+	Keys   []string `json:"-"` // Keys is the content of Absent: the sorted hiera keys that Tutti's level did not have.
 }
 
-// Inputs are the digests of everything else that decides a catalog.
+// Inputs are the digests of all other inputs of a catalog.
 type Inputs struct {
 	Code    Digest `json:"code"`
 	Mode    Mode   `json:"mode"`
@@ -122,11 +125,12 @@ type Inputs struct {
 
 // Record is what one run read and published.
 type Record struct {
-	Run       RunID             `json:"run"`
-	Node      NodeName          `json:"node"`
-	Inputs    Inputs            `json:"inputs"`
-	Reads     []Read            `json:"reads"`
-	Keys      []KeyRead         `json:"keys"`                // all hiera keys; those found are in Reads too
+	Run    RunID    `json:"run"`
+	Node   NodeName `json:"node"`
+	Inputs Inputs   `json:"inputs"`
+	Reads  []Read   `json:"reads"`
+	// Keys lists all hiera keys. Reads also contains the keys that have a value.
+	Keys      []KeyRead         `json:"keys"`
 	Exports   []string          `json:"exports,omitempty"`   // references
 	Published map[string]Digest `json:"published,omitempty"` // values, by key
 }

@@ -8,11 +8,12 @@ import (
 	"unicode"
 )
 
-// RemoteAction is a request to a node's Puppet. It has the name that policies use.
+// RemoteAction is a request to a node's Puppet. The text of an action is the name that policies
+// use.
 type RemoteAction string
 
-// The actions. Only RemoteEnable and RemoteDisable change something; RemoteRun asks
-// whether a run may begin, and does not begin one.
+// The actions. Only RemoteEnable and RemoteDisable change something. RemoteRun asks whether a run
+// may begin, but does not begin a run.
 const (
 	RemoteStatus   RemoteAction = "status"
 	RemoteEnable   RemoteAction = "enable"
@@ -26,8 +27,8 @@ const (
 // RemoteActions are all actions, sorted.
 var RemoteActions = []RemoteAction{RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
 
-// Effect reports whether the action changes something on the node: that is done at
-// most once.
+// Effect reports whether the action changes something on the node. An action with an effect is done
+// at most once.
 func (a RemoteAction) Effect() bool { return a == RemoteEnable || a == RemoteDisable }
 
 // Limits of a question.
@@ -36,7 +37,7 @@ const (
 	MaxRemoteTitle   = 1024
 	// MaxRemoteWait is how long a question may wait for nodes.
 	MaxRemoteWait = 5 * time.Minute
-	// DefaultRemoteWait is how long it waits if the operator does not say it.
+	// DefaultRemoteWait is the waiting time if the operator does not set one.
 	DefaultRemoteWait = 10 * time.Second
 )
 
@@ -50,10 +51,10 @@ const (
 	RemoteRefused   RemoteVerdict = "refused"   // by the node's policy
 	RemoteSilent    RemoteVerdict = "silent"    // no answer in time
 	RemoteAway      RemoteVerdict = "away"      // not connected: not asked
-	RemoteUndecided RemoteVerdict = "undecided" // nobody knows whether it is selected
+	RemoteUndecided RemoteVerdict = "undecided" // the server does not know whether the node is selected
 )
 
-// RemoteAnswer is what an action found out; which field is set follows from it.
+// RemoteAnswer is the result of an action. The action decides which field is set.
 type RemoteAnswer struct {
 	Status   *PuppetStatus   `json:"status,omitempty"`
 	Summary  *RunSummary     `json:"summary,omitempty"`
@@ -61,24 +62,25 @@ type RemoteAnswer struct {
 	Facts    json.RawMessage `json:"facts,omitempty"`
 }
 
-// PuppetStatus is the state of a node's Puppet. Status is the first that holds of
-// `disabled`, `applying a catalog`, `idling` (a daemon waits) and `stopped`.
+// PuppetStatus is the state of a node's Puppet. Status is the first true one of `disabled`,
+// `applying a catalog`, `idling` (a daemon waits) and `stopped`.
 type PuppetStatus struct {
-	Applying       bool   `json:"applying"`
-	Idling         bool   `json:"idling"`
-	Enabled        bool   `json:"enabled"`
-	DaemonPresent  bool   `json:"daemon_present"`
-	LastRun        int64  `json:"lastrun"`       // seconds since 1970; 0: never
+	Applying      bool `json:"applying"`
+	Idling        bool `json:"idling"`
+	Enabled       bool `json:"enabled"`
+	DaemonPresent bool `json:"daemon_present"`
+	// LastRun is in seconds since 1970. LastRun is 0 if Puppet has never run.
+	LastRun        int64  `json:"lastrun"`
 	SinceLastRun   int64  `json:"since_lastrun"` // seconds
 	Status         string `json:"status"`
 	DisableMessage string `json:"disable_message,omitempty"`
 	Message        string `json:"message"`
 }
 
-// RunSummary is Puppet's summary of its last run. A run that failed before it
-// applied anything has Failed set and no counts, whatever those say.
+// RunSummary is Puppet's summary of its last run. If a run failed before it applied anything,
+// Failed is set and there are no counts.
 type RunSummary struct {
-	Failed             bool           `json:"failed"` // as a whole, before it applied a catalog
+	Failed             bool           `json:"failed"` // the run failed as a whole, before it applied a catalog
 	TotalResources     int64          `json:"total_resources"`
 	OutOfSyncResources int64          `json:"out_of_sync_resources"`
 	FailedResources    int64          `json:"failed_resources"`
@@ -93,7 +95,7 @@ type RunSummary struct {
 	Message            string         `json:"message,omitempty"`
 }
 
-// RemoteRequest is a question as it goes to one node (RingRemote).
+// RemoteRequest is a question in the form that one node gets (RingRemote).
 type RemoteRequest struct {
 	Request string        `json:"request"` // its id
 	Action  RemoteAction  `json:"action"`
@@ -104,14 +106,15 @@ type RemoteRequest struct {
 	Title   string        `json:"title,omitempty"`
 	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
-	// Signed is what the operator has signed for this node. The rest says the same, for older agents.
+	// Signed is the statement that the operator has signed for this node. The other fields repeat the
+	// content of Signed for older agents.
 	Signed *Statement `json:"signed,omitempty"`
-	// Unknown says what this release does not know in the question.
+	// Unknown is the error about fields of the question that this release does not know.
 	Unknown error `json:"-"`
 }
 
-// UnmarshalJSON reads a question. One with a field that this release does not know is read, too,
-// so that it can be answered; Validate refuses it.
+// UnmarshalJSON reads a question. UnmarshalJSON also accepts a question with an unknown field, so
+// that the node can answer it. Validate then refuses the question.
 func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
 	type fields RemoteRequest
 	var in fields
@@ -126,8 +129,8 @@ func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Validate refuses what this release does not know, and what would reach a file or a
-// command line as something else than it is.
+// Validate refuses questions of a later release. Validate also refuses text that a file or a
+// command line would understand as something else.
 func (r RemoteRequest) Validate() error {
 	switch {
 	case r.Unknown != nil:
@@ -146,7 +149,7 @@ func (r RemoteRequest) Validate() error {
 	return nil
 }
 
-// capital writes a type's name as references do.
+// capital writes the name of a type as references write it.
 func capital(name string) string {
 	parts := strings.Split(name, "::")
 	for i, p := range parts {
@@ -157,13 +160,13 @@ func capital(name string) string {
 	return strings.Join(parts, "::")
 }
 
-// RemoteAct asks whether a change may still be made (OpAct); an answer without an
-// error says yes, once.
+// RemoteAct asks whether the node may still make a change (OpAct). An answer without an error
+// allows the change once.
 type RemoteAct struct {
 	Request string `json:"request"`
 }
 
-// RemoteReply is a node's answer (OpAnswer). The key that it comes from says whose.
+// RemoteReply is a node's answer (OpAnswer). The key of the sender says which node answers.
 type RemoteReply struct {
 	Request string        `json:"request"`
 	Verdict RemoteVerdict `json:"verdict"` // RemoteOK, RemoteFailed or RemoteRefused
@@ -175,8 +178,8 @@ type RemoteReply struct {
 // MaxRemoteReply bounds a RemoteReply on the bus, in bytes.
 const MaxRemoteReply = 128 << 10
 
-// RemoteDecision is how many nodes a question ended in one way, and by which rule of
-// their policies. Of readings that were allowed the nodes are not named.
+// RemoteDecision counts the nodes on which a question ended in the same way by the same rule of
+// their policies. For allowed requests that only read, Nodes is empty.
 type RemoteDecision struct {
 	Verdict RemoteVerdict `json:"verdict"`
 	Rule    string        `json:"rule,omitempty"`
@@ -184,10 +187,10 @@ type RemoteDecision struct {
 	Nodes   []NodeName    `json:"nodes,omitempty"` // sorted
 }
 
-// The events of the remote control.
+// These are the events of the remote control.
 type (
-	// RemoteAsked precedes the first doorbell of a question that changes something. A
-	// question to very many nodes is several of them, with the same Request.
+	// RemoteAsked is appended before the first doorbell of a question that changes something. A
+	// question to very many nodes has several RemoteAsked events with the same Request.
 	RemoteAsked struct {
 		Request string       `json:"request"`
 		Action  RemoteAction `json:"action"`
@@ -196,8 +199,8 @@ type (
 		Force   bool         `json:"force,omitempty"`
 		Nodes   []NodeName   `json:"nodes"` // sorted
 	}
-	// RemoteAnswered says what became of a question, of any kind; several of them for
-	// very many nodes.
+	// RemoteAnswered says how a question of any kind ended. A question to very many nodes has several
+	// of these events.
 	RemoteAnswered struct {
 		Request   string           `json:"request"`
 		Action    RemoteAction     `json:"action"`
@@ -207,7 +210,7 @@ type (
 	}
 )
 
-// remoteEvents are the kinds of events of the remote control.
+// remoteEvents are the kinds of events about the remote control.
 var remoteEvents = []eventKind{
 	{func() Body { return new(RemoteAsked) }, ScopeNone, TrailOperators, KeepNever},
 	{func() Body { return new(RemoteAnswered) }, ScopeNone, TrailOperators, KeepNever},

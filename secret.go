@@ -7,57 +7,61 @@ import (
 	"strings"
 )
 
-// A secret is a value that is sealed to the nodes that are to have it, and to the recovery key of the
-// operators, before it comes to the server (ADR 0025). The sealed content is a SecretText.
+// A secret is a value that its sender seals before the server gets it (ADR 0025). The sender seals
+// the value to its target nodes, and to the recovery key of the operators. The sealed content is a
+// SecretText.
 
 // Bounds of secrets.
 const (
-	MaxSecret = 32 << 10 // bytes of JSON in clear
-	maxSealed = 64 << 10 // bytes of it once sealed
-	// MaxPieces bounds the pieces of one request: so many of small secrets are one event.
+	MaxSecret = 32 << 10 // bytes of the JSON before it is sealed
+	maxSealed = 64 << 10 // bytes of the sealed JSON
+	// MaxPieces bounds the pieces of one request. One event has room for that many pieces of small secrets.
 	MaxPieces = 250
 	maxFor    = 100 // targets
 	maxID     = 64
 	minID     = 16
 )
 
-// The kinds of targets of a secret.
+// These are the kinds of targets of a secret.
 const (
 	forGroup = "group:"
 	forNode  = "node:"
 )
 
-// SecretText is the content that is sealed. It has Key and ID, so that nobody can hand out one secret in place of another.
+// SecretText is the content before it is sealed. SecretText contains Key and ID, so that nobody can send one secret
+// in place of another secret.
 type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
-	For   []string        `json:"for,omitempty"` // what is sealed to the recovery key: for whom it was meant
+	// For is set only in the copy for the recovery key, and lists the targets of the secret.
+	For []string `json:"for,omitempty"`
 }
 
 // Piece is a secret sealed to one node.
 type Piece struct {
 	Node   NodeName `json:"node"`
-	Box    Digest   `json:"box"` // of the key that it is sealed to
+	Box    Digest   `json:"box"` // digest of the key to which the piece is sealed
 	Sealed []byte   `json:"sealed"`
 }
 
-// Secret is a sealed value. A new value has a new ID; one with the ID that is there adds pieces to it.
+// Secret is a sealed value. A new value has a new ID. A Secret with the ID of the present value adds pieces to that
+// value.
 type Secret struct {
 	Key      string   `json:"key"`
 	ID       string   `json:"id"`                 // random
 	For      []string `json:"for"`                // targets: group:NAME, node:NAME
-	Recovery []byte   `json:"recovery,omitempty"` // sealed to the recovery key
+	Recovery []byte   `json:"recovery,omitempty"` // Recovery is the secret sealed to the recovery key.
 	Pieces   []Piece  `json:"pieces,omitempty"`
 }
 
-// Validate refuses an invalid secret. Only the named nodes can check that it is sealed to them.
+// Validate refuses an invalid secret. Only the named nodes can check whether the secret is sealed to them.
 func (s Secret) Validate() error {
 	if err := ValidateKey(s.Key); err != nil {
 		return err
 	}
 	if len(s.ID) < minID || len(s.ID) > maxID || strings.ContainsFunc(s.ID, func(r rune) bool { return !isIDRune(r) }) {
-		return Errorf(CodeInvalid, "secret %q: the id is no word of %d to %d letters and digits", s.Key, minID, maxID)
+		return Errorf(CodeInvalid, "secret %q: the id must have %d to %d letters and digits", s.Key, minID, maxID)
 	}
 	if err := ValidateTargets(s.For); err != nil {
 		return Wrap("", err, "secret %q", s.Key)
@@ -88,7 +92,7 @@ func (s Secret) Validate() error {
 	return nil
 }
 
-// Size is how many bytes are sealed in it.
+// Size returns the number of sealed bytes in the secret.
 func (s Secret) Size() int {
 	size := len(s.Recovery)
 	for _, p := range s.Pieces {
@@ -97,14 +101,14 @@ func (s Secret) Size() int {
 	return size
 }
 
-// MaxSecretRequest bounds the bytes of what is sealed in one request.
+// MaxSecretRequest bounds the number of sealed bytes in one request.
 const MaxSecretRequest = 128 << 10
 
 func isIDRune(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
-// ValidateTargets refuses a target that names neither a group nor a node.
+// ValidateTargets refuses a target that is neither a group nor a node.
 func ValidateTargets(targets []string) error {
 	if len(targets) == 0 || len(targets) > maxFor {
 		return Errorf(CodeInvalid, "for %d targets, want 1 to %d: group:NAME or node:NAME", len(targets), maxFor)
@@ -127,7 +131,8 @@ func ValidateTargets(targets []string) error {
 	return nil
 }
 
-// Target splits a target into a group and a node. One of them is empty, or both if it is not a target.
+// Target splits a target into a group and a node. Either the group or the node is empty. Group and node are both
+// empty if the text is not a target.
 func Target(text string) (GroupName, NodeName) {
 	if name, is := strings.CutPrefix(text, forGroup); is {
 		return GroupName(name), ""
@@ -139,11 +144,11 @@ func Target(text string) (GroupName, NodeName) {
 	return "", NodeName(name)
 }
 
-// ForNode and ForGroup make targets.
+// ForNode and ForGroup return targets.
 func ForNode(name NodeName) string   { return forNode + string(name) }
 func ForGroup(name GroupName) string { return forGroup + string(name) } //nolint:revive // said above
 
-// Targets reports whether a node in these groups is among the targets.
+// Targets reports whether a node in these groups is one of the targets.
 func Targets(targets []string, node NodeName, groups []GroupName) bool {
 	return slices.ContainsFunc(targets, func(target string) bool {
 		group, name := Target(target)
@@ -151,13 +156,14 @@ func Targets(targets []string, node NodeName, groups []GroupName) bool {
 	})
 }
 
-// Digest is the digest of every answer that is this secret. It does not depend on the nodes that the secret is sealed to.
+// Digest returns the digest of every answer that consists of this secret. The digest does not depend on the nodes
+// to which the secret is sealed.
 func (s Secret) Digest() Digest { return DigestOf([]byte("tutti-secret-1\n" + s.ID)) }
 
-// BoxDigest is the digest of a node's X25519 key, as NodeEnrolled has it.
+// BoxDigest returns the digest of a node's X25519 key. The key has the form of NodeEnrolled.BoxKey.
 func BoxDigest(boxKey string) Digest { return DigestOf([]byte(boxKey)) }
 
-// ValidateBoxKey refuses what is not an X25519 key in base64.
+// ValidateBoxKey refuses a text that is not an X25519 key in base64.
 func ValidateBoxKey(boxKey string) error {
 	if raw, err := base64.StdEncoding.DecodeString(boxKey); err != nil || len(raw) != 32 {
 		return Errorf(CodeInvalid, "the key for secrets is not an X25519 key")
@@ -165,10 +171,11 @@ func ValidateBoxKey(boxKey string) error {
 	return nil
 }
 
-// sealedType names the form that a secret has in an answer.
+// sealedType marks a secret in an answer.
 const sealedType = "Tutti::Sealed"
 
-// SealedValue is a secret in an answer: the piece of the node that is to open it, or (for a caller that only looks) no piece.
+// SealedValue is a secret in an answer. SealedValue contains the piece of the node that must open it. An answer
+// that is only displayed has no piece.
 type SealedValue struct {
 	Type   string   `json:"__ptype"`
 	ID     string   `json:"id"`
@@ -177,7 +184,7 @@ type SealedValue struct {
 	Sealed []byte   `json:"sealed,omitempty"`
 }
 
-// Value returns the form that an answer has.
+// Value returns the secret in the form of an answer.
 func (s Secret) Value(sealed []byte) json.RawMessage {
 	v := SealedValue{Type: sealedType, ID: s.ID, Key: s.Key, For: s.For, Sealed: sealed}
 	if sealed != nil {
@@ -185,12 +192,12 @@ func (s Secret) Value(sealed []byte) json.RawMessage {
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings and bytes can be marshalled
+		panic(err) // json.Marshal has no error for strings and bytes
 	}
 	return raw
 }
 
-// ParseSealed returns the secret that a value of an answer is; false: it is an ordinary value.
+// ParseSealed returns the secret in the value of an answer. ParseSealed returns false if the value is not a secret.
 func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 	var v SealedValue
 	if !strings.Contains(string(value), sealedType) || json.Unmarshal(value, &v) != nil || v.Type != sealedType {
@@ -199,11 +206,11 @@ func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 	return v, true
 }
 
-// Digest is that of the secret.
+// Digest returns the digest of the secret.
 func (v SealedValue) Digest() Digest { return Secret{ID: v.ID}.Digest() }
 
-// SecretSealed gives a key a sealed value, or (with the ID that is there) more pieces of it. Owner is a node, or
-// empty for operators.
+// SecretSealed sets a key to a sealed value. If the ID is that of the present value, the event adds pieces to
+// that value. Owner is the node. Owner is empty if an operator sealed the value.
 type SecretSealed struct {
 	Secret
 	Owner NodeName `json:"owner,omitempty"`
@@ -217,8 +224,8 @@ func (*SecretSealed) Kind() string { return "secret.sealed" }
 // ID implements Body.
 func (b *SecretSealed) ID() string { return b.Key }
 
-// SealSecret brings a secret. Adds: to the one that is there, whose ID it has; else it is a new one. Moves: it is for
-// these targets from now on, and comes with Recovery.
+// SealSecret brings a secret. Adds is true if the pieces belong to the present value with the same ID. Otherwise the
+// value is new. Moves is true if the value has these targets from now on. A moving request contains Recovery.
 type SealSecret struct {
 	Secret
 	Adds  bool `json:"adds,omitempty"`
@@ -227,19 +234,19 @@ type SealSecret struct {
 
 // Recipients are the nodes of some targets.
 type Recipients struct {
-	Recovery string      `json:"recovery"`          // public key, of the fleet file
+	Recovery string      `json:"recovery"`          // the public key in the fleet file
 	Nodes    []Recipient `json:"nodes"`             // sorted by name
-	Absent   []NodeName  `json:"absent,omitempty"`  // named, or listed in a group, and not joined
-	Unknown  []GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have
+	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that are named or listed in a group, but have not joined
+	Unknown  []GroupName `json:"unknown,omitempty"` // groups that are not in the fleet file
 }
 
-// Recipient is a node with the key that secrets are sealed to.
+// Recipient is a node and the key for its secrets.
 type Recipient struct {
 	Node   NodeName `json:"node"`
 	BoxKey string   `json:"box_key"` // X25519, base64
 }
 
-// SecretRules are what the fleet file says about secrets.
+// SecretRules are the fleet file's rules for secrets.
 type SecretRules struct {
 	Recovery string `json:"recovery"` // public key: age1…
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 )
 
-// Lag is an exporter whose latest catalog PuppetDB did not have when it answered a
-// collector.
+// Lag names an exporting node. When PuppetDB answered a collector, it did not have the latest
+// catalog of this node.
 type Lag struct {
 	Node NodeName `json:"node"`
-	Run  RunID    `json:"run,omitempty"` // of that catalog; empty: Tutti knows none
+	Run  RunID    `json:"run,omitempty"` // Run is the run of that catalog. Run is empty if Tutti knows no such run.
 }
 
 func (l Lag) String() string {
@@ -18,20 +18,20 @@ func (l Lag) String() string {
 	return fmt.Sprintf("PuppetDB has not stored run %s of node %s yet", l.Run, l.Node)
 }
 
-// Served is what a Puppet Server handed over of a run, besides what was asked.
+// Served is the data that a Puppet Server hands over for a run, besides the questions of the run.
 type Served struct {
 	By    NodeName `json:"by"`            // the compile host
-	Set   Digest   `json:"set,omitempty"` // of the exports, empty: none
+	Set   Digest   `json:"set,omitempty"` // Set is the digest of the exports. Set is empty if there are no exports.
 	Count int      `json:"count,omitempty"`
 	Waits []Wait   `json:"waits,omitempty"`
-	// Record is what was asked with where in the code, as a Record; empty: older ones
-	// have none.
+	// Record is a Record with the questions and their places in the code. Record is empty in older
+	// events.
 	Record Digest `json:"record,omitempty"`
-	// Failed: there is no catalog; if it waits or lags, that is why.
+	// Failed is true if there is no catalog. Waits and Lags may give the reason.
 	Failed bool `json:"failed,omitempty"`
-	// CatalogUUID: the exports are in PuppetDB and count already.
+	// CatalogUUID is set if the exports are in PuppetDB and count already.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
-	// Lags: it was compiled with answers of PuppetDB that were not up to date, and is
-	// not to be applied.
+	// Lags lists late exporters. If Lags is not empty, the catalog was compiled with old answers of
+	// PuppetDB, and the node must not apply the catalog.
 	Lags []Lag `json:"lags,omitempty"`
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// TrustedOperators is the list, signed by a code key, of the operators who sign actions. A node that has such a
-// list does no action that is not signed.
+// TrustedOperators lists the operators who sign actions. A code key signs this list. A node that has such a
+// list refuses unsigned actions.
 type TrustedOperators struct {
 	Fleet     Digest        `json:"fleet"`
-	Counter   uint64        `json:"counter"` // one more with each list
+	Counter   uint64        `json:"counter"` // each new list adds 1 to the counter
 	Operators []OperatorKey `json:"operators"`
 }
 
@@ -19,10 +19,10 @@ type OperatorKey struct {
 	Key      string `json:"key"`
 }
 
-// MaxOperatorKeys bounds a list of operators.
+// MaxOperatorKeys bounds the length of the list.
 const MaxOperatorKeys = 500
 
-// Validate refuses what no signer means.
+// Validate refuses values that no honest signer uses.
 func (t TrustedOperators) Validate() error {
 	if t.Counter == 0 || t.Counter > MaxCounter || len(t.Operators) > MaxOperatorKeys {
 		return Errorf(CodeInvalid, "operators who sign actions: counter %d, %d operators, at most %d", t.Counter, len(t.Operators), MaxOperatorKeys)
@@ -38,7 +38,8 @@ func (t TrustedOperators) Validate() error {
 	return t.Fleet.Validate()
 }
 
-// SignedAction is one change of nodes' Puppets that an operator wants. What a node does follows from it alone.
+// SignedAction is one change that an operator wants for the Puppets of nodes. What a node does depends on the
+// signed action alone.
 type SignedAction struct {
 	Fleet    Digest       `json:"fleet"`
 	Operator string       `json:"operator"`
@@ -46,20 +47,20 @@ type SignedAction struct {
 	Nodes    []NodeName   `json:"nodes"`
 	Message  string       `json:"message,omitempty"`
 	Force    bool         `json:"force,omitempty"`
-	Until    time.Time    `json:"until"` // by the clock of the operator's machine
-	Nonce    string       `json:"nonce"` // a node takes each one once
+	Until    time.Time    `json:"until"` // the end of its validity, by the clock of the operator's machine
+	Nonce    string       `json:"nonce"` // a node accepts each nonce only once
 }
 
 // Bounds of a signed action.
 const (
-	MaxActionNodes = 100 // more nodes take more statements
+	MaxActionNodes = 100 // an action for more nodes uses several statements
 	maxActionLife  = time.Hour
 	maxNonce       = 64 // bytes
-	// maxSignedActions bounds the statements of one question.
+	// MaxSignedActions bounds the statements of one question.
 	MaxSignedActions = 1000
 )
 
-// Validate refuses what no signer means.
+// Validate refuses values that no honest signer uses.
 func (a SignedAction) Validate() error {
 	if err := a.Fleet.Validate(); err != nil {
 		return err
@@ -73,12 +74,12 @@ func (a SignedAction) Validate() error {
 	case len(a.Nodes) == 0 || len(a.Nodes) > MaxActionNodes:
 		return Errorf(CodeInvalid, "an action of %d nodes, at most %d", len(a.Nodes), MaxActionNodes)
 	case a.Nonce == "" || len(a.Nonce) > maxNonce || a.Until.IsZero():
-		return Errorf(CodeInvalid, "an action wants a nonce of at most %d bytes, and a time until which it is good", maxNonce)
+		return Errorf(CodeInvalid, "an action needs a nonce of at most %d bytes, and a time until which it is valid", maxNonce)
 	}
 	return RemoteRequest{Action: a.Action, Message: a.Message, Force: a.Force}.Validate()
 }
 
-// For refuses an action that a node is not meant by, now.
+// For returns an error if the action is not for this node or not valid now.
 func (a SignedAction) For(node NodeName, now time.Time) error {
 	switch {
 	case !slices.Contains(a.Nodes, node):

@@ -2,56 +2,56 @@ package tutti
 
 import "slices"
 
-// Statement is what somebody has signed so that others act on it (ADR 0026). Package identity signs and
-// verifies it.
+// Statement is a signed text on which others act (ADR 0026). Package identity signs and verifies statements.
 type Statement struct {
 	Kind       StatementKind `json:"kind"`
-	Body       []byte        `json:"body"` // JSON, as it was signed
+	Body       []byte        `json:"body"` // the JSON bytes that were signed
 	Signatures []Signature   `json:"signatures"`
 }
 
-// Signature is one of a statement.
+// Signature is one signature of a statement.
 type Signature struct {
 	Key       Digest `json:"key"` // of the public key
 	Signature []byte `json:"signature"`
 }
 
-// StatementKind says what the body of a statement is. One of a later release is refused.
+// StatementKind is the kind of a statement's body. A release refuses kinds of later releases.
 type StatementKind string
 
 // The kinds.
 const (
-	StatementCode      StatementKind = "code"      // Signed, by a code key
-	StatementTrust     StatementKind = "trust"     // Trusted, by a code key
-	StatementPlans     StatementKind = "plans"     // SignedPlans, by a code key
-	StatementOperators StatementKind = "operators" // TrustedOperators, by a code key
-	StatementAction    StatementKind = "action"    // SignedAction, by an operator's action key
+	StatementCode      StatementKind = "code"      // a code key signs a body of type Signed
+	StatementTrust     StatementKind = "trust"     // a code key signs a body of type Trusted
+	StatementPlans     StatementKind = "plans"     // a code key signs a body of type SignedPlans
+	StatementOperators StatementKind = "operators" // a code key signs a body of type TrustedOperators
+	StatementAction    StatementKind = "action"    // an operator's action key signs a body of type SignedAction
 )
 
-// Signed is what a code key says of code: where it runs, and after what. Its zero value stands for a
-// signature of release 0.2.0 or before, which says nothing of fleet and counter.
+// Signed is a code key's statement about code: for which fleet and environment, and with which
+// counter. The zero value stands for a signature of release 0.2.0 or older, which does not contain
+// fleet and counter.
 type Signed struct {
 	Fleet       Digest `json:"fleet"` // the id of the fleet
 	Environment string `json:"environment"`
-	// Counter of the environment: one more with each push.
+	// Counter counts the pushes to the environment. Each push adds one.
 	Counter uint64 `json:"counter"`
 	Digest  Digest `json:"digest"` // of the manifest
 }
 
-// Old reports whether nothing but a signature of release 0.2.0 or before is there.
+// Old reports whether there is only a signature of release 0.2.0 or older.
 func (s Signed) Old() bool { return s == Signed{} }
 
-// MaxCounter bounds a counter, so that there is always a next one that JSON of any language can hold.
+// MaxCounter bounds a counter. Below this bound a higher counter always exists that JSON of any language can hold.
 const MaxCounter = 1 << 53
 
-// MaxCounterStep bounds by how much a counter may be above the last one. A signer takes the next one, so the room is for
-// pushes that a server has lost. Without the bound, one signature by a thief would use up all counters.
+// MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The larger bound
+// leaves room for pushes that a server has lost. Without the bound, one signature by a thief could use up all counters.
 const MaxCounterStep = 1 << 20
 
-// Leaps reports whether a counter is farther above the last one than signers go.
+// Leaps reports whether a counter is above the last counter by more than MaxCounterStep.
 func Leaps(last, next uint64) bool { return next > last && next-last > MaxCounterStep }
 
-// Validate refuses what no signer means.
+// Validate refuses values that no honest signer uses.
 func (s Signed) Validate() error {
 	if err := s.Fleet.Validate(); err != nil {
 		return err
@@ -62,14 +62,14 @@ func (s Signed) Validate() error {
 	return s.Digest.Validate()
 }
 
-// SignedPlans is what a code key says of a fleet file.
+// SignedPlans is a code key's statement about a fleet file.
 type SignedPlans struct {
 	Fleet   Digest `json:"fleet"`
-	Counter uint64 `json:"counter"` // one more with each fleet file
+	Counter uint64 `json:"counter"` // each fleet file adds 1 to the counter
 	Digest  Digest `json:"digest"`  // of its text
 }
 
-// Validate refuses what no signer means.
+// Validate refuses values that no honest signer uses.
 func (s SignedPlans) Validate() error {
 	if err := s.Fleet.Validate(); err != nil {
 		return err
@@ -80,17 +80,18 @@ func (s SignedPlans) Validate() error {
 	return s.Digest.Validate()
 }
 
-// Trusted is what code keys say of themselves: which of them sign from now on.
+// Trusted is a statement of code keys about themselves: which code keys sign from now on.
 type Trusted struct {
-	Fleet   Digest   `json:"fleet"`
-	Counter uint64   `json:"counter"` // one more with each such statement; before the first one: 0
-	Keys    []string `json:"keys"`    // public keys, in PEM
+	Fleet Digest `json:"fleet"`
+	// Each statement of this kind adds 1 to the counter. The counter is 0 before the first statement.
+	Counter uint64   `json:"counter"`
+	Keys    []string `json:"keys"` // public keys, in PEM
 }
 
-// MaxTrusted is how many code keys are trusted at a time.
+// MaxTrusted is the largest number of trusted code keys at a time.
 const MaxTrusted = 2
 
-// Validate refuses what no signer means.
+// Validate refuses values that no honest signer uses.
 func (t Trusted) Validate() error {
 	if err := t.Fleet.Validate(); err != nil {
 		return err
@@ -104,36 +105,38 @@ func (t Trusted) Validate() error {
 	return nil
 }
 
-// Signing is what a signer has to know: what was signed before it.
+// Signing is what a signer needs to know: the statements that were signed before.
 type Signing struct {
 	Fleet Digest `json:"fleet"`
-	// Trust are all statements of that kind, in order. None: the first code key signs.
+	// Trust lists all statements of kind StatementTrust, in order. If Trust is empty, the first code key signs.
 	Trust []Statement `json:"trust,omitempty"`
-	// Operators is the last statement of who signs actions. Nil: nodes do what the server says.
+	// Operators is the last statement about the operators who sign actions. If Operators is nil, nodes do the actions
+	// that the server sends.
 	Operators *Statement `json:"operators,omitempty"`
-	// Plans is what was signed of the fleet file. Nil: whoever pushed it has no code key.
+	// Plans is the signed statement about the fleet file. Plans is nil if the operator who pushed the file has no code
+	// key.
 	Plans *Statement `json:"plans,omitempty"`
-	// Codes are all codes that nodes may be told to run, those that were pushed last first.
+	// Codes lists all codes that the server may order nodes to run. The code that was pushed last is the first.
 	Codes []SignedNow `json:"codes,omitempty"`
 }
 
-// SignedNow is code that nodes may be told to run, and what was signed of it.
+// SignedNow is code that the server may order nodes to run, and its statement.
 type SignedNow struct {
 	Environment string `json:"environment"`
 	Code        Digest `json:"code"`
-	Last        bool   `json:"last,omitempty"` // it is what was pushed last
-	// Statement is nil where only a release of before has signed.
+	Last        bool   `json:"last,omitempty"` // true for the code that was pushed last
+	// Statement is nil if only release 0.2.0 or older has signed the code.
 	Statement *Statement `json:"statement,omitempty"`
 }
 
-// CodeSign brings one more signature of a statement of code.
+// CodeSign adds a signature to a statement about code.
 type CodeSign struct {
 	Code      Digest    `json:"code"`
 	Statement Statement `json:"statement"`
 }
 
-// SignedBy reports whether a statement has a signature that says to be of a key. Whether it is good is
-// another question.
+// SignedBy reports whether a statement has a signature that names a key. SignedBy does not check the
+// signature.
 func (s Statement) SignedBy(key Digest) bool {
 	return slices.ContainsFunc(s.Signatures, func(of Signature) bool { return of.Key == key })
 }

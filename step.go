@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// StepKind names what a step does: `run`. It is the kind's key in the fleet file and
-// in JSON.
+// StepKind names the action of a step, for example `run`. The fleet file and JSON use the kind as a
+// key.
 type StepKind string
 
 // The kinds of steps.
@@ -25,12 +25,14 @@ type StepNodes string
 
 // The three ways.
 const (
-	NodesNone   StepNodes = "none"   // on no node
-	NodesListed StepNodes = "listed" // on all nodes of its target, which a job resolves when it starts
-	NodesFound  StepNodes = "found"  // on those nodes of its target that need it, as the job goes on
+	NodesNone StepNodes = "none" // on no node
+	// the step acts on all nodes of its target, which the server resolves when the job starts
+	NodesListed StepNodes = "listed"
+	// the step acts on the nodes of its target that need a run, which the server finds during the job
+	NodesFound StepNodes = "found"
 )
 
-// stepKinds is the table of kinds, in the order in which people are told of them.
+// stepKinds is the table of kinds, in the order in which people see them.
 var stepKinds = []struct {
 	kind   StepKind
 	nodes  StepNodes
@@ -45,9 +47,9 @@ var stepKinds = []struct {
 
 func noTarget(Step) string { return "" }
 
-// StepTable is what a layer has for each kind of step. The table of a layer is a type
-// with one method for each kind; the method lies in the kind's file. A layer that
-// lacks a kind does not compile.
+// StepTable is what a layer has for each kind of step. The table of a layer is a type with one
+// method for each kind. Each method is in the file of its kind. If a layer lacks a kind, the layer
+// does not compile.
 type StepTable[T any] interface {
 	Run() T
 	Converge() T
@@ -55,8 +57,8 @@ type StepTable[T any] interface {
 	Sleep() T
 }
 
-// ForStep returns what a layer's table has for a kind. It returns false for a kind that
-// this release does not know: only viewers meet one (see Step.Unknown).
+// ForStep returns a layer's table row for a kind. ForStep returns false for a kind that this
+// release does not know. Only viewers meet an unknown kind (see Step.Unknown).
 func ForStep[T any](table StepTable[T], kind StepKind) (row T, known bool) {
 	switch kind {
 	case StepRun:
@@ -71,7 +73,7 @@ func ForStep[T any](table StepTable[T], kind StepKind) (row T, known bool) {
 	return row, false
 }
 
-// StepKinds returns all kinds, in the order in which people are told of them.
+// StepKinds returns all kinds, in the order in which people see them.
 func StepKinds() []StepKind {
 	out := make([]StepKind, len(stepKinds))
 	for i, row := range stepKinds {
@@ -80,32 +82,32 @@ func StepKinds() []StepKind {
 	return out
 }
 
-// Step is one node of a plan. Exactly one of Run, Converge, Wait and Sleep is set:
-// Kind says which. After names the steps it waits for, resolved: a step without an edge in the
-// file follows the one before it.
+// Step is one node of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns
+// which one. After lists the steps for which this step waits. If a step in the file names no
+// earlier step, the step follows the step before it, and After contains that step.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`
-	// PerNode makes a node wait for the same node of the earlier steps only.
+	// PerNode lets each node wait for the earlier steps of the same node only.
 	PerNode  bool          `json:"per_node,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
 	Run      *RunStep      `json:"run,omitempty"`
 	Wait     *WaitStep     `json:"wait,omitempty"`
 	Converge *ConvergeStep `json:"converge,omitempty"`
 	Sleep    *SleepStep    `json:"sleep,omitempty"`
-	// Unknown is a step of a kind that this release does not know. Only viewers
-	// decode one, to show it by its name; Plan.Validate refuses it.
+	// Unknown is set for a step whose kind this release does not know. Only viewers decode an unknown
+	// step, to show its name. Plan.Validate refuses it.
 	Unknown *UnknownStep `json:"-"`
 }
 
-// UnknownStep is what a viewer knows of a step of a later release.
+// UnknownStep is a step of a later release as a viewer knows it.
 type UnknownStep struct {
 	Kind StepKind
-	Raw  json.RawMessage // the whole step, as it came
+	Raw  json.RawMessage // the whole step, unchanged
 }
 
-// Kind returns what the step does, empty if nothing says it. Every question about
-// the kind of a step goes through it.
+// Kind returns the kind of the step. The result is empty if the step has no kind. All code uses
+// this method to get the kind of a step.
 func (s Step) Kind() StepKind {
 	for _, row := range stepKinds {
 		if row.is(s) {
@@ -118,8 +120,8 @@ func (s Step) Kind() StepKind {
 	return ""
 }
 
-// ActsOn returns on which nodes the step acts. Of an unknown kind nobody can say
-// before: they are found.
+// ActsOn returns on which nodes the step acts. For an unknown kind ActsOn returns NodesFound,
+// because nobody can list the nodes in advance.
 func (s Step) ActsOn() StepNodes {
 	for _, row := range stepKinds {
 		if row.is(s) {
@@ -129,8 +131,8 @@ func (s Step) ActsOn() StepNodes {
 	return NodesFound
 }
 
-// Target returns the group or node on which the step acts. It is empty for the whole
-// fleet, for a step that acts on no node, and for an unknown kind.
+// Target returns the group or node on which the step acts. The result is empty for the whole fleet,
+// for a step without nodes, and for an unknown kind.
 func (s Step) Target() string {
 	for _, row := range stepKinds {
 		if row.is(s) {
@@ -140,7 +142,7 @@ func (s Step) Target() string {
 	return ""
 }
 
-// validateKind refuses a step that is of no kind, of several, or of an unknown one.
+// validateKind refuses a step that has no kind, several kinds, or an unknown kind.
 func (s Step) validateKind() error {
 	if s.Unknown != nil {
 		return Errorf(CodeInvalid, "its kind %q is not known to this release; there are %s", string(s.Unknown.Kind), JoinWords(StepKinds()))
@@ -160,10 +162,10 @@ func (s Step) validateKind() error {
 	return nil
 }
 
-// plainStep is a Step with the JSON that its fields say.
+// plainStep is a Step that is encoded by its fields alone.
 type plainStep Step
 
-// MarshalJSON encodes a step; one of an unknown kind as it came.
+// MarshalJSON encodes a step. MarshalJSON writes a step of an unknown kind unchanged.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if s.Unknown != nil {
 		return s.Unknown.Raw, nil
@@ -171,8 +173,8 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plainStep(s))
 }
 
-// UnmarshalJSON decodes a step. Of a kind that this release does not know it keeps
-// the name: the keys that no step of this release has.
+// UnmarshalJSON decodes a step. For an unknown kind UnmarshalJSON stores the name of the kind. The
+// name is the key that no step of this release has.
 func (s *Step) UnmarshalJSON(raw []byte) error {
 	*s = Step{}
 	if err := json.Unmarshal(raw, (*plainStep)(s)); err != nil {
@@ -193,15 +195,15 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// knownStepKey reports whether a step of this release may have a key in JSON, in
-// whose case encoding/json takes no interest.
+// knownStepKey reports whether a step of this release may have this key in JSON. Like
+// encoding/json, knownStepKey ignores upper and lower case.
 func knownStepKey(key string) bool {
 	key = strings.ToLower(key)
 	return slices.Contains([]string{"name", "after", "per_node", "timeout"}, key) || slices.Contains(StepKinds(), StepKind(key))
 }
 
-// RunStep runs Puppet on every node of its target, at most Limit at once
-// (0: no limit of its own).
+// RunStep runs Puppet on every node of its target. At most Limit nodes run at the same time (0
+// means no limit of its own).
 type RunStep struct {
 	Target string   `json:"target"` // a group, or a node
 	Accept []Accept `json:"accept,omitempty"`
@@ -209,31 +211,34 @@ type RunStep struct {
 	RunOptions
 }
 
-// ConvergeStep runs Puppet where and until it is needed: on the nodes of its target
-// that are not good, in the order that their reads and publications ask for. Timeout
-// of the step is that of each run.
+// ConvergeStep runs Puppet on those nodes of its target that are not good, until they are good. The
+// order follows from the nodes' reads and publications. The timeout of the step is the timeout of
+// each run.
 type ConvergeStep struct {
-	Target string `json:"target,omitempty"` // a group, or a node; empty: the whole fleet
-	Limit  int    `json:"limit,omitempty"`  // runs at once, 0: no limit of its own
-	// MaxFailed is after how many failed nodes nothing more begins, 0: never.
+	// Target is a group or a node. If Target is empty, the target is the whole fleet.
+	Target string `json:"target,omitempty"`
+	// Limit is the largest number of runs at the same time. With 0 the step has no limit of its own.
+	Limit int `json:"limit,omitempty"`
+	// MaxFailed is the number of failed nodes after which no further run begins. With 0 the number of
+	// failed nodes has no limit.
 	MaxFailed int `json:"max_failed,omitempty"`
-	// Prove: also a node that needs nothing compiles once, and applies if it has to.
+	// Prove is true if even a node that needs nothing compiles once. The node applies if the compile
+	// shows that it must.
 	Prove bool `json:"prove,omitempty"`
-	// Reaction: the server began it, by a change.
+	// Reaction is true if the server began the step because of a change.
 	Reaction bool `json:"reaction,omitempty"`
 }
 
-// Accept names an outcome other than a good one after which a plan goes on:
-// `failed:resources` or `lost`.
+// Accept names a bad outcome after which a plan may continue: `failed:resources` or `lost`.
 type Accept string
 
-// The outcomes that a plan may accept. A compile error never is.
+// These are the outcomes that a plan may accept. A plan never accepts a compile error.
 const (
 	AcceptFailedResources Accept = "failed:resources"
 	AcceptLost            Accept = "lost"
 )
 
-// Accepts reports whether a run that ended so lets the plan go on.
+// Accepts reports whether the plan continues after a run with this result.
 func (s RunStep) Accepts(r Result) bool {
 	if r.Outcome.Good() {
 		return true
@@ -247,19 +252,19 @@ func (s RunStep) Accepts(r Result) bool {
 	return false
 }
 
-// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP, PuppetDB
-// and Value is set. The server asks.
+// WaitStep waits for something outside Puppet. Exactly one of HTTP, TCP, PuppetDB and Value is set.
+// The server asks.
 type WaitStep struct {
-	HTTP string `json:"http,omitempty"` // a URL that answers 2xx
-	TCP  string `json:"tcp,omitempty"`  // host:port that accepts a connection
-	// PuppetDB is the URL of one that has stored the catalogs of the runs through the
-	// agent in the steps that the wait comes after.
+	HTTP string `json:"http,omitempty"` // a URL that must answer with 2xx
+	TCP  string `json:"tcp,omitempty"`  // a host:port that must accept a connection
+	// PuppetDB is the URL of a PuppetDB. The step waits until this PuppetDB has stored the catalogs
+	// of the `puppet agent` runs in the earlier steps.
 	PuppetDB string          `json:"puppetdb,omitempty"`
-	Value    string          `json:"value,omitempty"`  // a key that has a value,
+	Value    string          `json:"value,omitempty"`  // Value is a key that must have a value.
 	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
 }
 
-// Subject names what the step waits for, for people.
+// Subject names, for people, the thing for which the step waits.
 func (w WaitStep) Subject() string {
 	switch {
 	case w.HTTP != "":
@@ -274,7 +279,7 @@ func (w WaitStep) Subject() string {
 	return "value " + w.Value
 }
 
-// SleepStep lets some time pass. The timeout of the step is the same time.
+// SleepStep waits for a fixed time. The timeout of the step equals this time.
 type SleepStep struct {
 	For time.Duration `json:"for"`
 }
@@ -282,7 +287,7 @@ type SleepStep struct {
 // MaxSleep is the longest time that a step may sleep.
 const MaxSleep = 24 * time.Hour
 
-// Validate refuses a time that does not pass, and one that is longer than MaxSleep.
+// Validate refuses a time that is not positive or is longer than MaxSleep.
 func (s SleepStep) Validate() error {
 	if s.For <= 0 || s.For > MaxSleep {
 		return Errorf(CodeInvalid, "sleep: %s must be positive and at most %d hours", s.For, MaxSleep/time.Hour)

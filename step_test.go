@@ -39,8 +39,8 @@ func TestEveryStepKindHasARow(t *testing.T) {
 	}
 }
 
-// A step keeps what it can of a kind that it does not know, and nothing that executes
-// plans takes it.
+// A viewer keeps what it can of a step of an unknown kind. Code that executes plans refuses a step
+// of an unknown kind.
 func TestAStepOfALaterRelease(t *testing.T) {
 	for name, c := range map[string]struct{ raw, kind, reason string }{
 		"a kind of its own":     {`{"name":"x","timeout":5,"reboot":{"target":"web"}}`, "reboot", "its key is its name"},
@@ -68,7 +68,7 @@ func TestAStepOfALaterRelease(t *testing.T) {
 	}
 }
 
-// The kind of a step must not be taken from a key that all steps have.
+// A key that all steps have must not count as the kind of a step.
 func TestKeysOfEveryStepNameNoKind(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, kind := range tutti.StepKinds() {
@@ -106,7 +106,7 @@ func TestThePlanOfAnEventIsRefused(t *testing.T) {
 	}
 }
 
-// What the fleet file would refuse, the log refuses, too.
+// The log also refuses what the fleet file would refuse.
 func TestASleepHasBounds(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{-1: false, 0: false, 1: true, tutti.MaxSleep: true, tutti.MaxSleep + 1: false} {
 		plan := tutti.Plan{Name: "p", Steps: []tutti.Step{{Name: "x", Sleep: &tutti.SleepStep{For: d}}}}

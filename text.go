@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes a text of somebody else fit for logs and terminals: it has at most so many
-// bytes, no control characters but the ends of lines and tabs, nothing that turns the
-// direction of writing, and no bytes that are not UTF-8. A text that is cut ends in an
-// ellipsis.
+// Plain makes a foreign text safe for logs and terminals. Plain removes bytes that are not UTF-8,
+// control characters other than line ends and tabs, and characters that change the direction of
+// writing. The result has at most the given number of bytes. A shortened text ends in an ellipsis.
 func Plain(text string, most int) string {
 	const cut = "…"
 	was := len(text)
@@ -21,7 +20,7 @@ func Plain(text string, most int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text[:min(was, most)], "\uFFFD"))
-	if was <= most && len(text) <= most { // a character that is replaced may be shorter than what replaces it
+	if was <= most && len(text) <= most { // a replaced character may be shorter than its replacement
 		return text
 	}
 	end := min(len(text), max(0, most-len(cut)))
@@ -31,9 +30,9 @@ func Plain(text string, most int) string {
 	return text[:end] + cut
 }
 
-// Visible makes what somebody else said fit for a terminal, and loses nothing of it: a control character other than the
-// end of a line or a tab, and one that turns the direction of writing, becomes \u and its number, as in JSON. Bytes that are
-// not UTF-8 become U+FFFD.
+// Visible makes a foreign text safe for a terminal without losing content. Visible writes each control character other
+// than a line end or a tab as \u and its number, as in JSON. Visible does the same with characters that change the
+// direction of writing. Visible replaces bytes that are not UTF-8 by U+FFFD.
 func Visible(text string) string {
 	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -49,12 +48,13 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// isHidden reports whether a terminal may take a character for a command.
+// isHidden reports whether a terminal may interpret a character as a command.
 func isHidden(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// OneLine joins the lines of a text. Puppet writes a backslash and an n between the lines of a dependency cycle.
+// OneLine joins the lines of a text to one line. In the text about a dependency cycle, Puppet writes a backslash and
+// an n in place of line ends.
 func OneLine(text string) string {
 	if strings.Contains(text, "dependency cycle") {
 		text = strings.ReplaceAll(text, `\n`, "\n")
@@ -65,11 +65,10 @@ func OneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// InLine makes the ends of lines and tabs of a text visible, as \n and \t: a title or a path stays in the line that it is
-// printed in.
+// InLine writes line ends and tabs in a text as \n and \t, so that a title or a path fits in one printed line.
 func InLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
 
-// InEnvironment shortens the path of a file on a node to that inside the environment, where a person has it.
+// InEnvironment shortens the path of a file on a node to the path inside the environment, which people know.
 func InEnvironment(path string) string {
 	_, rest, ok := strings.Cut(path, "/environments/")
 	if _, inside, cut := strings.Cut(rest, "/"); ok && cut {
@@ -78,7 +77,7 @@ func InEnvironment(path string) string {
 	return path
 }
 
-// JoinWords returns them with commas between them.
+// JoinWords joins the words with commas between them.
 func JoinWords[T ~string](words []T) string {
 	var b strings.Builder
 	for i, w := range words {
@@ -90,7 +89,7 @@ func JoinWords[T ~string](words []T) string {
 	return b.String()
 }
 
-// InList is a word alone, or a list of words, in YAML.
+// InList writes a list in YAML. A list of one word becomes the word alone.
 func InList[T ~string](list []T) string {
 	words := make([]string, len(list))
 	for i, w := range list {

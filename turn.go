@@ -5,39 +5,40 @@ import (
 	"sync"
 )
 
-// Turn is the place that a call has among those that a bus lets its handler answer at once. The methods of a nil one,
-// of a call that came by no bus, may be called.
+// Turn is one of the places that a bus has for calls that its handler answers at the same time. All methods may be
+// called on a nil Turn, which belongs to a call that did not come by a bus.
 type Turn struct {
 	yield func()
 
 	mu    sync.Mutex
-	after []func() // in the order of the calls of AfterAnswer
+	after []func() // the functions are in the order of the calls of AfterAnswer
 }
 
 type turnKey struct{}
 
-// WithTurn returns a context for the handler of one call. leave gives the place to another call; it is called once.
+// WithTurn returns a context for the handler of one call. The function leave releases the place for another call. Turn
+// calls leave only once.
 func WithTurn(ctx context.Context, leave func()) (context.Context, *Turn) {
 	t := &Turn{yield: sync.OnceFunc(leave)}
 	return context.WithValue(ctx, turnKey{}, t), t
 }
 
-// TurnOf returns the turn of a call, nil if it came by no bus.
+// TurnOf returns the turn of a call. TurnOf returns nil if the call did not come by a bus.
 func TurnOf(ctx context.Context) *Turn {
 	t, _ := ctx.Value(turnKey{}).(*Turn)
 	return t
 }
 
-// Yield gives the place to another call. A handler calls it before it waits for something that bounds by itself how many
-// go on after it. A second call does nothing.
+// Yield releases the place for another call. A handler calls Yield before it waits for a resource that limits by itself
+// how many calls continue. A second call does nothing.
 func (t *Turn) Yield() {
 	if t != nil {
 		t.yield()
 	}
 }
 
-// AfterAnswer calls f when the bus no longer holds the answer in memory. If the call did not come by a bus, f is
-// called at once.
+// AfterAnswer calls f when the bus no longer holds the answer in memory. If the call did not come by a bus,
+// AfterAnswer calls f at once.
 func (t *Turn) AfterAnswer(f func()) {
 	if t == nil {
 		f()
@@ -48,7 +49,7 @@ func (t *Turn) AfterAnswer(f func()) {
 	t.after = append(t.after, f)
 }
 
-// End is for the bus: it has sent the answer, or has it in a file. It gives up the place, too.
+// The bus calls End after it has sent the answer or written it to a file. End also releases the place.
 func (t *Turn) End() {
 	t.yield()
 	t.mu.Lock()

@@ -1,5 +1,4 @@
-// Package tutti holds the words of the domain: the names, identifiers,
-// outcomes, queries and events that every layer speaks, the error codes, and
-// the few interfaces that the layers share. It imports the standard library
-// only and performs no I/O.
+// Package tutti defines the words of the domain. These are the names, identifiers, outcomes,
+// queries and events that every layer uses, the error codes, and the few interfaces that the layers
+// share. Package tutti imports only the standard library and performs no I/O.
 package tutti

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AskAccess asks whether an operator may do something. Target is a group or a node, or for VerbData a key; empty: all
-// nodes, or any key.
+// AskAccess asks whether an operator has a verb for a target. Target is a group or a node, or a key for VerbData.
+// If Target is empty, the question is about all nodes or any key.
 type AskAccess struct {
 	Operator string         `json:"operator"`
 	Verb     tutti.Verb     `json:"verb"`
@@ -23,10 +23,10 @@ func (a AskAccess) Validate() error {
 		return err
 	}
 	if !slices.Contains(tutti.Verbs, a.Verb) {
-		return tutti.Errorf(tutti.CodeInvalid, "there is no verb %q; there are: %s", string(a.Verb), tutti.InList(tutti.Verbs))
+		return tutti.Errorf(tutti.CodeInvalid, "unknown verb %q; the verbs are: %s", string(a.Verb), tutti.InList(tutti.Verbs))
 	}
 	if (a.Plan != "" || a.Noop) && a.Verb != tutti.VerbRun {
-		return tutti.Errorf(tutti.CodeInvalid, "a plan and noop narrow %s, and nothing else", tutti.VerbRun)
+		return tutti.Errorf(tutti.CodeInvalid, "only %s can be narrowed by a plan and by noop", tutti.VerbRun)
 	}
 	if a.Target != "" && !slices.Contains([]tutti.Verb{tutti.VerbRun, tutti.VerbPuppet, tutti.VerbData}, a.Verb) {
 		return tutti.Errorf(tutti.CodeInvalid, "%s has no target: nothing narrows it", a.Verb)
@@ -34,7 +34,7 @@ func (a AskAccess) Validate() error {
 	return nil
 }
 
-// What returns the question in words, for people.
+// What returns the question as text for people.
 func (a AskAccess) What() string {
 	words := []string{string(a.Verb)}
 	if a.Plan != "" {
@@ -54,7 +54,8 @@ func (a AskAccess) What() string {
 	return strings.Join(words, " ")
 }
 
-// AccessAnswer says whether the operator may do it, and by which entry of the fleet file, or which entry is missing.
+// AccessAnswer says whether the operator has the verb. AccessAnswer names the entry of the fleet file that gives
+// the verb, or the entry that is missing.
 type AccessAnswer struct {
 	May bool   `json:"may"`
 	Why string `json:"why"`

@@ -6,45 +6,48 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AskCode names the code of an environment: the one that was pushed last, or the one before.
+// AskCode names the code of an environment: the code that was pushed last, or the code before it.
 type AskCode struct {
 	Environment string `json:"environment,omitempty"` // empty: the fleet file's
 	Before      bool   `json:"before,omitempty"`
-	Path        string `json:"path,omitempty"` // in the code; only for ReadCode
+	Path        string `json:"path,omitempty"` // a path in the code; only for ReadCode
 }
 
 // CodeShown is the code of an environment.
 type CodeShown struct {
 	Environment string      `json:"environment"`
 	Pushed      CodeVersion `json:"pushed"`
-	// Held: only Canary nodes run with it by themselves before it is released.
+	// Held is true if the code waits for its release. Before the release only Canary nodes run the code by
+	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Signed and Plans are the signatures of code keys for the code that was pushed, and for the fleet file.
+	// Signed has the signatures of code keys for the pushed code. Plans has the signatures for the fleet file.
 	Signed SignedBy `json:"signed,omitzero"`
 	Plans  SignedBy `json:"plans,omitzero"`
-	// Goes is the code with which nodes run by themselves; empty: there is none yet.
+	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
-	// Before is the code before. While code is held, that is the code with which nodes run by themselves, else the
-	// code that was pushed before. nil: the log knows no such code.
+	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
+	// themselves. Otherwise Before is the code that was pushed before. Before is nil if the log knows no
+	// earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
-	// Unknown says why the changes cannot be told.
+	// Unknown says why the server cannot compute the changes.
 	Unknown string `json:"unknown,omitempty"`
-	// Have is how many nodes had Pushed in their last run in mode apply. OtherNodes is how many nodes of the
-	// environment had other code, and Others are the first of them.
+	// Have is the number of nodes that had the code Pushed in their last run in mode apply. OtherNodes is
+	// the number of nodes of the environment that had other code. Others lists the first of these nodes.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`
 }
 
-// SignedBy says with which counter something was signed, and by which keys; zero: it was not signed.
+// SignedBy is the counter of a signed statement, and the keys that signed it. SignedBy is zero if there
+// is no signature.
 type SignedBy struct {
 	Counter uint64         `json:"counter,omitempty"`
 	Keys    []tutti.Digest `json:"keys,omitempty"`
 }
 
-// CodeVersion is code and who pushed it.
+// CodeVersion is code, with the time and the operator of its push.
 type CodeVersion struct {
 	Code  tutti.Digest `json:"code"`
 	At    time.Time    `json:"at"`
@@ -53,16 +56,16 @@ type CodeVersion struct {
 	Bytes int64        `json:"bytes"`
 }
 
-// CodeChange is how a file of the code differs from the one before.
+// CodeChange says how a file differs from the same file in the code before.
 type CodeChange struct {
 	Path   string       `json:"path"`
 	Change ChangeOfFile `json:"change"`
 }
 
-// ChangeOfFile says how a file was changed.
+// ChangeOfFile says how a file has changed.
 type ChangeOfFile string
 
-// Of a file: its content, its mode or where its link leads.
+// A file has changed if its content, its mode or the target of its link has changed.
 const (
 	FileAdded   ChangeOfFile = "added"
 	FileChanged ChangeOfFile = "changed"
@@ -71,9 +74,10 @@ const (
 
 // CodeRead is a file of the code, or a list of the files below one of its directories.
 type CodeRead struct {
-	Code    tutti.Digest              `json:"code"`
-	Path    string                    `json:"path"`
-	File    tutti.CodeFile            `json:"file,omitzero"`
-	Content []byte                    `json:"content,omitempty"` // of a file that is no link
-	Below   map[string]tutti.CodeFile `json:"below,omitempty"`   // by path from the top of the code; of a directory
+	Code    tutti.Digest   `json:"code"`
+	Path    string         `json:"path"`
+	File    tutti.CodeFile `json:"file,omitzero"`
+	Content []byte         `json:"content,omitempty"` // content of a file that is not a link
+	// Below lists the files below a directory, by path from the top of the code.
+	Below map[string]tutti.CodeFile `json:"below,omitempty"`
 }

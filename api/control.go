@@ -8,27 +8,27 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The calls of operators. The server implements these interfaces, and httpapi
-// has a client for each. The context says which operator asks.
+// The calls of operators. The server implements these interfaces, and httpapi has a client for
+// each. The context contains the operator who calls.
 
 // Jobs starts and shows jobs.
 type Jobs interface {
 	StartJob(ctx context.Context, in StartJob) (tutti.JobID, error)
 	CancelJob(ctx context.Context, in CancelJob) error
 	ListJobs(ctx context.Context) ([]JobView, error)
-	// WatchJob yields the events of a job from its start on. With Follow it
-	// goes on until the job has its verdict. An error of yield ends it.
+	// WatchJob yields the events of a job from its start on. With Follow, WatchJob continues until
+	// the job has its verdict. WatchJob stops if the function yield returns an error.
 	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
-	// RunRecord returns what a run read and published.
+	// RunRecord returns the record of a run: what the run read and published.
 	RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, error)
 }
 
-// Nodes lets nodes in and out.
+// Nodes adds and removes nodes.
 type Nodes interface {
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node tutti.NodeName) error
-	// KeepNode says which of two machines with a node's key is the node.
+	// KeepNode chooses one of two machines with the same node key as the node.
 	KeepNode(ctx context.Context, in KeepNode) error
 	RemoveNode(ctx context.Context, node tutti.NodeName) error
 }
@@ -36,44 +36,49 @@ type Nodes interface {
 // Tokens allow machines to join.
 type Tokens interface {
 	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
-	// ListTokens returns the tokens with which a machine can still join.
+	// ListTokens returns the tokens that a machine can still use to join.
 	ListTokens(ctx context.Context) ([]TokenView, error)
-	// RevokeToken ends a token that no node has used. CodeConflict: a node has used it.
+	// RevokeToken ends a token before a node uses it. The error is CodeConflict if a node has already used the token.
 	RevokeToken(ctx context.Context, token tutti.TokenID) error
 }
 
-// Operators lets operators in and out.
+// Operators adds and removes operators.
 type Operators interface {
-	// IssueOperator signs a certificate for a key that is not on the server.
+	// IssueOperator signs a certificate for a key that the server does not have.
 	IssueOperator(ctx context.Context, in IssueOperator) (IssuedOperator, error)
-	// RenewOperator signs a new certificate for the operator who asks, by a request (PEM).
+	// RenewOperator signs a new certificate for the calling operator. The argument request is a certificate request
+	// (PEM).
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator ends all certificates of an operator, and the calls that use
 	// them. CodeConflict: no other operator is known to have one, and Last is not set.
 	// It cancels the operator's jobs that have not begun on a node, and with CancelJobs the others, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
-	// ExplainAccess says whether an operator may do something by the fleet file.
+	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
 }
 
-// Codes takes code and the fleet file.
+// Codes stores code and the fleet file.
 type Codes interface {
-	// MissingBlobs returns those of the digests that the server does not have.
+	// MissingBlobs returns the digests whose content the server does not have.
 	MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error)
 	PutBlob(ctx context.Context, content []byte) (tutti.Digest, error)
 	PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error)
-	// PushEffect says what pushing code and fleet file would cause, and changes nothing.
+	// PushEffect says which runs a push of code and fleet file would cause. It changes nothing.
 	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
-	// ReleaseCode lets nodes run by themselves with the code of an environment (empty: the fleet file's)
-	// that is held. CodeConflict: no code is held.
+	// ReleaseCode releases the held code of an environment, so that nodes run this code by themselves.
+	// An empty environment means the fleet file's environment. The error is CodeConflict if the
+	// environment has no held code.
 	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
-	// SuggestGrants returns the exports that the runs of a job were refused, and those that the old grants of the log
-	// admit and a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
+	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. SuggestGrants also
+	// returns grants for exports that the old grants in the log allow, although a new push would not allow these
+	// exports (ADR 0022). An empty job means the last noop converge, if there is one.
 	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
-	// ShowCode says which code an environment has, and how it differs from the code before. CodeNotFound: the environment has no code.
+	// ShowCode says which code an environment has, and how this code differs from the earlier code. The error is
+	// CodeNotFound if the environment has no code.
 	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
-	// ReadCode returns a file of the code, or lists the files below a directory. CodeNotFound: the code has no such path.
+	// ReadCode returns a file of the code, or the list of files below a directory. The error is CodeNotFound if the
+	// code does not have the path.
 	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
 	SetFleet(ctx context.Context, in FleetSource) (tutti.Fleet, error)
 	GetFleet(ctx context.Context) (tutti.Fleet, error)
@@ -81,31 +86,33 @@ type Codes interface {
 
 // Signings are the calls for statements that code keys sign (ADR 0026).
 type Signings interface {
-	// Signing returns what a signer has to know.
+	// Signing returns the statements that a signer needs to know.
 	Signing(ctx context.Context) (tutti.Signing, error)
-	// SignCode replaces the statement about code that nodes may be told to run: by the same text with more
-	// signatures, or by the first statement. CodeNotFound: nodes cannot be told to run that code.
+	// SignCode replaces the statement about code that the server may order nodes to run. The new statement
+	// is the same text with more signatures, or the first statement about this code. The error is
+	// CodeNotFound if the server may not order nodes to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
-	// TrustKeys takes the next statement about code keys. One that is there already changes nothing.
+	// TrustKeys stores the next statement about code keys. A statement that the server already has changes nothing.
 	TrustKeys(ctx context.Context, in tutti.Statement) error
-	// TrustOperators takes the next list of operators who sign actions, or the same with more signatures.
+	// TrustOperators stores the next list of operators who sign actions, or the present list with more signatures.
 	TrustOperators(ctx context.Context, in tutti.Statement) error
 }
 
-// AskPush names what would be pushed: the digest of the manifest (empty: no code) and the fleet file.
+// AskPush names the content of a possible push: the digest of the manifest (empty if there is no code) and the fleet
+// file.
 type AskPush struct {
 	Code  tutti.Digest `json:"code,omitempty"`
 	Fleet FleetSource  `json:"fleet"`
 }
 
-// PushEffect is which nodes need a run after a push, because they have other code or lose what they have
-// published, and the first few of them.
+// PushEffect says which nodes need a run after a push, because they would get other code or lose their
+// publications. Nodes lists the first few of these nodes.
 type PushEffect struct {
-	Same      bool               `json:"same,omitempty"` // the server has this code and this fleet file
+	Same      bool               `json:"same,omitempty"` // the server already has this code and this fleet file
 	Runs      int                `json:"runs"`
 	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
-	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"` // what the fleet file does not grant any more
-	// By the fleet file that would be pushed. Reactive: nodes run by themselves, as Reaction says.
+	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"` // publications that the new fleet file no longer grants
+	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, as Reaction says.
 	Reactive bool               `json:"reactive"`
 	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
 	AskAbove int                `json:"ask_above,omitempty"`
@@ -114,20 +121,20 @@ type PushEffect struct {
 // SuggestedGrants are grants that the fleet file does not have yet.
 type SuggestedGrants struct {
 	Job    tutti.JobID      `json:"job,omitempty"`
-	At     time.Time        `json:"at,omitzero"`      // when it ended
-	Failed []tutti.NodeName `json:"failed,omitempty"` // whose run in it did not come to its gate: they may want more
-	Old    bool             `json:"old,omitempty"`    // the fleet file has grants of before 0.3.0
+	At     time.Time        `json:"at,omitzero"` // when it ended
+	Failed []tutti.NodeName `json:"failed,omitempty"`
+	Old    bool             `json:"old,omitempty"` // the fleet file has grants from before 0.3.0
 	Grants []SuggestedGrant `json:"grants,omitempty"`
 }
 
-// SuggestedGrant is a grant for nodes that need it. If To is empty, these nodes are in no group.
+// SuggestedGrant is a grant for certain nodes that need it. If To is empty, these nodes are in no group.
 type SuggestedGrant struct {
 	tutti.Grant
 	Nodes []tutti.NodeName `json:"nodes"`
-	Also  []tutti.NodeName `json:"also,omitempty"` // that would have it, too, and do not want it
+	Also  []tutti.NodeName `json:"also,omitempty"`
 }
 
-// Begins is how many nodes run by themselves at the same time.
+// Begins returns how many nodes run by themselves at the same time.
 func (e PushEffect) Begins() int {
 	switch {
 	case !e.Reactive, e.Reaction.Confirm:
@@ -143,28 +150,29 @@ type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
-	// PageValues is ListValues page by page, in the order of keys. Each page has the values of
-	// the moment when it was asked for.
+	// PageValues is ListValues page by page, in the order of keys. Each page has the values of the
+	// moment of its request.
 	PageValues(ctx context.Context, in AskValues) (ValuesPage, error)
-	// Effect says what setting a key, or (without a value) unsetting it, would cause,
-	// and changes nothing. CodeNotFound: there is nothing to unset.
+	// Effect says which runs the setting of a key would cause, or, without a value, the unsetting of
+	// the key. It changes nothing. The error is CodeNotFound if there is no value to unset.
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
-// AskValues asks for the values below a prefix whose keys are after another one.
+// AskValues asks for the values below a prefix. AskValues asks only for keys after the key After.
 type AskValues struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// ValuesPage has some values. More: there are others after the last one.
+// ValuesPage has some values. More is true if other values follow the last one.
 type ValuesPage struct {
 	Values []ValueView `json:"values"`
 	More   bool        `json:"more,omitempty"`
 }
 
-// Effect says which nodes a change makes run: those that read it themselves and would
-// get another answer than they had. The publications of their runs may cause more runs.
+// Effect says which nodes run because of a change. The affected nodes read the value themselves and
+// would get another answer than in their last run. The publications of their runs may cause more
+// runs.
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
@@ -173,100 +181,100 @@ type Effect struct {
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
-// EffectRuns is how many nodes would run at that time, and the first few of them.
-// Without reactions there is no time: they run with the next `tutti converge`.
+// EffectRuns says how many nodes would run at a certain time, and lists the first few of them.
+// Without reactions the time is empty. The nodes then run with the next `tutti converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`
 	Nodes []tutti.NodeName   `json:"nodes"`
 }
 
-// Pauses keeps converging and reactions away from targets: a group, a node, or
-// (empty) the whole fleet. Runs of plans are not affected.
+// Pauses stops converging and reactions on targets. A target is a group, a node, or (if empty) the
+// whole fleet. Runs of plans are not affected.
 type Pauses interface {
 	// Pause replaces an earlier pause of the same target.
 	Pause(ctx context.Context, in Pause) (PauseView, error)
-	// Unpause ends a pause of exactly that target. CodeNotFound: there is no such pause.
+	// Unpause ends the pause of exactly this target. The error is CodeNotFound if this target has no pause.
 	Unpause(ctx context.Context, target string) error
-	// ListPauses returns the pauses that hold now, sorted by target.
+	// ListPauses returns the present pauses, sorted by target.
 	ListPauses(ctx context.Context) ([]PauseView, error)
 }
 
-// Audits is the log as a trail of who did what.
+// Audits gives access to the log as an audit trail.
 type Audits interface {
-	// ReadAudit yields the entries of the log in order, up to the last one at the
-	// time of the call, also those that have left the log.
+	// ReadAudit yields the entries of the log in order, including entries that have left the log.
+	// ReadAudit ends with the last entry that the log has at the time of the call.
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
-// ReadAudit asks for the entries after a sequence. Acts leaves out what people do
-// not ask for (package audit), and with it the possibility to verify the rest.
+// ReadAudit asks for the entries after a sequence. Acts leaves out entries that people seldom need
+// (package audit). Without these entries the remaining entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`
 }
 
-// AuditEntry is an entry of the log as far as it is kept: its bytes (an Event's
-// JSON, without sequence) or their digest.
+// AuditEntry is the stored part of an entry of the log: its bytes (an Event's JSON, without
+// sequence) or their digest.
 type AuditEntry struct {
 	Seq    uint64          `json:"seq"`
-	Before tutti.Digest    `json:"before,omitempty"` // of the first one, if what was before it is not kept
+	Before tutti.Digest    `json:"before,omitempty"`
 	Link   tutti.Digest    `json:"link"`
 	Raw    json.RawMessage `json:"event,omitempty"`
 	Digest tutti.Digest    `json:"digest,omitempty"`
 }
 
-// StartJob begins a plan of the fleet file that the server has or, without a plan,
-// with Converge brings nodes to where they are good, and with Runs runs Puppet on
-// some nodes once.
+// StartJob starts a job. With Plan the job executes a plan of the server's fleet file. With
+// Converge the job converges nodes until the nodes are good. With Runs the job runs Puppet once on
+// some nodes.
 type StartJob struct {
 	Plan     tutti.PlanName      `json:"plan,omitempty"`
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns           `json:"runs,omitempty"`
 	Mode     tutti.Mode          `json:"mode"`
-	// Exclusive makes the plan exclusive. If the plan is exclusive already, it replaces the
-	// reason. A noop run changes nothing on the nodes and is never exclusive.
+	// Exclusive makes the plan exclusive. If the plan is exclusive already, the text replaces the
+	// plan's reason. A noop run changes nothing on the nodes and is therefore never exclusive.
 	Exclusive *string `json:"exclusive,omitempty"`
 }
 
-// NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
-// its own). Each node has its own program.
+// NodeRuns is one run on each of some nodes. At most Limit nodes run at the same time (0 means no
+// limit of its own). Each node uses its own program.
 type NodeRuns struct {
 	Nodes []tutti.NodeName `json:"nodes"`
 	Limit int              `json:"limit,omitempty"`
 	tutti.RunOptions
 }
 
-// RunsPlan is the name of the plan of jobs that run on listed nodes.
+// RunsPlan is the plan name of jobs that run on listed nodes.
 const RunsPlan tutti.PlanName = "puppet"
 
-// ConvergePlan is the name of the plan of jobs that converge.
+// ConvergePlan is the plan name of jobs that converge.
 const ConvergePlan tutti.PlanName = "converge"
 
-// ShowPlan is a name that no plan may have, because `tutti run show` shows a run.
+// ShowPlan is a name that no plan may have, because the command `tutti run show` shows a run.
 const ShowPlan tutti.PlanName = "show"
 
-// CancelJob lets nothing more begin. With Now it also interrupts the runs that go on.
+// CancelJob stops a job from beginning further runs. With Now the server also interrupts the job's current runs.
 type CancelJob struct {
 	Job    tutti.JobID `json:"job"`
 	Reason string      `json:"reason,omitempty"`
 	Now    bool        `json:"now,omitempty"`
 }
 
-// WatchJob names a job (empty: the latest).
+// WatchJob names a job. If Job is empty, WatchJob means the latest job.
 type WatchJob struct {
 	Job    tutti.JobID `json:"job"`
 	Follow bool        `json:"follow"`
 }
 
-// Watched is an event of the log or, while it happens, something inside a run.
-// Exactly one is set; none of them, if a later server tells something else.
+// Watched is an event of the log, or a live message from a run. Exactly one field is set. If a
+// later server sends something else, no field is set.
 type Watched struct {
 	Event *tutti.Event `json:"event,omitempty"`
 	Live  *tutti.Live  `json:"live,omitempty"`
 }
 
-// UnmarshalJSON decodes what a watcher is told; its event may be of a later release (see
+// UnmarshalJSON decodes an item of a watch. The event may come from a later release (see
 // ViewEvent).
 func (w *Watched) UnmarshalJSON(raw []byte) error {
 	var in struct {
@@ -291,7 +299,7 @@ type JobView struct {
 	Plan      tutti.PlanName `json:"plan"`
 	Mode      tutti.Mode     `json:"mode"`
 	By        string         `json:"by"`
-	Cause     string         `json:"cause,omitempty"` // of a job that the server began by itself
+	Cause     string         `json:"cause,omitempty"` // for a job that the server began by itself
 	Verdict   tutti.Verdict  `json:"verdict,omitempty"`
 	Message   string         `json:"message,omitempty"`
 	StartedAt time.Time      `json:"started_at"`
@@ -301,8 +309,9 @@ type JobView struct {
 	Failed    int            `json:"failed"`
 }
 
-// KeepNode names a machine by how its boot id, or the digest of its ticket, begins; empty: the next
-// one that speaks with the node's key, which is for an agent that was downgraded.
+// KeepNode names a machine by the beginning of its boot id or of the digest of its ticket. If Boot
+// is empty, KeepNode means the next machine that uses the node's key. An empty Boot is for a
+// downgraded agent.
 type KeepNode struct {
 	Node tutti.NodeName `json:"node"`
 	Boot string         `json:"boot,omitempty"`
@@ -315,37 +324,37 @@ type NodeView struct {
 	Groups    []tutti.GroupName `json:"groups"`
 	JoinedAt  time.Time         `json:"joined_at"`
 	SeenAt    time.Time         `json:"seen_at,omitzero"`
-	Connected bool              `json:"connected"`         // it was heard of within the time that a silent node has
-	Stopped   bool              `json:"stopped,omitempty"` // its agent has said that it ends, and nothing since; nothing is decided by it
+	Connected bool              `json:"connected"`
+	Stopped   bool              `json:"stopped,omitempty"`
 	Version   string            `json:"version,omitempty"`
 	Puppet    string            `json:"puppet,omitempty"`
-	// TooOldFor names what the server may ask for and the node's agent does not know.
+	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
-	// OldGrants are types that it may export by a grant of before 0.3.0, and that mean root on the
-	// collector: the next push of the fleet file needs `dangerous: true` for them (ADR 0022).
+	// OldGrants lists types that the node may export by a grant from before 0.3.0 and that give root
+	// on the collecting node. The next push of the fleet file needs `dangerous: true` for these types
+	// (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
-	// Conflicted says that two machines are the node; Machines are those that have said hello
-	// since the server started, if there is more than one.
+	// Conflicted says that two machines use the node's identity. Machines lists the machines that
+	// have said hello since the server started, if there is more than one machine.
 	Conflicted string          `json:"conflicted,omitempty"`
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // what its agent says that it cannot do
-	Warm    int64  `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	Paused  string `json:"paused,omitempty"`  // why nothing begins there by itself
-	// Stands is how the node stands under the current code and data. NodeStanding also has the
-	// reasons.
+	Trouble string `json:"trouble,omitempty"` // the agent's report of work that it cannot do
+	Warm    int64  `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
+	Paused  string `json:"paused,omitempty"`  // Paused is the reason of a pause. A paused node does not run by itself.
+	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
 	Stands NodeState `json:"stands,omitempty"`
-	// Trusts is the counter of the last statement about code keys that it follows.
+	// Trusts is the counter of the last statement about code keys that the node has accepted.
 	Trusts   uint64          `json:"trusts,omitempty"`
 	Active   tutti.RunID     `json:"active,omitempty"`
-	HeldBy   tutti.JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
+	HeldBy   tutti.JobID     `json:"held_by,omitempty"` // the exclusive job that holds the node now
 	LastRun  tutti.RunID     `json:"last_run,omitempty"`
 	LastJob  tutti.JobID     `json:"last_job,omitempty"`
 	Outcome  tutti.Outcome   `json:"outcome,omitempty"`
 	Reason   tutti.Reason    `json:"reason,omitempty"`
-	Proved   bool            `json:"proved,omitempty"`  // that run has shown that the node is good, and was stopped for it
-	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start that run
-	Local    *tutti.Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
+	Proved   bool            `json:"proved,omitempty"`
+	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start the last run
+	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
 	RunAt    time.Time       `json:"run_at,omitzero"`
 	Message  string          `json:"message,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
@@ -363,7 +372,7 @@ type ValueView struct {
 	Seq   uint64          `json:"seq"`
 }
 
-// Pause says which target to pause, why, and for how long (0: until it is unpaused).
+// Pause names the target to pause, the reason, and the duration (0 means until it is unpaused).
 type Pause struct {
 	Target string        `json:"target,omitempty"`
 	Reason string        `json:"reason"`
@@ -376,7 +385,7 @@ type PauseView struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until,omitzero"` // zero: until it is unpaused
+	Until  time.Time `json:"until,omitzero"` // zero if the pause has no end
 }
 
 // CreateToken allows one machine to join under a name that fits the pattern.
@@ -386,7 +395,7 @@ type CreateToken struct {
 	TTL    time.Duration     `json:"ttl"`
 }
 
-// CreatedToken carries the token's text. It is shown only once.
+// CreatedToken contains the token's text. The server shows the text only once.
 type CreatedToken struct {
 	Token   tutti.TokenID `json:"token"`
 	Text    string        `json:"text"`
@@ -401,21 +410,22 @@ type TokenView struct {
 	Expires time.Time         `json:"expires"`
 }
 
-// IssueOperator asks to let an operator in. Request is a PKCS #10 request in PEM
-// form; the names in it do not matter. CodeKey notes that the operator also gets
-// the code-signing key, which no server has.
+// IssueOperator asks for a certificate for an operator. Request is a PKCS #10 request in PEM form.
+// The server ignores the names in the request. CodeKey records that the operator also gets the
+// code-signing key. No server has this key.
 type IssueOperator struct {
 	Operator string `json:"operator"`
 	Request  []byte `json:"request"`
 	CodeKey  bool   `json:"code_key,omitempty"`
-	// Follows: the client can take several CAs. A client of an earlier release gets the CA from before a rotation.
+	// Follows is true if the client can store several CAs. A client of an earlier release gets only the CA from
+	// before a rotation.
 	Follows bool `json:"follows,omitempty"`
 }
 
 // IssuedOperator is a certificate and everything else that an operator needs.
 type IssuedOperator struct {
 	Certificate []byte       `json:"certificate"` // PEM
-	CA          []byte       `json:"ca"`          // PEM, of one CA or several
+	CA          []byte       `json:"ca"`          // one or several CAs in PEM
 	Signer      tutti.Digest `json:"signer,omitempty"`
 	Server      string       `json:"server"` // URL
 	Serial      string       `json:"serial"` // hexadecimal
@@ -425,14 +435,14 @@ type IssuedOperator struct {
 // OperatorView is an operator in a list.
 type OperatorView struct {
 	Operator     string    `json:"operator"`
-	Certificates int       `json:"certificates"`     // issued by the server and good
+	Certificates int       `json:"certificates"`     // valid certificates that the server has issued
 	Expires      time.Time `json:"expires,omitzero"` // the last of them
 	CodeKey      bool      `json:"code_key,omitempty"`
 	Revoked      time.Time `json:"revoked,omitzero"`
 	Reason       string    `json:"reason,omitempty"` // of the revocation
 }
 
-// RevokeOperator names an operator. Last allows to revoke the last one.
+// RevokeOperator names an operator. Last allows the call to revoke the last operator with a certificate.
 type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`
@@ -447,8 +457,8 @@ type RevokedOperator struct {
 	GoOn      []tutti.JobID `json:"go_on"` // those that stay unfinished and are not cancelled
 }
 
-// EnrolRequest asks to admit Key under Name, signed by the key. Package
-// identity signs and verifies it.
+// EnrolRequest asks the server to admit Key under Name. The key signs the request. Package identity
+// signs and verifies the request.
 type EnrolRequest struct {
 	Token     tutti.TokenID  `json:"token"`
 	Secret    []byte         `json:"secret"`
@@ -458,28 +468,29 @@ type EnrolRequest struct {
 	Signature []byte         `json:"signature"`
 }
 
-// Enrolled is all that a node needs to come to the bus. CodeKey is the
-// operators' public key, pinned by the node from now on.
+// Enrolled contains everything that a node needs to connect to the bus. CodeKey is the operators'
+// public key. The node trusts this key from now on.
 type Enrolled struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // PEM, of one CA or several
+	CA      string         `json:"ca"`  // one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's
-	Was     []tutti.Digest `json:"was,omitempty"` // the CAs that this fleet had before
-	// Fleet is the id of the fleet; empty: the server is of release 0.2.0 or before.
+	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
+	// Fleet is the id of the fleet. Fleet is empty if the server is of release 0.2.0 or older.
 	Fleet tutti.Digest `json:"fleet,omitempty"`
-	// Trust is the last statement about code keys; nil: there was none, CodeKey is the first key.
+	// Trust is the last statement about code keys. If Trust is nil, there is no statement yet, and CodeKey is the first
+	// key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
-	// Operators is the list of operators who sign actions; nil: there is none.
+	// Operators is the list of operators who sign actions. Operators is nil if there is no list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
-// FleetSource is the text of a fleet file and the name that errors give it.
+// FleetSource is the text of a fleet file, with the file name for error messages.
 type FleetSource struct {
 	File   string `json:"file"`
 	Source []byte `json:"source"`
-	// Statement is of kind StatementPlans; nil: it is not signed.
+	// Statement is of kind StatementPlans. Statement is nil if the fleet file is not signed.
 	Statement *tutti.Statement `json:"statement,omitempty"`
 }

@@ -8,125 +8,136 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Explains says how things stand and where they come from, by the log and the
-// records of runs. Nothing in it waits for a node.
+// Explains explains states and their causes. Explains uses the log and the records of runs. No
+// method waits for a node.
 type Explains interface {
-	// ShowNode returns how a node stands, and its record. CodeNotFound: no such node.
+	// ShowNode returns the node's state and its record. CodeNotFound: no such node.
 	ShowNode(ctx context.Context, node tutti.NodeName) (NodeDetail, error)
-	// ExplainNode says why a node stands as it does: who changed what it read, or who
-	// could provide what it waits for. CodeNotFound: no such node.
+	// ExplainNode explains the node's state. ExplainNode says who changed the data that the node
+	// read, or which node could provide a missing answer. CodeNotFound: no such node.
 	ExplainNode(ctx context.Context, node tutti.NodeName) (NodeExplanation, error)
-	// ExplainValue says where a value comes from and who reads it. CodeNotFound: it
-	// was never set, as far as is known, and no node asks for it.
+	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
+	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says what became of a resource in the last run of a node that has
-	// applied a catalog. CodeNotFound: there is no such node, no such run, or its report is not kept.
+	// ExplainResource says how a resource ended in the node's last run that has applied a catalog.
+	// The error is CodeNotFound if there is no such node or run, or if the server no longer has the
+	// report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
-	// Graph returns which nodes read what other nodes publish: of a group or a node, or (no
-	// target) of the fleet. CodeNotFound: no such group or node.
+	// Graph returns which nodes read the publications of other nodes. The target is a group or a
+	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
+	// node.
 	Graph(ctx context.Context, target string) (Graph, error)
 }
 
-// NodeState is how a node stands under the current code and data.
+// NodeState is the state of a node under the current code and data.
 type NodeState string
 
-// The states of a node. All but NodeGood and NodeSuspect need an apply.
+// These are the states of a node. In all states except NodeGood and NodeSuspect the node needs a run in
+// mode apply.
 const (
 	NodeGood    NodeState = "good"
 	NodeSuspect NodeState = "suspect"
 	NodeStale   NodeState = "stale"
 	NodeWaiting NodeState = "waiting"
-	NodeFailed  NodeState = "failed" // or its last run was lost or interrupted
+	NodeFailed  NodeState = "failed" // the node's last run failed, was lost or was interrupted
 	NodeNew     NodeState = "never ran"
 )
 
-// NodeStanding is how a node stands, and why.
+// NodeStanding is the state of a node, and the reason for it.
 type NodeStanding struct {
 	State NodeState `json:"state"`
-	Needs string    `json:"needs"` // next: `nothing`, `proof` or `apply`
+	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests is why a node of a reactive fleet that is not good does not run by itself at once.
-	Rests string    `json:"rests,omitempty"`
-	Since time.Time `json:"since,omitzero"` // of the event that made it so, as far as it is known
-	// Run is the run by which the node is judged, Job its job.
+	// Rests says why a bad node of a reactive fleet does not run by itself at once.
+	Rests string `json:"rests,omitempty"`
+	// Since is the time of the event that caused this state, if the time is known.
+	Since time.Time `json:"since,omitzero"`
+	// Run is the run that decides the node's state. It contains its job.
 	Run *RunView `json:"run,omitempty"`
 }
 
-// RunView is a run, and on whose behalf it was.
+// RunView is a run with the job and the person that caused it.
 type RunView struct {
-	Run     tutti.RunID    `json:"run"`
-	Node    tutti.NodeName `json:"node"`
-	Job     tutti.JobID    `json:"job,omitempty"`
-	Step    tutti.StepName `json:"step,omitempty"`
-	By      string         `json:"by,omitempty"`    // who started the job; empty: the server does not keep the job any more
-	Cause   string         `json:"cause,omitempty"` // why the server began the job by itself
-	Plan    tutti.PlanName `json:"plan,omitempty"`
-	Mode    tutti.Mode     `json:"mode"`
-	Foreign bool           `json:"foreign,omitempty"` // Tutti did not start it: no job, no gate, no record
-	Local   *tutti.Local   `json:"local,omitempty"`   // what its agent says of a foreign run that it began
-	Code    tutti.Digest   `json:"code"`
-	Puppet  string         `json:"puppet,omitempty"`
-	Outcome tutti.Outcome  `json:"outcome,omitempty"`
-	Reason  tutti.Reason   `json:"reason,omitempty"`
-	Stopped bool           `json:"stopped,omitempty"` // at its gate
-	Proved  bool           `json:"proved,omitempty"`  // its node good, and was stopped for that
-	Phase   string         `json:"phase,omitempty"`   // of a run that goes on
-	EndedAt time.Time      `json:"ended_at,omitzero"`
-	// Of a run that changed something, where the run of its node before is kept:
-	// whether it had other code, and the questions to which it was given other answers.
+	Run  tutti.RunID    `json:"run"`
+	Node tutti.NodeName `json:"node"`
+	Job  tutti.JobID    `json:"job,omitempty"`
+	Step tutti.StepName `json:"step,omitempty"`
+	// By is the operator who started the job. By is empty if the server has removed the job.
+	By    string         `json:"by,omitempty"`
+	Cause string         `json:"cause,omitempty"` // the reason why the server began the job by itself
+	Plan  tutti.PlanName `json:"plan,omitempty"`
+	Mode  tutti.Mode     `json:"mode"`
+	// Foreign is true if Tutti did not start the run. A foreign run has no job, gate or record.
+	Foreign bool          `json:"foreign,omitempty"`
+	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report about a foreign run that the agent began
+	Code    tutti.Digest  `json:"code"`
+	Puppet  string        `json:"puppet,omitempty"`
+	Outcome tutti.Outcome `json:"outcome,omitempty"`
+	Reason  tutti.Reason  `json:"reason,omitempty"`
+	Stopped bool          `json:"stopped,omitempty"` // at its gate
+	// Proved is true if the run proved that its node is good. The gate then stopped the run.
+	Proved  bool      `json:"proved,omitempty"`
+	Phase   string    `json:"phase,omitempty"` // only for a run that has not ended
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	// OtherCode and Because are for a run that changed something, if the server still has the
+	// previous run of the node. OtherCode says whether the previous run had other code. Recorded is
+	// the run of the record. Recorded is empty if the server has no record.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }
 
-// NodeDetail is a node with its standing and the record of the run by which it is
-// judged.
+// NodeDetail is a node with its state and the record of the run that decides this state.
 type NodeDetail struct {
 	NodeView
-	Standing  NodeStanding            `json:"standing"`
-	Recorded  tutti.RunID             `json:"recorded,omitempty"` // whose record it is; empty: none is kept
+	Standing NodeStanding `json:"standing"`
+	// the run of the record; empty if the server has no record
+	Recorded  tutti.RunID             `json:"recorded,omitempty"`
 	Reads     []ReadView              `json:"reads,omitempty"`
 	Keys      int                     `json:"keys"`   // hiera keys looked up
-	Absent    int                     `json:"absent"` // those of them that Tutti did not have
+	Absent    int                     `json:"absent"` // looked-up hiera keys for which Tutti had no value
 	Published map[string]tutti.Digest `json:"published,omitempty"`
 	Exports   []string                `json:"exports,omitempty"` // references
 }
 
-// ReadView is a read, and whether its answer has changed since.
+// ReadView is a read of the run. ReadView says whether the answer has changed since the run read it.
 type ReadView struct {
 	tutti.Read
-	Changed   bool      `json:"changed,omitempty"`
-	ChangedAt time.Time `json:"changed_at,omitzero"` // when it first changed since, if that is known
+	Changed bool `json:"changed,omitempty"`
+	// ChangedAt is the time when the answer first changed after the run, if the time is known.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
-// NodeExplanation is why a node stands as it does.
+// NodeExplanation says why a node is in its state.
 type NodeExplanation struct {
-	Node     tutti.NodeName  `json:"node"`
-	Standing NodeStanding    `json:"standing"`
-	Active   *RunView        `json:"active,omitempty"` // the run that goes on
-	Basis    *NodeBasis      `json:"basis,omitempty"`  // besides answers, nil: it never passed a gate
-	Reads    int             `json:"reads"`            // how many answers it was given
+	Node     tutti.NodeName `json:"node"`
+	Standing NodeStanding   `json:"standing"`
+	Active   *RunView       `json:"active,omitempty"` // the current run
+	// Basis lists the inputs other than answers. Basis is nil if the node never passed a gate.
+	Basis    *NodeBasis      `json:"basis,omitempty"`
+	Reads    int             `json:"reads"` // the number of answers that the node got
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// Before are its questions into which nodes publish that need something
-	// themselves: these run before it in a job that converges, unless it is a cycle.
+	// Before lists questions of the node that depend on nodes which need a run themselves. In a
+	// converging job these nodes run before this node, unless the nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
-// NodeBasis is what the standing of a node rests on besides the answers that it was given: what the run
-// had by which it is judged.
+// NodeBasis lists the inputs of a node's state other than answers. The inputs come from the run that
+// decides the state.
 type NodeBasis struct {
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"` // empty: a Puppet Server's
 	Puppet      string       `json:"puppet,omitempty"`
 	Facts       tutti.Digest `json:"facts,omitempty"`
-	// FactsAt is when the node last told which facts it has since; zero: it has not.
+	// FactsAt is the time of the node's last report of its facts. FactsAt is zero if the node has not
+	// reported facts.
 	FactsAt time.Time `json:"facts_at,omitzero"`
-	Machine time.Time `json:"machine,omitzero"` // when this machine became the node
+	Machine time.Time `json:"machine,omitzero"` // the time when this machine became the node
 }
 
-// ChangedRead is a question that has another answer by now, where it was asked,
-// and who changed it; no Causes: that is not kept any more.
+// ChangedRead is a question whose answer has changed. ChangedRead says where the run asked the
+// question and who changed the answer. Causes is empty if the server no longer has these events.
 type ChangedRead struct {
 	Query  tutti.Query  `json:"query"`
 	At     tutti.Place  `json:"at,omitzero"`
@@ -134,7 +145,7 @@ type ChangedRead struct {
 	Causes []Cause      `json:"causes,omitempty"`
 }
 
-// Cause is one event that changed an answer: a value (Key) or a node's exports.
+// Cause is one event that changed an answer. The event changed a value (Key) or a node's exports.
 type Cause struct {
 	Seq   uint64    `json:"seq"`
 	At    time.Time `json:"at"`
@@ -142,34 +153,35 @@ type Cause struct {
 	Key   string    `json:"key,omitempty"`
 	Unset bool      `json:"unset,omitempty"` // of a value
 	Run   *RunView  `json:"run,omitempty"`
-	// Added, Removed and Altered are the references of the exports that are an answer
-	// to the question. Unknown: the set before is not kept.
+	// Added, Removed and Altered are references of exports that are part of the answer. Unknown is
+	// true if the server no longer has the previous set.
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	Altered []string `json:"altered,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
 }
 
-// WaitedFor is a question without an answer, and who could give one.
+// WaitedFor is a question without an answer, and the nodes that could give one.
 type WaitedFor struct {
 	tutti.Wait
-	Answered   bool             `json:"answered,omitempty"`   // by now
-	Publishers []tutti.NodeName `json:"publishers,omitempty"` // they publish it, or their catalogs declare it
-	Before     []Cause          `json:"before,omitempty"`     // who gave one before, the latest first
+	Answered bool `json:"answered,omitempty"` // by now
+	// nodes that publish the answer, or whose catalogs declare it
+	Publishers []tutti.NodeName `json:"publishers,omitempty"`
+	Before     []Cause          `json:"before,omitempty"` // events that gave an earlier answer, the latest first
 }
 
-// ValueExplanation is where a value comes from, and who reads it.
+// ValueExplanation says who set a value, and which nodes read it.
 type ValueExplanation struct {
 	Key      string           `json:"key"`
 	Value    *ValueView       `json:"value,omitempty"`    // nil: it has none
 	Run      *RunView         `json:"run,omitempty"`      // that set it
-	Versions []ValueVersion   `json:"versions,omitempty"` // that are kept, the latest first
+	Versions []ValueVersion   `json:"versions,omitempty"` // the stored versions, the latest first
 	Declared []tutti.NodeName `json:"declared,omitempty"` // whose catalogs publish it
-	Readers  []tutti.NodeName `json:"readers,omitempty"`  // that ask for the value itself
+	Readers  []tutti.NodeName `json:"readers,omitempty"`  // nodes that ask for the value itself
 	Hiera    *HieraFeed       `json:"hiera,omitempty"`
 }
 
-// ValueVersion is what a key had, or that it was unset.
+// ValueVersion is an earlier value of a key, or the unsetting of the key.
 type ValueVersion struct {
 	Seq   uint64          `json:"seq"`
 	At    time.Time       `json:"at"`
@@ -181,12 +193,12 @@ type ValueVersion struct {
 	Run   tutti.RunID     `json:"run,omitempty"`
 }
 
-// HieraFeed is a hiera key that a value feeds.
+// HieraFeed is a hiera key that gets its answer from a value.
 type HieraFeed struct {
 	Key     string           `json:"key"`
 	Node    tutti.NodeName   `json:"node,omitempty"`    // on this node only
-	Readers []tutti.NodeName `json:"readers,omitempty"` // also those for which it was absent
-	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // readers that have a value of their own over it
+	Readers []tutti.NodeName `json:"readers,omitempty"` // nodes that looked up the key, even if it was absent
+	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // readers whose own value hides this value
 }
 
 // ExplainResource names a resource of a node's catalog, `Type[title]`.
@@ -195,25 +207,29 @@ type ExplainResource struct {
 	Resource string         `json:"resource"`
 }
 
-// ResourceExplanation is what became of a resource and where it comes from. What
-// is known is known per class, not per attribute: which of the reads decided an
-// attribute Puppet does not tell.
+// ResourceExplanation says how a resource ended and where its inputs come from. The inputs are
+// known per class and not per attribute, because Puppet does not report which read decided an
+// attribute.
 type ResourceExplanation struct {
-	Node       tutti.NodeName  `json:"node"`
-	Resource   string          `json:"resource"`
-	Run        *RunView        `json:"run"`
-	Reported   bool            `json:"reported"`         // it is in the report; Puppet 8 leaves out what did not change
-	Status     string          `json:"status,omitempty"` // failed, skipped, changed, out of sync or unchanged
-	At         time.Time       `json:"at,omitzero"`
-	Place      tutti.Place     `json:"place,omitzero"`
-	Containers []string        `json:"containers,omitempty"` // classes and defines, the outermost first
+	Node     tutti.NodeName `json:"node"`
+	Resource string         `json:"resource"`
+	Run      *RunView       `json:"run"`
+	// Reported says whether the report contains the resource. Puppet 8 leaves out unchanged resources
+	Reported bool        `json:"reported"`
+	Status   string      `json:"status,omitempty"` // failed, skipped, changed, out of sync or unchanged
+	At       time.Time   `json:"at,omitzero"`
+	Place    tutti.Place `json:"place,omitzero"`
+	// Containers lists the classes and defines that contain the resource, the outermost first.
+	Containers []string        `json:"containers,omitempty"`
 	Events     []ResourceEvent `json:"events,omitempty"`
-	Exported   []Exported      `json:"exported,omitempty"` // of other nodes, if a collector of this one finds it
-	Reads      []tutti.Read    `json:"reads,omitempty"`    // that were made in its containers
-	Keys       []tutti.KeyRead `json:"keys,omitempty"`     // hiera keys that were looked up in its containers
+	// Exported lists exports of other nodes that include this resource, if a collector of this node finds
+	// the resource.
+	Exported []Exported      `json:"exported,omitempty"`
+	Reads    []tutti.Read    `json:"reads,omitempty"` // reads that the containers of the resource made
+	Keys     []tutti.KeyRead `json:"keys,omitempty"`  // hiera keys that the containers of the resource looked up
 }
 
-// ResourceEvent is what happened to one property.
+// ResourceEvent is one event of one property.
 type ResourceEvent struct {
 	Property   string    `json:"property,omitempty"`
 	Status     string    `json:"status"` // success, failure, noop or audit
@@ -226,7 +242,7 @@ type ResourceEvent struct {
 	Redacted   bool      `json:"redacted,omitempty"` // Puppet calls it Sensitive
 }
 
-// Exported is a resource that a node exports and that a read collects.
+// Exported is a resource that one node exports and a read of this node collects.
 type Exported struct {
 	Node  tutti.NodeName `json:"node"`
 	Place tutti.Place    `json:"place,omitzero"`
@@ -234,7 +250,7 @@ type Exported struct {
 	Read  tutti.Read     `json:"read"`
 }
 
-// Graph says which nodes read what other nodes publish.
+// Graph says which nodes read the publications of other nodes.
 type Graph struct {
 	Nodes []GraphNode `json:"nodes"`
 	Edges []GraphEdge `json:"edges"`
@@ -246,14 +262,15 @@ type GraphNode struct {
 	Good bool           `json:"good"`
 }
 
-// GraphEdge leads from each node of From to each of To but itself: From publish
-// into all of the questions, or declare that they will, and To ask them.
+// GraphEdge leads from each node of From to each other node of To. The nodes of From publish
+// answers to all of the questions, or declare that they will. The nodes of To ask these questions.
 type GraphEdge struct {
 	From      []tutti.NodeName `json:"from"`
 	To        []tutti.NodeName `json:"to"`
 	Questions []tutti.Query    `json:"questions,omitempty"`
-	// Hard: answered when From have applied, else (exports) when they have compiled.
+	// Hard is true if the questions are answered only after the nodes of From have applied. Otherwise
+	// the questions are answered after the nodes of From have compiled (exports).
 	Hard bool `json:"hard,omitempty"`
-	// Explicit: the fleet file says so (`order`), whatever is read.
+	// Explicit is true if the order comes from `order` in the fleet file, regardless of reads.
 	Explicit bool `json:"explicit,omitempty"`
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OldGrants says which nodes may export what by grants of before 0.3.0, or returns the empty string.
+// OldGrants says which types the nodes may export by grants from before 0.3.0. OldGrants returns
+// the empty string if there are no such grants.
 func OldGrants(nodes []NodeView) string {
 	var types []string
 	first, count := tutti.NodeName(""), 0

@@ -7,23 +7,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Reports returns what Puppet reported about runs, as far as it is kept. All text is safe for
-// terminals (Plain), and a value that Puppet marked Sensitive is `[redacted]`.
+// Reports returns Puppet's reports about runs, if the server still has them. All text is safe for
+// terminals (Plain). A value that Puppet marked as Sensitive is shown as `[redacted]`.
 type Reports interface {
-	// RunReport returns a run and its report. The run is named by its id, by the name
-	// of a node, whose latest run it is, or by a beginning or an end of its id, of four
-	// characters or more, that no other run has which is kept. A name comes before a
-	// part of an id. CodeNotFound: none is kept. CodeConflict: several are.
+	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a
+	// node, which means its latest run. The argument run can also be the beginning or the end of an
+	// id. The part must have at least four characters and fit only one stored run. A node name has
+	// priority over a part of an id. CodeNotFound: none is kept. CodeConflict: several are.
 	RunReport(ctx context.Context, run string) (RunReport, error)
-	// RunLog yields what Puppet logged in a run, in order. CodeNotFound: no such run
-	// is kept, or there is no log of it; the error says why.
+	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
+	// if the server has no such run or no log of it. The error text says why.
 	RunLog(ctx context.Context, run tutti.RunID, yield func(LogLine) error) error
-	// JobChanges returns what changed and failed in a job (empty: the latest), the
-	// same on many nodes once. CodeNotFound: no such job is kept.
+	// JobChanges returns the changes and failures of a job. An empty job means the latest job. A
+	// change that is the same on many nodes appears once. The error is CodeNotFound if the server has
+	// no such job.
 	JobChanges(ctx context.Context, job tutti.JobID) (JobChanges, error)
 }
 
-// RunReport is a run with all that is kept of it.
+// RunReport is a run with everything that the server has about it.
 type RunReport struct {
 	RunView
 	Attempt     int           `json:"attempt,omitempty"`
@@ -31,14 +32,14 @@ type RunReport struct {
 	WantedAt    time.Time     `json:"wanted_at,omitzero"`
 	ClaimedAt   time.Time     `json:"claimed_at,omitzero"`
 	GateWhy     string        `json:"gate_why,omitempty"`
-	Lost        string        `json:"lost,omitempty"`   // why it was given up
-	Retired     bool          `json:"-"`                // the server may have let its report and its log go
-	Result      *tutti.Result `json:"result,omitempty"` // nil: the node has sent none
+	Lost        string        `json:"lost,omitempty"`   // the reason why the run counts as lost
+	Retired     bool          `json:"-"`                // the server may have deleted the run's report and log
+	Result      *tutti.Result `json:"result,omitempty"` // nil if the node has sent no result
 	Report      *Report       `json:"report,omitempty"`
 	Missing     *Missing      `json:"missing,omitempty"` // set without Report
 }
 
-// Missing is why there is no report, in a word and in a sentence.
+// Missing is the reason why there is no report, as a word and as a sentence.
 type Missing struct {
 	Why  MissingReport `json:"why"`
 	Text string        `json:"text"`
@@ -47,76 +48,83 @@ type Missing struct {
 // MissingReport says why there is no report of a run.
 type MissingReport string
 
-// The reasons why there is no report.
+// These are the reasons why there is no report.
 const (
-	ReportRunning MissingReport = "running"  // the run goes on
-	ReportNotSent MissingReport = "not_sent" // the node has sent none: it applied nothing, was lost or was ended
-	ReportNotKept MissingReport = "not_kept" // it was let go, by age or count
-	ReportLost    MissingReport = "lost"     // the server had it and did not let it go: its disk has lost it
-	ReportDamaged MissingReport = "damaged"  // what the node sent is no report
+	ReportRunning MissingReport = "running" // the run goes on
+	// the node has sent no report: the run applied nothing, was lost, or was ended
+	ReportNotSent MissingReport = "not_sent"
+	ReportNotKept MissingReport = "not_kept" // the server deleted the report because of its age or the number of reports
+	// the server had the report and did not delete it, so its disk has lost the report
+	ReportLost    MissingReport = "lost"
+	ReportDamaged MissingReport = "damaged" // the node's data is not a valid report
 )
 
-// Report is a report of Puppet. Puppet 8 leaves out what did not change; it is
-// counted all the same.
+// Report is a report of Puppet. Puppet 8 leaves out unchanged resources, but the counts include
+// them.
 type Report struct {
-	Puppet      string         `json:"puppet,omitempty"`
-	Status      string         `json:"status,omitempty"`
-	Environment string         `json:"environment,omitempty"`
-	Version     string         `json:"version,omitempty"` // of the configuration, as config_version says
-	At          time.Time      `json:"at,omitzero"`       // when it began
-	Counts      ReportCounts   `json:"counts"`
-	Times       []ReportTime   `json:"times,omitempty"`     // of parts of the run and of types, the longest first
-	Slowest     []ReportTime   `json:"slowest,omitempty"`   // resources, the longest first
-	Resources   []ReportStatus `json:"resources,omitempty"` // all but the unchanged, by file and line
-	LeftOut     int            `json:"left_out,omitempty"`  // of Resources, because there are too many
+	Puppet      string       `json:"puppet,omitempty"`
+	Status      string       `json:"status,omitempty"`
+	Environment string       `json:"environment,omitempty"`
+	Version     string       `json:"version,omitempty"` // version of the configuration, from config_version
+	At          time.Time    `json:"at,omitzero"`       // when it began
+	Counts      ReportCounts `json:"counts"`
+	// times of phases of the run and of resource types, the longest first
+	Times     []ReportTime   `json:"times,omitempty"`
+	Slowest   []ReportTime   `json:"slowest,omitempty"`   // resources, the longest first
+	Resources []ReportStatus `json:"resources,omitempty"` // all resources except unchanged ones, by file and line
+	// number of resources that are missing in Resources, because there are too many
+	LeftOut int `json:"left_out,omitempty"`
 }
 
-// ReportCounts are the resources of a report by outcome: each is counted in one of
-// the first five, and these make the total.
+// ReportCounts counts the resources of a report by outcome. Each resource is in one of the first
+// five counts, so their sum is the total.
 type ReportCounts struct {
-	Failed    int `json:"failed"`
-	Skipped   int `json:"skipped"`
-	Changed   int `json:"changed"`
-	OutOfSync int `json:"out_of_sync"` // not changed, since noop or not allowed to
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+	Changed int `json:"changed"`
+	// resources that are out of sync and that Puppet did not change, because of noop or a missing
+	// permission
+	OutOfSync int `json:"out_of_sync"`
 	Unchanged int `json:"unchanged"`
 	Total     int `json:"total"`
 
-	Corrective      int `json:"corrective"` // of those changed and out of sync
+	Corrective      int `json:"corrective"` // resources that are changed or out of sync, and corrective
 	FailedToRestart int `json:"failed_to_restart"`
 	Restarted       int `json:"restarted"`
 }
 
-// ReportTime is how long something took.
+// ReportTime is a name and a duration.
 type ReportTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 }
 
-// The outcomes of a resource.
+// These are the outcomes of a resource.
 const (
 	ResourceFailed    = "failed"
 	ResourceSkipped   = "skipped"
 	ResourceChanged   = "changed"
 	ResourceOutOfSync = "out of sync"
-	ResourceUnchanged = "unchanged" // in Resources only if Puppet audits it
+	ResourceUnchanged = "unchanged" // in Resources only if Puppet audits the resource
 )
 
-// ReportStatus is what became of one resource.
+// ReportStatus is the result of one resource.
 type ReportStatus struct {
-	Resource           string          `json:"resource"`
-	Outcome            string          `json:"outcome"`
-	FailedToRestart    bool            `json:"failed_to_restart,omitempty"`
-	Corrective         bool            `json:"corrective,omitempty"`          // else intentional
-	FailedDependencies []string        `json:"failed_dependencies,omitempty"` // why it was skipped
-	At                 time.Time       `json:"at,omitzero"`
-	Place              tutti.Place     `json:"place,omitzero"`
-	Containers         []string        `json:"containers,omitempty"` // classes and defines, the outermost first
-	Seconds            float64         `json:"evaluation_s"`
-	Message            string          `json:"message,omitempty"` // of a failure without an event
-	Events             []ResourceEvent `json:"events,omitempty"`
+	Resource           string      `json:"resource"`
+	Outcome            string      `json:"outcome"`
+	FailedToRestart    bool        `json:"failed_to_restart,omitempty"`
+	Corrective         bool        `json:"corrective,omitempty"`          // else intentional
+	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // why it was skipped
+	At                 time.Time   `json:"at,omitzero"`
+	Place              tutti.Place `json:"place,omitzero"`
+	// Containers lists the classes and defines that contain the resource, the outermost first.
+	Containers []string        `json:"containers,omitempty"`
+	Seconds    float64         `json:"evaluation_s"`
+	Message    string          `json:"message,omitempty"` // only for a failure without an event
+	Events     []ResourceEvent `json:"events,omitempty"`
 }
 
-// Redacted stands where Puppet says that a value is Sensitive.
+// Redacted replaces each value that Puppet marks as Sensitive.
 const Redacted = "[redacted]"
 
 // LogLine is one message of Puppet's log.
@@ -129,30 +137,32 @@ type LogLine struct {
 	Line    int       `json:"line,omitempty"`
 }
 
-// JobChanges is what changed and failed in a job.
+// JobChanges lists the changes and failures of a job.
 type JobChanges struct {
-	Job     tutti.JobID  `json:"job"`
-	Read    int          `json:"read"`               // reports
-	Changes []SameChange `json:"changes,omitempty"`  // failed ones first, then those on most nodes
-	LeftOut int          `json:"left_out,omitempty"` // changes for which there was no room
+	Job  tutti.JobID `json:"job"`
+	Read int         `json:"read"` // reports
+	// Changes are sorted: first the failures, then the changes on most nodes.
+	Changes []SameChange `json:"changes,omitempty"`
+	LeftOut int          `json:"left_out,omitempty"` // number of changes that did not fit
 	Unread  []Unread     `json:"unread,omitempty"`
 }
 
-// SameChange is one change of one property, or one failure, on some nodes.
+// SameChange is one change of one property, or one failure, that is equal on some nodes.
 type SameChange struct {
-	Resource   string           `json:"resource"`
-	Outcome    string           `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
-	Property   string           `json:"property,omitempty"`
-	Old        string           `json:"old,omitempty"`
-	New        string           `json:"new,omitempty"`
-	Message    string           `json:"message,omitempty"` // of a failure, and of what has neither Old nor New
+	Resource string `json:"resource"`
+	Outcome  string `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
+	Property string `json:"property,omitempty"`
+	Old      string `json:"old,omitempty"`
+	New      string `json:"new,omitempty"`
+	// Message is set only for a failure, and for a change without Old and New.
+	Message    string           `json:"message,omitempty"`
 	Corrective bool             `json:"corrective,omitempty"`
 	Redacted   bool             `json:"redacted,omitempty"`
-	Place      tutti.Place      `json:"place,omitzero"` // on the first of the nodes
+	Place      tutti.Place      `json:"place,omitzero"` // the place on the first of the nodes
 	Nodes      []tutti.NodeName `json:"nodes"`
 }
 
-// Unread says why reports of a job were not read, and of how many runs.
+// Unread says why some reports of a job were not read, and how many.
 type Unread struct {
 	Why   string           `json:"why"`
 	Runs  int              `json:"runs"`

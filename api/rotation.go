@@ -9,44 +9,48 @@ import (
 
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
-	// RotateCA takes a step, or finishes one that was cut off. CodeConflict: another step comes first, or a node or
-	// an operator has not followed and was not named.
+	// RotateCA does one step of the rotation, or completes an interrupted step. The error is CodeConflict if
+	// another step must come first. The error is also CodeConflict if a node or an operator has not followed
+	// the rotation and the call does not name this node or operator.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
-	// ShowCARotation says how far the rotation is, and which nodes and operators have not followed.
+	// ShowCARotation returns the phase of the rotation, and the nodes and operators that have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is Operators.RenewOperator by the CA that issues now, for a client that takes all CAs that come with it.
+	// FollowRotation is like Operators.RenewOperator, but the CA that issues now signs the certificate. FollowRotation is
+	// for clients that can store all CAs of the answer.
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 
-// RotateCA is a step. It names the nodes and operators that its end may lock out.
+// RotateCA is a step. Leave and LeaveOperators name the nodes and operators that the end of the rotation may lock out.
 type RotateCA struct {
 	Step           tutti.RotationStep `json:"step"`
 	Leave          []tutti.NodeName   `json:"leave,omitempty"`
 	LeaveOperators []string           `json:"leave_operators,omitempty"`
-	Last           bool               `json:"last,omitempty"` // allows to leave nobody who gets in, or nobody who is admin
+	// allow the step even if then no operator, or no operator with admin, can connect
+	Last bool `json:"last,omitempty"`
 }
 
-// CARotation says how far a rotation is. Without a phase there was no rotation.
+// CARotation is the present state of a rotation. Phase is empty if there was never a rotation.
 type CARotation struct {
 	Phase tutti.RotationPhase `json:"phase,omitempty"`
 	Since time.Time           `json:"since,omitzero"` // the last step
-	CA    tutti.Digest        `json:"ca"`             // of the set that was there before, while two are trusted
-	Next  tutti.Digest        `json:"next,omitempty"` // of the new set, while two are trusted
-	// Behind are the nodes and operators that the next end would lock out; after the end, nodes that still trust the removed set.
+	CA    tutti.Digest        `json:"ca"`             // while two sets are trusted, the CA of the earlier set
+	Next  tutti.Digest        `json:"next,omitempty"` // while two sets are trusted, the CA of the new set
+	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
+	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left are the nodes and operators that the last end has locked out and that have not come back.
+	// Left and LeftOperators list nodes and operators that the last end has locked out and that have not come back.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet
 	Operators     int              `json:"operators"`
 }
 
-// BehindRotation is a node or an operator who has not followed a rotation.
+// BehindRotation is a node or an operator that has not followed a rotation.
 type BehindRotation struct {
 	Node     tutti.NodeName `json:"node,omitempty"`
 	Operator string         `json:"operator,omitempty"`
 	Why      string         `json:"why"`
-	SeenAt   time.Time      `json:"seen_at,omitzero"` // since the server was started
-	// Foreign: the node trusts a CA that was never this server's.
+	SeenAt   time.Time      `json:"seen_at,omitzero"` // the server knows this time only since its start
+	// Foreign is true if the node trusts a CA that never belonged to this server.
 	Foreign bool `json:"foreign,omitempty"`
 }

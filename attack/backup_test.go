@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// follow lets a node follow a rotation of the server's keys, as an agent does.
+// follow lets a test node follow a rotation of the server's keys, like a real agent.
 func (n *node) follow() {
 	n.fleet.t.Helper()
 	n.fleet.eventually(func() error {
@@ -52,7 +52,7 @@ func (n *node) follow() {
 	})
 }
 
-// rotate takes a step, and lets the honest nodes follow.
+// rotate does one step of a rotation and lets the honest nodes follow.
 func (f *fleet) rotate(args ...string) {
 	f.t.Helper()
 	f.tutti(append([]string{"rotate", "ca"}, args...)...)
@@ -62,14 +62,14 @@ func (f *fleet) rotate(args ...string) {
 	}
 }
 
-// thief has a backup of the server, and what he makes with its keys.
+// thief is an attacker with a backup of the server. The thief can issue credentials with the keys in the backup.
 type thief struct {
 	f     *fleet
 	keys  *identity.Authority
-	trust []byte // the CAs by which he knows the server
+	trust []byte // the CAs by which the thief recognises the server
 }
 
-// operator is a client with a certificate that the thief has issued for himself.
+// operator returns a client with a certificate that the thief has issued for himself.
 func (th *thief) operator(t *testing.T) *httpapi.Client {
 	t.Helper()
 	bundle, err := th.keys.IssueOperator("mallory")
@@ -100,7 +100,7 @@ func (th *thief) bus(t *testing.T, jwt string, seed []byte) error {
 	return err
 }
 
-// users are those whom the thief lets onto the bus, by what they would be.
+// users returns JWTs that the thief signs for himself. The keys of the map name their roles.
 func (th *thief) users(t *testing.T) map[string]identity.BusUser {
 	t.Helper()
 	node, err := identity.NewNode()
@@ -118,7 +118,7 @@ func (th *thief) users(t *testing.T) map[string]identity.BusUser {
 	return map[string]identity.BusUser{"a node": {JWT: jwt, Seed: node.Seed}, "the server's log": own.Log, "the server among nodes": own.Nodes, "the bus's own account": own.System}
 }
 
-// takenForTheServer is what a client says to a server that the thief plays.
+// takenForTheServer connects a client to a server that the thief plays, and returns the client's error.
 func (th *thief) takenForTheServer(t *testing.T, play, client *tls.Config) error {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", play)
@@ -147,8 +147,9 @@ func (th *thief) takenForTheServer(t *testing.T, play, client *tls.Config) error
 	return err
 }
 
-// TestStolenBackup: somebody has a backup of the server. Until the keys are rotated, he is the server's equal; after that
-// he can neither let anybody in nor be the server, also with what he has let in before.
+// TestStolenBackup plays an attacker with a backup of the server. Before the rotation of the keys, the attacker can do
+// what the server can do. After the rotation, he can neither admit anybody nor pose as the server, even with
+// credentials that he issued earlier.
 func TestStolenBackup(t *testing.T) {
 	f := start(t)
 	backup := f.path("backup.tar")
@@ -179,7 +180,7 @@ func TestStolenBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What would outlast his certificate, and what helps him to stay.
+	// These calls would give the attacker access beyond his certificate's end, or help him to stay.
 	stays := map[string]func() error{
 		"renews": func() error { _, err := open.RenewOperator(t.Context(), request); return err },
 		"lets another one in": func() error {

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// between is somebody who answers in the server's place, with a CA of his own.
+// between is an attacker who answers in place of the server, with his own CA.
 type between struct {
 	addr string
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ type between struct {
 	got  bytes.Buffer
 }
 
-// between listens until the test ends.
+// between starts an attacker who listens until the test ends.
 func (f *fleet) between(t *testing.T) *between {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func (f *fleet) between(t *testing.T) *between {
 	return m
 }
 
-// listen notes all that somebody says who believes him.
+// listen records everything that a client sends if it trusts the attacker.
 func (m *between) listen(c net.Conn, config *tls.Config) {
 	defer c.Close()
 	m.mu.Lock()
@@ -78,7 +78,8 @@ func (m *between) tried() int {
 	return m.came
 }
 
-// redirect makes a token lead to him. Its checksum is no secret.
+// redirect changes the address in a join token to the attacker's address. The token's checksum is
+// not secret, so the attacker can compute it.
 func (m *between) redirect(t *testing.T, text string) string {
 	t.Helper()
 	token, err := identity.ParseToken(text)
@@ -95,7 +96,7 @@ func (m *between) redirect(t *testing.T, text string) string {
 	return prefix + "." + base64.RawURLEncoding.EncodeToString(append(payload, sum[:8]...))
 }
 
-// tryJoin joins with the real program.
+// tryJoin runs `tutti join` with the real program.
 func (f *fleet) tryJoin(token string) (string, error) {
 	cmd := exec.CommandContext(f.t.Context(), binary, "join", "--unit=false", "--dir", f.path("joins"))
 	cmd.Stdin = strings.NewReader(token)

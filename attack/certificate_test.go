@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// selfSigned is a certificate that says it is an operator's, signed by itself.
+// selfSigned returns a self-signed certificate with an operator's name.
 func selfSigned(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -31,7 +31,7 @@ func selfSigned(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// serverCertificate is the server's own, with its key.
+// serverCertificate returns the server's own certificate with its key.
 func (f *fleet) serverCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(f.path("server/identity/server.crt"), f.path("server/identity/server.key"))

@@ -18,10 +18,10 @@ const (
 	// crowd is how many strangers finish TLS and begin to enrol: some times what the server lets
 	// stay, and more than the files of the second server. ATTACK_STRANGERS says another number.
 	crowd = 4000
-	// crowdAgain is when one that was put out comes again, on average. TLS costs both sides, and
-	// they share the machine.
+	// crowdAgain is the average time after which a disconnected stranger connects again. TLS costs
+	// both sides CPU time, and both sides run on the same machine.
 	crowdAgain = 20 * time.Second
-	// crowdMemory is what they may cost the server.
+	// crowdMemory is the largest amount of memory that the strangers may cost the server.
 	crowdMemory = 50 << 20
 )
 
@@ -39,9 +39,10 @@ func strangers(t *testing.T) int {
 	return n
 }
 
-// TestStrangersWhoFinishTLS: without a certificate they finish TLS, begin an enrolment and say
-// no more. That costs the server little, nobody else's request fails, and nothing ends when they
-// are more than the files that the server may open.
+// TestStrangersWhoFinishTLS plays strangers without a certificate, who finish TLS, begin an
+// enrolment and then send nothing. These connections must cost the server little memory. No request
+// of another client may fail. The server must continue even if the strangers are more than the
+// files that it may open.
 func TestStrangersWhoFinishTLS(t *testing.T) {
 	count := strangers(t)
 	moreFiles(t, count)
@@ -61,7 +62,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			flood.full()
 			f.works("during")
 			for i := range 5 {
-				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i])) // comes from the same address as they
+				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i]))
 				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					t.Errorf("a node that comes now: %v", err)
 				}

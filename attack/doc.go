@@ -1,6 +1,6 @@
-// Package attack has no code but tests. Each plays somebody who wants in: with
-// nothing, with credentials of somebody else or of another fleet, or with those of
-// a node that has been taken over. They attack the real program on loopback. An
-// attack must be refused, be in the audit log, and leave the fleet as it is: a job
-// of two nodes passes before, during and after it.
+// Package attack has no code but tests. Each test plays an attacker. The attacker has no
+// credentials, or credentials of another node or fleet, or the credentials of a compromised node.
+// The tests attack the real program on loopback. The server must refuse the attack and record it in
+// the audit log. The fleet must stay unchanged: a job on two nodes succeeds before, during and
+// after the attack.
 package attack

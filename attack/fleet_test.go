@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-project/tutti/internal/operator"
 )
 
-// binary is the program under attack, built once.
+// binary is the path of the attacked program, which the tests build once.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -43,10 +43,10 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is how long anything may take, on a machine that does much else.
+// patience is the time limit for each action. patience is long, because the machine may be busy.
 const patience = 3 * time.Minute
 
-// fleet is a server, the real program, and two nodes that do what they should.
+// fleet is a real server and two honest nodes.
 type fleet struct {
 	t       *testing.T
 	dir     string
@@ -54,8 +54,8 @@ type fleet struct {
 	bus     string // host:port
 	admin   *httpapi.Client
 	honest  [2]*node
-	process *exec.Cmd // nil: it has been ended
-	limit   int       // of its open files; 0: as this process
+	process *exec.Cmd // process is nil after the server was ended.
+	limit   int       // limit is the server's limit of open files. With 0 the limit is that of the test process.
 }
 
 const fleetFile = `
@@ -71,17 +71,18 @@ plans:
   taken: {steps: [{run: victims}]}
 `
 
-// start starts a fleet and sees it work. All of it ends with the test, in which it
-// must work then as well.
+// start starts a fleet and checks that it works. At the end of the test, start checks again that
+// the fleet works, and ends everything.
 func start(t *testing.T) *fleet {
 	t.Helper()
 	return startWith(t, 0)
 }
 
-// startWith is start with a server that may have so many files open; 0: as this process.
+// startWith is like start, with a limit for the server's open files. With 0 the server has the
+// limit of the test process.
 func startWith(t *testing.T, limit int) *fleet {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tutti-attack-") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "tutti-attack-") // the directory is short because the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func startWith(t *testing.T, limit int) *fleet {
 
 func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
 
-// tutti runs the program as the first operator and returns what it printed.
+// tutti runs the program as the first operator and returns its output.
 func (f *fleet) tutti(args ...string) string {
 	f.t.Helper()
 	out, err := f.try(f.path("operator"), args...)
@@ -118,7 +119,7 @@ func (f *fleet) try(operator string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// serve starts the server and waits until it says that it is ready.
+// serve starts the server and waits until it reports that it is ready.
 func (f *fleet) serve() {
 	f.t.Helper()
 	_ = os.Remove(f.path("notify")) // of the one before
@@ -138,7 +139,7 @@ func (f *fleet) serve() {
 	}
 	f.process.Env = append(os.Environ(), "NOTIFY_SOCKET="+f.path("notify"))
 	f.process.Stdout, f.process.Stderr = said, said
-	f.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is ended leaves nothing
+	f.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the server dies with the test process
 	if err := f.process.Start(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func (f *fleet) serve() {
 	}
 }
 
-// end ends the server; one that has ended by itself is a failure.
+// end ends the server. If the server has already ended by itself, the test fails.
 func (f *fleet) end() {
 	if f.process == nil {
 		return
@@ -164,7 +165,7 @@ func (f *fleet) end() {
 	}
 }
 
-// connect is a client with the credentials in a directory.
+// connect returns a client with the credentials in a directory.
 func (f *fleet) connect(dir string) *httpapi.Client {
 	f.t.Helper()
 	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + f.https, OperatorDir: dir})
@@ -174,7 +175,7 @@ func (f *fleet) connect(dir string) *httpapi.Client {
 	return client
 }
 
-// push gives the server code, signed, and the fleet file.
+// push sends signed code and the fleet file to the server.
 func (f *fleet) push() {
 	f.t.Helper()
 	code := f.path("code/manifests")
@@ -215,7 +216,7 @@ func (f *fleet) works(when string) {
 	}
 }
 
-// authority reads the server's keys, as somebody would who has its disk.
+// authority reads the server's keys from its disk, like an attacker with access to that disk.
 func (f *fleet) authority() *identity.Authority {
 	f.t.Helper()
 	authority, err := identity.Load(f.path("server/identity"))
@@ -244,7 +245,7 @@ func (f *fleet) events() []tutti.Event {
 	return out
 }
 
-// denial is what is expected of the audit log; each is a part of what is there.
+// denial is an expected entry of the audit log. Each field must be a part of the field in the log.
 type denial struct{ who, what, reason string }
 
 // audited waits until the audit log has a denial.
@@ -267,7 +268,8 @@ func (f *fleet) audited(want denial) {
 	})
 }
 
-// eventually tries until it succeeds. It is for what happens beside an answer.
+// eventually repeats a function until it succeeds. eventually is for effects that may come after
+// the answer of a call.
 func (f *fleet) eventually(try func() error) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)

@@ -19,28 +19,30 @@ import (
 )
 
 const (
-	// halfOpen is how many connections never finish TLS.
+	// halfOpen is the number of connections that never finish TLS.
 	halfOpen = 10_000
-	// comesAgain is when a connection that was put out is made anew, on average.
+	// comesAgain is the average time after which a disconnected connection is made again.
 	comesAgain = 2 * time.Second
-	// slack is what the server may have open beyond its bound: who has just come.
+	// slack is the allowed number of open files above the server's bound. slack covers connections that
+	// have just arrived.
 	slack = 3000
 )
 
-// TestHalfOpenConnections: ten thousand connections from one address that never
-// finish TLS, on each port, made again as soon as they are put out. While that goes
-// on, runs go through, and nodes and operators from the same address get in. The
-// server lets so many stay and no more.
+// TestHalfOpenConnections opens ten thousand connections from one address to each port. The
+// connections never finish TLS, and they come again as soon as the server disconnects them. During
+// this attack runs must succeed, and nodes and operators from the same address must be able to
+// connect. The server must keep only a limited number of these connections.
 func TestHalfOpenConnections(t *testing.T) {
 	moreFiles(t, halfOpen)
 	for _, tc := range []struct {
 		name  string
 		port  func(f *fleet) string
 		bound int
-		// before the server's own deadline for TLS puts them out, bound or no bound
+		// within is shorter than the server's own TLS deadline, so that only the bound can disconnect the
+		// connections.
 		within time.Duration
 		audit  string
-		files  int // that the server may open; 0: as this process
+		files  int // files is the server's limit of open files. With 0 the limit is that of the test process.
 	}{
 		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
 		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},
@@ -53,9 +55,9 @@ func TestHalfOpenConnections(t *testing.T) {
 			flood := newFlood(t, halfOpen, halfOpen, comesAgain, tc.port(f), beginTLS)
 			flood.full()
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
-			f.works("during") // over connections that are there
+			f.works("during") // over existing connections
 			fresh := f.join("taken")
-			f.eventually(func() error { // as an agent does, which asks again when a connection is lost
+			f.eventually(func() error { // a real agent also tries again after a lost connection
 				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					return fmt.Errorf("a node that comes now: %w", err)
 				}
@@ -84,22 +86,23 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
-// beginTLS says the beginning of a hello.
+// beginTLS sends the first bytes of a TLS hello.
 func beginTLS(c net.Conn) error {
 	_, err := c.Write([]byte{0x16, 3, 1})
 	return err
 }
 
-// flood is many connections that say something and no more.
+// flood is a large number of connections that send one text and then nothing.
 type flood struct {
 	t     *testing.T
-	end   func()         // all are closed when it returns
-	first sync.WaitGroup // that each has been made once
+	end   func()         // end closes all connections of the flood and waits for their end.
+	first sync.WaitGroup // done when each connection was made once
 	made  atomic.Int64
-	slots chan struct{} // taken while one is made; those that waited in TLS would be put out
+	slots chan struct{} // limits concurrent dials, because the server disconnects connections that wait too long in TLS
 }
 
-// newFlood makes that many connections. One that was put out is made again, on average after that time.
+// newFlood makes the given number of connections. If the server disconnects a connection, newFlood
+// connects again. The argument again is the average pause before that.
 func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -128,7 +131,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 			if err == nil {
 				f.made.Add(1)
 				first()
-				_, _ = c.Read(make([]byte, 1)) // until it is put out
+				_, _ = c.Read(make([]byte, 1)) // the read returns when the server disconnects
 			}
 			stop()
 			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
@@ -142,11 +145,11 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 	}
 }
 
-// full returns when each connection has been made.
+// full returns after each connection was made once.
 func (f *flood) full() {
 	f.t.Helper()
 	all := make(chan struct{})
-	go func() { f.first.Wait(); close(all) }() // the end of the flood ends it
+	go func() { f.first.Wait(); close(all) }() // the end of the flood also ends this goroutine
 	select {
 	case <-all:
 	case <-time.After(patience):
@@ -154,7 +157,7 @@ func (f *flood) full() {
 	}
 }
 
-// moreFiles lets this process open enough.
+// moreFiles raises the file limit of the test process.
 func moreFiles(t *testing.T, count int) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -170,7 +173,7 @@ func moreFiles(t *testing.T, count int) {
 	}
 }
 
-// files is how many files the server has open.
+// files returns the number of files that the server has open.
 func (f *fleet) files() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.process.Process.Pid))
 	if err != nil {
@@ -179,8 +182,8 @@ func (f *fleet) files() int {
 	return len(entries)
 }
 
-// holdsNoMore waits until the server has no more files open than that. It looks
-// once at least.
+// holdsNoMore waits until the server has at most the given number of files open. holdsNoMore checks
+// this at least once.
 func (f *fleet) holdsNoMore(most int, until time.Time) {
 	f.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -193,7 +196,7 @@ func (f *fleet) holdsNoMore(most int, until time.Time) {
 	}
 }
 
-// memory is the most that the server has had resident, in bytes.
+// memory returns the largest resident memory of the server so far, in bytes.
 func (f *fleet) memory() int {
 	f.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.process.Process.Pid))

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// viewer is an operator who may look at lists and no more.
+// viewer creates an operator who may only view lists.
 func (f *fleet) viewer(t *testing.T) *tls.Config {
 	t.Helper()
 	key, err := identity.NewOperatorKey()
@@ -43,7 +43,8 @@ func (f *fleet) viewer(t *testing.T) *tls.Config {
 	return config
 }
 
-// TestOperatorHoldsConnections: more of them than the server may open files keep nobody out, and end nothing.
+// TestOperatorHoldsConnections lets one operator open more connections than the server may open files. The
+// server must continue, and other operators must be able to connect.
 func TestOperatorHoldsConnections(t *testing.T) {
 	const held = 3400
 	moreFiles(t, held)
@@ -58,7 +59,7 @@ func TestOperatorHoldsConnections(t *testing.T) {
 			for range work {
 				c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", f.https)
 				if err != nil {
-					continue // it was put out for one of his others
+					continue // the server closed the connection in favour of another connection of the same operator
 				}
 				_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 				mu.Lock()
@@ -92,7 +93,8 @@ func TestOperatorHoldsConnections(t *testing.T) {
 	f.works("still during")
 }
 
-// halfSent is a body that stops before its end, until all of it was read that is to come.
+// halfSent is a request body that stops before its end. halfSent signals on sent, and then blocks until end is
+// closed.
 type halfSent struct {
 	left int
 	sent *sync.WaitGroup
@@ -114,7 +116,7 @@ func (h *halfSent) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestOperatorHoldsBodies: an operator who sends half of many large requests costs the server little.
+// TestOperatorHoldsBodies sends half of many large requests, which must cost the server little memory.
 func TestOperatorHoldsBodies(t *testing.T) {
 	const held, most = 40, 200 << 20
 	f := start(t)

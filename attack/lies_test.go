@@ -18,13 +18,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lie is what a node says that is not true, and what it gets for it.
+// lie is a false message of a node, with the expected answer.
 type lie struct {
 	reason string
 	op     string
 	in     any
-	codes  []tutti.Code // "": it is taken as what it is, words of this node about itself
-	audit  string       // what the audit log says it tried; empty: bad form, nobody's rights
+	codes  []tutti.Code // the empty code means success: the message is the node's own statement about itself
+	audit  string       // audit is the attempt in the audit log. audit is empty if the message is only malformed.
 }
 
 var (
@@ -32,8 +32,8 @@ var (
 	invalid = []tutti.Code{tutti.CodeInvalid}
 )
 
-// lies are told by a node that has claimed the run own and passed its gate, while
-// theirs is a run of node-01, and asked a question to it.
+// lies returns the lies of a node that has claimed the run `own` and passed its gate. The argument
+// theirs is a run of node-01, and asked is an open question to node-01.
 func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
 	run := own.Run
 	up := "../../../../etc/shadow"
@@ -125,7 +125,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 	}
 }
 
-// TestLies: a node that has been taken over lies in every field that it can send.
+// TestLies lets a compromised node lie in every field that it can send.
 func TestLies(t *testing.T) {
 	f := start(t)
 	taken, victim := f.join("taken"), f.honest[0]
@@ -146,7 +146,8 @@ func TestLies(t *testing.T) {
 	all := lies(*claimed.Order, theirs, asked, victim)
 	told := map[string]bool{}
 	var wanted []denial
-	// What is not applying publishes nothing: the exports come first, then the gate.
+	// A run that is not applying may not publish values. Therefore the exports come first, then the
+	// gate.
 	slices.SortStableFunc(all, func(a, b lie) int { return rank(a.op) - rank(b.op) })
 	passed := false
 	for _, l := range all {
@@ -176,7 +177,7 @@ func TestLies(t *testing.T) {
 	if missing := slices.DeleteFunc(operations(t), func(op string) bool { return told[op] }); len(missing) > 0 {
 		t.Errorf("no lie is told with %q", missing)
 	}
-	// Nothing of it became a fact about anybody else.
+	// No lie may create an event about another node.
 	for _, e := range f.events() {
 		if _, denied := e.Body.(*tutti.Denied); e.By == "node:taken" && !denied && !slices.Contains([]string{
 			"node.enrolled", "node.pinned", "run.claimed", "run.compiled", "run.gated", "exports.set",
@@ -196,8 +197,8 @@ func TestLies(t *testing.T) {
 	f.works("after")
 }
 
-// askVictim asks a node whether it will be enabled, which does not answer; it returns
-// the question, which is open until the test ends.
+// askVictim asks a node that does not answer whether it is enabled. askVictim returns the id of the
+// question, which stays open until the test ends.
 func (f *fleet) askVictim(victim *node) string {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -222,7 +223,7 @@ func (f *fleet) askVictim(victim *node) string {
 	return asked
 }
 
-// rank puts the gate first.
+// rank sorts the gate before the other operations.
 func rank(op string) int {
 	if op == wire.OpGate {
 		return 0
@@ -230,7 +231,7 @@ func rank(op string) int {
 	return 1
 }
 
-// runOf is the latest run of a node.
+// runOf returns the latest run of a node.
 func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	f.t.Helper()
 	var run tutti.RunID
@@ -242,7 +243,7 @@ func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	return run
 }
 
-// operations are the words of wire/message.go that a node may ask.
+// operations returns the operations in wire/message.go that a node may send.
 func operations(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../wire/message.go", nil, 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// node is a machine that has joined.
+// node is a machine that has joined the fleet.
 type node struct {
 	identity.NodeIdentity
 	fleet      *fleet
@@ -27,10 +27,10 @@ type node struct {
 	dir        string
 	membership identity.EnrolResponse
 	conn       *natsbus.Conn
-	started    []tutti.RunID // the Puppets that it would have started
+	started    []tutti.RunID // runs for which a real agent would have started Puppet
 }
 
-// join makes a machine a node, as `tutti join` does, and connects it.
+// join lets a machine join as a node, like `tutti join`, and connects it.
 func (f *fleet) join(name tutti.NodeName) *node {
 	f.t.Helper()
 	token, err := f.admin.CreateToken(f.t.Context(), api.CreateToken{Name: string(name)})
@@ -44,7 +44,7 @@ func (f *fleet) join(name tutti.NodeName) *node {
 	return f.node(filepath.Join(dir, "identity"))
 }
 
-// node is whoever has the identity in a directory.
+// node connects a machine with the identity in a directory.
 func (f *fleet) node(dir string) *node {
 	f.t.Helper()
 	n := &node{fleet: f, dir: dir}
@@ -72,7 +72,7 @@ func (f *fleet) node(dir string) *node {
 	return n
 }
 
-// work does what an agent does, without Puppet, until the test ends.
+// work does the work of an agent, without Puppet, until the test ends.
 func (n *node) work() {
 	wake := make(chan struct{}, 1)
 	poke := func() {
@@ -105,7 +105,7 @@ func (n *node) work() {
 	}()
 }
 
-// pass claims a run and ends it well; false: there was none, or no answer.
+// pass claims a run and ends it successfully. pass returns false if there was no run or no answer.
 func (n *node) pass(ctx context.Context) bool {
 	var claimed wire.Claimed
 	if n.call(ctx, wire.OpClaim, wire.Claim{}, &claimed) != nil || claimed.Order == nil {
@@ -124,7 +124,7 @@ func result(run tutti.RunID) tutti.Result {
 	return tutti.Result{Run: run, Outcome: tutti.Unchanged, StartedAt: now, EndedAt: now}
 }
 
-// call asks the server; out may be nil.
+// call sends a request to the server. The argument out may be nil.
 func (n *node) call(ctx context.Context, op string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -139,8 +139,8 @@ func (n *node) call(ctx context.Context, op string, in, out any) error {
 	return json.Unmarshal(reply, out)
 }
 
-// raw connects with the node's credentials and none of our code, from an address
-// of this machine.
+// raw connects to the bus with the node's credentials and without our client code, from the given
+// local address.
 func (n *node) raw(t *testing.T, from string, options ...nats.Option) (*nats.Conn, error) {
 	t.Helper()
 	config, err := identity.ClientTLS([]byte(n.membership.CA))
@@ -158,7 +158,7 @@ func (n *node) raw(t *testing.T, from string, options ...nats.Option) (*nats.Con
 	return nc, err
 }
 
-// wantOwnJWT fails unless the answer to a renewal is for the node's own key.
+// wantOwnJWT fails the test if the JWT in a renewal's answer is not for the node's own key.
 func wantOwnJWT(t *testing.T, reply json.RawMessage, n *node) {
 	t.Helper()
 	var renewed wire.Renewed

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// issued lets an operator in, with a key made here, and returns his client.
+// issued lets the server issue a certificate for a new operator, whose key is made here. issued
+// returns the operator's client.
 func (f *fleet) issued(name string) *httpapi.Client {
 	f.t.Helper()
 	key, err := identity.NewOperatorKey()
@@ -35,11 +36,11 @@ func (f *fleet) issued(name string) *httpapi.Client {
 	return f.calling(f.t, bundle.TLS())
 }
 
-// TestRevokedOperator: a revocation counts at once, on a connection that is open
-// and for a watch that goes on.
+// TestRevokedOperator checks that a revocation takes effect at once, even for open connections and
+// current watches.
 func TestRevokedOperator(t *testing.T) {
 	f := start(t)
-	f.join("taken") // claims nothing: its job goes on
+	f.join("taken") // this node claims nothing, so that its job continues
 	eve := f.issued("eve")
 	if _, err := eve.ListJobs(t.Context()); err != nil { // the connection is kept
 		t.Fatal(err)
@@ -79,7 +80,8 @@ func TestRevokedOperator(t *testing.T) {
 	f.audited(denial{"operator:eve", "call /v1/jobs/list", "was revoked"})
 	f.audited(denial{"operator:eve", "call /v1/operators/renew", "stolen"})
 
-	// After a restart, too; and a new certificate of the same operator is good.
+	// The revocation must still count after a restart. A new certificate of the same operator must be
+	// valid.
 	f.end()
 	f.serve()
 	_, err = eve.ListJobs(t.Context())
@@ -92,8 +94,8 @@ func TestRevokedOperator(t *testing.T) {
 	f.works("after")
 }
 
-// TestLastOperator: nobody locks all operators out without being told; root on the
-// server still gets in.
+// TestLastOperator checks that nobody can lock out all operators without a warning. Root on the
+// server can still connect.
 func TestLastOperator(t *testing.T) {
 	f := start(t)
 	list, err := f.admin.ListOperators(t.Context())

@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestStolenCredentials: somebody has copied a node's identity and comes with it
-// from elsewhere, at the same time as the node. He is that node to the fleet, and
-// no other; that there are two is noticed, and removing the node ends both.
+// TestStolenCredentials plays an attacker who has copied a node's identity. The attacker connects
+// from elsewhere at the same time as the node. For the fleet he is that node and no other node. The
+// server must notice that there are two machines. Removing the node must lock out both machines.
 func TestStolenCredentials(t *testing.T) {
 	f := start(t)
 	real := f.join("taken")
@@ -42,8 +42,8 @@ func TestStolenCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// He is told what the node is told, and may answer in its place. The same run
-		// is claimed by both and ends once.
+		// The attacker gets the same answers as the node, and may answer in its place. The attacker and
+		// the node claim the same run, and the run ends only once.
 		var his, its wire.Claimed
 		f.eventually(func() error {
 			if err := thief.call(ctx, wire.OpClaim, wire.Claim{}, &his); err != nil || his.Order == nil {
@@ -109,7 +109,7 @@ func TestStolenCredentials(t *testing.T) {
 	f.works("after")
 }
 
-// count is how many events of the log are such.
+// count returns the number of events in the log for which the function such returns true.
 func (f *fleet) count(such func(tutti.Body) bool) int {
 	n := 0
 	for _, e := range f.events() {
@@ -120,8 +120,9 @@ func (f *fleet) count(such func(tutti.Body) bool) int {
 	return n
 }
 
-// TestManyConnections: one key has a few connections; with one more, the oldest
-// goes. A name that a connection gives itself makes it nobody else's.
+// TestManyConnections checks that one key can have only a few connections. One more connection
+// closes the oldest. A connection that gives itself the name of another node gets no rights of that
+// node.
 func TestManyConnections(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")
@@ -159,8 +160,8 @@ func TestManyConnections(t *testing.T) {
 	f.works("after")
 }
 
-// TestReplay records what a node really sent and sends it again: later, out of
-// order, and from another node.
+// TestReplay records the messages of a node and sends them again: later, in another order, and from
+// another node.
 func TestReplay(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")
@@ -205,20 +206,20 @@ func TestReplay(t *testing.T) {
 	say(wire.OpResult, result(run), nil)
 	before := f.events()
 
-	// From the node itself, in the other order: nothing happens again.
+	// The node itself sends the messages in the reverse order, and nothing may happen again.
 	for i := len(sent) - 1; i >= 0; i-- {
 		_, err := taken.conn.Call(t.Context(), sent[i].op, sent[i].payload)
 		if op := sent[i].op; op == wire.OpPublish {
 			wantCode(t, "a value of a run that has ended", err, tutti.CodeConflict)
 		}
 	}
-	// From another node: not a single one is its own.
+	// Another node sends the messages, and the server must refuse every message.
 	other := f.honest[0]
 	for _, m := range sent[1:] {
 		_, err := other.conn.Call(t.Context(), m.op, m.payload)
 		wantCode(t, m.op+" of another node's run", err, tutti.CodeRefused)
 	}
-	// The very bytes of the bus, from another connection: the bus refuses the subject.
+	// Another connection sends the same bytes on the bus, and the bus must refuse the subject.
 	nc, err := other.raw(t, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -243,8 +244,8 @@ func TestReplay(t *testing.T) {
 	f.works("after")
 }
 
-// TestManInTheMiddle: whoever stands between with a CA of his own is believed by
-// nobody: not by a node, not by a machine that joins, not by an operator.
+// TestManInTheMiddle plays an attacker between client and server, who has his own CA. No node,
+// joining machine or operator may trust him.
 func TestManInTheMiddle(t *testing.T) {
 	f := start(t)
 	m := f.between(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// calling is a client of the operators' port with a TLS configuration. It comes again as real
-// ones do: a machine that is busy lets it say hello after the door has put it out.
+// calling returns a client of the operators' port with a TLS configuration. calling retries like
+// real clients. On a busy machine, the server may disconnect a client before its TLS hello.
 func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	t.Helper()
 	transport := httpapi.Transport(config, &net.Dialer{})
@@ -25,7 +25,7 @@ func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	return httpapi.NewClient("https://"+f.https, &http.Client{Transport: transport})
 }
 
-// trusting is what a client has who knows this fleet's CA and nothing else.
+// trusting returns the TLS configuration of a client that only knows the CA of this fleet.
 func (f *fleet) trusting(t *testing.T) *tls.Config {
 	t.Helper()
 	config, err := identity.ClientTLS(f.authority().CA())
@@ -35,7 +35,7 @@ func (f *fleet) trusting(t *testing.T) *tls.Config {
 	return config
 }
 
-// foreign makes another fleet's keys.
+// foreign creates the keys of another fleet.
 func foreign(t *testing.T) *identity.Authority {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), []string{"127.0.0.1"})
@@ -54,8 +54,8 @@ func certificates(t *testing.T, of *identity.Authority, name string) []tls.Certi
 	return bundle.TLS().Certificates
 }
 
-// TestWithoutACertificate: whoever reaches the operators' port may ask whether it
-// is there, and join with a token.
+// TestWithoutACertificate checks that a client without a certificate may only check the server's
+// health, and join with a token.
 func TestWithoutACertificate(t *testing.T) {
 	f := start(t)
 	nobody := f.calling(t, f.trusting(t))
@@ -74,7 +74,7 @@ func TestWithoutACertificate(t *testing.T) {
 	f.works("after")
 }
 
-// TestCertificateOfAnotherCA: another fleet's operator is nobody here.
+// TestCertificateOfAnotherCA checks that the server refuses an operator of another fleet.
 func TestCertificateOfAnotherCA(t *testing.T) {
 	f := start(t)
 	config := f.trusting(t)
@@ -86,8 +86,8 @@ func TestCertificateOfAnotherCA(t *testing.T) {
 	f.works("after")
 }
 
-// inTime uses what lives for some seconds. Where it may have ended before it was used,
-// on a machine that is busy, it is used again with twice the life.
+// inTime uses a credential that is valid for only a few seconds. If the credential may have expired
+// before its use, because the machine is busy, inTime tries again with twice the lifetime.
 func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
@@ -96,14 +96,14 @@ func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 		if err == nil {
 			return
 		}
-		if time.Since(issued) < life-time.Second { // the end is in whole seconds
+		if time.Since(issued) < life-time.Second { // the end is rounded to whole seconds
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
 }
 
-// TestExpiredCertificate: an operator's certificate ends, also on a connection
-// that was made before its end.
+// TestExpiredCertificate checks that an operator's certificate expires, even on a connection that
+// was made earlier.
 func TestExpiredCertificate(t *testing.T) {
 	f := start(t)
 	authority := f.authority()
@@ -134,7 +134,8 @@ func TestExpiredCertificate(t *testing.T) {
 	f.works("after")
 }
 
-// TestExpiredJWT: a node's JWT ends. Whoever finds an old disk has nothing.
+// TestExpiredJWT checks that a node's JWT expires. An old disk of a node is then useless for an
+// attacker.
 func TestExpiredJWT(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")
@@ -168,13 +169,14 @@ func TestExpiredJWT(t *testing.T) {
 	f.works("after")
 }
 
-// TestTheOtherPort: a node's key is nothing to the operators' port, an operator's
-// certificate nothing to the bus.
+// TestTheOtherPort checks that the operators' port refuses a node's key, and the bus refuses an
+// operator's certificate.
 func TestTheOtherPort(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")
 	config := f.trusting(t)
-	show := func(c tls.Certificate) { // even if the server says that it wants another CA's
+	// the client shows its certificate even if the server requests a certificate of another CA
+	show := func(c tls.Certificate) {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
 	}
 	show(selfSigned(t, string(taken.name)))
@@ -182,7 +184,7 @@ func TestTheOtherPort(t *testing.T) {
 	wantCode(t, "a node at the operators' port", err, tutti.CodeUnauthenticated)
 	f.audited(denial{"address:127.0.0.1", "finish TLS with the operators' port", "unknown authority"})
 
-	// The operator's certificate is no proof to the bus, which asks for a JWT.
+	// The bus must refuse the operator's certificate, because the bus requires a JWT.
 	operator := f.trusting(t)
 	operator.Certificates = certificates(t, f.authority(), "admin")
 	for reason, change := range map[string]nats.Option{
@@ -194,7 +196,7 @@ func TestTheOtherPort(t *testing.T) {
 			t.Errorf("an operator's certificate lets somebody onto the bus, %s", reason)
 		}
 	}
-	// Nor is the server's own certificate one of an operator.
+	// The server must also refuse its own certificate as an operator's certificate.
 	show(f.serverCertificate(t))
 	_, err = f.calling(t, config).ListJobs(t.Context())
 	wantCode(t, "the server's certificate as an operator's", err, tutti.CodeUnauthenticated)

@@ -24,10 +24,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// site is the one file of the code of these tests.
+// site is the only file in the code of these tests.
 const site = "notify { 'hello': }\n"
 
-// usurper has all that is on the server's disk, and answers a node in its place.
+// usurper is an attacker with everything from the server's disk. The usurper answers a node in place of the server.
 type usurper struct {
 	t     *testing.T
 	bus   *bustest.Bus
@@ -43,8 +43,8 @@ type usurper struct {
 	code  tutti.SignedCode
 }
 
-// usurp takes over the server of a node: the node's agent, the real one, speaks with the usurper. Of a Puppet the machine has
-// these files.
+// usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given files are the
+// only files of Puppet on the machine.
 func (f *fleet) usurp(n *node, files ...string) *usurper {
 	f.t.Helper()
 	n.conn.Close()
@@ -142,7 +142,7 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 	return []byte("{}"), nil
 }
 
-// order gives the node an order of some code and returns what it says of it.
+// order sends the node an order with certain code, and returns the node's result.
 func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result {
 	u.t.Helper()
 	u.mu.Lock()
@@ -176,7 +176,7 @@ func (u *usurper) claims() wire.Claim {
 	}
 }
 
-// follows waits until the node says that it follows so many statements about code keys.
+// follows waits until the node reports that it has accepted that number of statements about code keys.
 func (u *usurper) follows(want uint64) {
 	u.t.Helper()
 	u.ring()
@@ -190,7 +190,7 @@ func (u *usurper) follows(want uint64) {
 	}
 }
 
-// tells lets the usurper say which code keys sign.
+// tells sets the statements about code keys that the usurper sends.
 func (u *usurper) tells(chain ...tutti.Statement) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,7 +204,7 @@ func (u *usurper) ring() {
 	}
 }
 
-// begins fails unless the node begins what it is told: there is no Puppet, which is how far it comes.
+// begins fails the test unless the node begins the order. The machine has no Puppet, so the run ends there.
 func (u *usurper) begins(what string, code tutti.SignedCode) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, "puppet") {
@@ -212,7 +212,7 @@ func (u *usurper) begins(what string, code tutti.SignedCode) {
 	}
 }
 
-// refused fails unless the node refuses what it is told.
+// refused fails the test unless the node refuses the order.
 func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) {
@@ -220,7 +220,7 @@ func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
 	}
 }
 
-// manifest is code of an environment; different names make different code.
+// manifest returns the manifest of an environment's code. Different file names make different code.
 func manifest(t *testing.T, environment, name string) []byte {
 	t.Helper()
 	raw, err := json.Marshal(tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{
@@ -232,8 +232,8 @@ func manifest(t *testing.T, environment, name string) []byte {
 	return raw
 }
 
-// TestAServerThatWasTakenOverAndCode: whoever has the server has all code that was ever signed. A node begins
-// only the code that is meant for it now.
+// TestAServerThatWasTakenOverAndCode plays an attacker who controls the server and therefore has all code
+// that was ever signed. A node may begin only the code that is meant for the node now.
 func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	f := start(t)
 	u := f.usurp(f.join("taken"))
@@ -270,7 +270,8 @@ func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	u.refused("an old manifest", signed(production(4), "manifests/old.pp"), "push it again to go back")
 	u.refused("an old manifest with a counter that nobody has signed", forged, "not signed")
 	u.refused("an old manifest in the form of before", before, "without a counter")
-	for _, name := range []string{"production", "invented"} { // the server chooses how the order's environment is called
+	// the server chooses the name of the environment in the order
+	for _, name := range []string{"production", "invented"} {
 		moved := signed(tutti.Signed{Environment: name, Counter: 1}, "manifests/moved.pp")
 		moved.Statement = nil
 		if got := u.order("invented", moved); got.Reason != tutti.BecauseRefused {
@@ -285,8 +286,8 @@ func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	f.works("after")
 }
 
-// TestAServerThatWasTakenOverAndCodeKeys: it cannot make a node trust a key of its own, nor let it forget that a stolen one
-// was rotated.
+// TestAServerThatWasTakenOverAndCodeKeys checks that a compromised server cannot make a node trust another key. The
+// server also cannot make the node forget that a stolen key was rotated.
 func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 	f := start(t)
 	u := f.usurp(f.join("taken"))
@@ -339,7 +340,7 @@ func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 		"a statement with a gap before it":       trust(4, []ed25519.PrivateKey{next, own}, next, own),
 	} {
 		u.tells(st)
-		for range 2 { // the second claim is of after the first answer
+		for range 2 { // the second claim comes after the answer to the first claim
 			u.ring()
 			u.claims()
 		}
@@ -347,14 +348,14 @@ func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 		u.follows(2)
 		u.refused(what, code(4, own), "not signed")
 	}
-	u.tells(both, alone) // a server that was put back, or plays an old game, says the same again
+	u.tells(both, alone) // a restored or malicious server sends the same statements again
 	u.follows(2)
 	u.refused("the old chain again", code(4, stolen), "not signed")
 	u.begins("still the new key", code(4, next))
 	f.works("after")
 }
 
-// asks asks the node to change something, as if that operator had, and returns its answer.
+// asks sends the node a request to change something, in the operator's name, and returns the node's answer.
 func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 	u.t.Helper()
 	q.Request, q.Caller, q.Wait = rand.Text(), "operator:admin", patience
@@ -377,13 +378,15 @@ func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 	}
 }
 
-// TestAServerThatWasTakenOverAndActions: where operators sign what nodes change, a server changes nothing on its own, and
-// nothing twice, later or elsewhere.
+// TestAServerThatWasTakenOverAndActions checks a fleet whose operators sign changes on nodes. A compromised server
+// cannot make its own changes. The compromised server also cannot repeat a signed change, use it later, or use it
+// on other nodes.
 func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 	f := start(t)
 	f.tutti("operator", "trust")
-	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // it is told the list when it joins
-	u.claims()                                                      // now it hears doorbells; one that rings before is lost
+	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // the node gets the list when it joins
+	// after its first claim the agent hears doorbells, and an earlier doorbell would be lost
+	u.claims()
 	key, err := identity.ActionKey(f.path("operator"))
 	if err != nil || key == nil {
 		t.Fatal(key, err)
@@ -454,7 +457,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 	f.works("after")
 }
 
-// TestActionsAreSigned plays the honest side: the command line signs, and whoever has no key is told.
+// TestActionsAreSigned plays the honest side. The command line signs, and an operator without a key gets an error.
 func TestActionsAreSigned(t *testing.T) {
 	f := start(t)
 	f.join("taken") // asked, and silent

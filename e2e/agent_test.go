@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// attackFleet has a plan for each node, named like it, so that nodes are
-// attacked side by side.
+// attackFleet has one plan for each node, with the node's name, so that the test can attack several
+// nodes at the same time.
 const attackFleet = `
 fleet: e2e
 environment: {name: production, path: ./code}
@@ -32,8 +32,8 @@ plans:
   short:   {steps: [{run: three, timeout: 45s}]}
 `
 
-// heldSite holds a run in the middle of its apply until the test lets it go.
-// What the exec starts notes its own pid.
+// heldSite holds a run in the middle of its apply until the test creates a file. The exec's command
+// records its own pid.
 const heldSite = `
 	exec { 'hold':
 		command => '/bin/sh -c "echo \$\$ > /run/e2e-held; while [ ! -e /run/e2e-go ]; do sleep 0.1; done"',
@@ -42,14 +42,14 @@ const heldSite = `
 	-> file { '/run/e2e-after': content => 'the rest of the catalog' }
 `
 
-// held is a run that waits inside its apply.
+// held is a run that waits during its apply.
 type held struct {
 	*job
 	host *lab.Host
 	run  tutti.RunID
 }
 
-// hold begins the plan on the node and returns when its Puppet is held.
+// hold starts the plan on the node and returns when its Puppet waits.
 func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	t.Helper()
 	h := &held{host: host(t, string(node))}
@@ -69,10 +69,10 @@ func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	return h
 }
 
-// letGo lets the run end.
+// letGo lets the run continue to its end.
 func (h *held) letGo() { sh(h.t, h.host, "touch /run/e2e-go") }
 
-// pid is the pid of the run's Puppet.
+// pid returns the pid of the run's Puppet.
 func (h *held) pid() string {
 	return sh(h.t, h.host, `sed -E 's/.*"pid":([0-9]+).*/\1/' `+h.file("pid"))
 }
@@ -81,8 +81,8 @@ func (h *held) file(name string) string {
 	return "/var/lib/tutti/agent/runs/" + string(h.run) + "/" + name
 }
 
-// ended watches to the verdict and returns the run, which must have had one
-// launcher and be the only one of its job.
+// ended watches the job to its verdict and returns the run. The run must be the only one of its
+// job, and must have had one launcher.
 func (h *held) ended() *engine.Run {
 	h.t.Helper()
 	h.end()
@@ -94,7 +94,7 @@ func (h *held) ended() *engine.Run {
 	return step.Nodes[0].Last()
 }
 
-// later runs a script on a host when the test has ended.
+// later runs a script on a host at the end of the test.
 func later(t *testing.T, h *lab.Host, script string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -105,7 +105,8 @@ func later(t *testing.T, h *lab.Host, script string) {
 	})
 }
 
-// checkOneStart counts the launcher's first words in a run's directory.
+// checkOneStart counts the first phase lines of launchers in a run's directory, and fails unless
+// there is one.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))
@@ -114,8 +115,8 @@ func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	}
 }
 
-// TestAgentAttacked ends, in the middle of a run, its agent, its Puppet or the
-// run itself in each way that happens to them.
+// TestAgentAttacked kills or restarts the agent, the Puppet or the run itself in the middle of a
+// run, in each way that happens in practice.
 func TestAgentAttacked(t *testing.T) {
 	push(t, attackFleet, heldSite)
 	lanes := map[tutti.NodeName][]struct {
@@ -152,7 +153,7 @@ func TestAgentAttacked(t *testing.T) {
 					}
 					h := hold(t, plan, node)
 					child := sh(t, h.host, "cat /run/e2e-held")
-					later(t, h.host, "touch /run/e2e-go") // what a killed Puppet left ends
+					later(t, h.host, "touch /run/e2e-go") // ends the processes that a killed Puppet has left
 					tc.attack(h)
 					r := h.ended()
 					h.expect(r, tc.outcome, tc.because, tc.says)
@@ -166,7 +167,7 @@ func TestAgentAttacked(t *testing.T) {
 	}
 }
 
-// checkAfter looks at what the run left on the host.
+// checkAfter checks what the run has left on the host.
 func checkAfter(t *testing.T, h *held, outcome tutti.Outcome, child string) {
 	t.Helper()
 	after := sh(t, h.host, "ls /run/e2e-after 2>/dev/null || true")

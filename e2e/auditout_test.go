@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAuditOut: within the limits of its unit the server tells the audit trail to a file and to the journal, and goes on
-// with it after a kill.
+// TestAuditOut checks that the server, within the limits of its unit, writes the audit trail to a file and to the
+// journal. After a kill the server must continue the file and the journal.
 func TestAuditOut(t *testing.T) {
 	const unit = "/etc/systemd/system/tutti-server.service.d/audit.conf"
 	s := fleet.Server

@@ -8,10 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestServerAway stops the server while nodes compile. What a node asked before
-// is answered with the last known answer, the run waits at its gate for the
-// server and is marked; what it never asked has no answer, which is not the
-// same as an empty one.
+// TestServerAway stops the server while nodes compile. A question that the node asked before gets
+// the last known answer. The run then waits at its gate for the server and is marked. A question
+// that the node never asked gets no answer, which differs from an empty answer.
 func TestServerAway(t *testing.T) {
 	for _, key := range []string{"shared/away/known", "shared/away/new"} {
 		if err := fleet.Client.SetValue(t.Context(), key, []byte(`"there"`)); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// A run waits at a barrier where its Puppet code has waitExec (while it is
-// applied) or waitCompile; where nobody has put a barrier it passes at once.
+// A run waits at a barrier where its Puppet code contains waitExec (during the apply) or
+// waitCompile (during the compile). If the host has no barrier, the run continues at once.
 const (
 	barrierFile = "/run/e2e-barrier"
 	passBarrier = `if [ -p ` + barrierFile + ` ]; then cat ` + barrierFile + `; fi`
@@ -19,7 +19,7 @@ const (
 	waitCompile = `$barrier = generate('/bin/sh', '-c', '` + passBarrier + `')` + "\n"
 )
 
-// barrier stops the next run that comes to it on a host, once.
+// barrier stops one run on a host, the next one that reaches the barrier.
 type barrier struct {
 	t       *testing.T
 	host    *lab.Host
@@ -27,13 +27,12 @@ type barrier struct {
 	reached chan error
 }
 
-// newBarrier puts a barrier on a host. It opens when the test ends, whatever
-// happens.
+// newBarrier creates a barrier on a host. The barrier opens at the end of the test in any case.
 func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	t.Helper()
 	sh(t, h, "rm -f "+barrierFile+"; mkfifo "+barrierFile)
-	// A pipe is open for writing as soon as somebody reads it. It is then
-	// removed: who comes later passes.
+	// A pipe can be opened for writing as soon as another process reads from it. The command then
+	// removes the pipe, so that later runs pass.
 	cmd := h.Command(t.Context(), "sh", "-c", "exec 3> "+barrierFile+" && rm "+barrierFile+" && echo reached && read line")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,7 +52,7 @@ func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed, or ended well before
+		_ = cmd.Wait() // the process was killed, or has already ended
 	})
 	later(t, h, "rm -f "+barrierFile)
 	return b
@@ -72,7 +71,7 @@ func (b *barrier) wait() {
 	}
 }
 
-// open lets the run go on.
+// open lets the run continue.
 func (b *barrier) open() {
 	b.t.Helper()
 	if err := b.in.Close(); err != nil {

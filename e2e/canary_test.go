@@ -16,7 +16,8 @@ import (
 
 const canaryFleet = "reactive: true\nreaction: {code: {canary: 1}}" + everyNode
 
-// canarySite writes a version; one that fails is refused by its own code, which is not tried again.
+// canarySite writes a version to a file. If fails is true, the code fails during the compile, and Tutti does not
+// try the run again.
 func canarySite(version string, fails bool) string {
 	if fails {
 		return fmt.Sprintf("fail('%s is not for you')\n", version)
@@ -24,7 +25,7 @@ func canarySite(version string, fails bool) string {
 	return fmt.Sprintf("file { '/run/e2e-canary': content => '%s' }\n", version)
 }
 
-// versions are what the nodes have of canarySite.
+// versions returns the versions that the nodes have from canarySite.
 func versions(t *testing.T) (out []string) {
 	t.Helper()
 	for _, h := range fleet.Nodes {
@@ -34,15 +35,16 @@ func versions(t *testing.T) (out []string) {
 	return out
 }
 
-// TestCanary: new code runs on one node by itself. While that is not good, no other node has it; code that is good there
-// comes to all, first to the node that ran with what was never released.
+// TestCanary checks that new code first runs on one node by itself. Before this node is good, no other node gets the
+// code. When the code is good on the first node, the code goes to all nodes. The first of them is the node that ran
+// code that was never released.
 func TestCanary(t *testing.T) {
-	defer push(t, everyNode, "") // the context of a test ends before what it cleans up
+	defer push(t, everyNode, "") // the context of a test ends before its cleanup functions run
 	for _, h := range fleet.Nodes {
 		later(t, h, "rm -f /run/e2e-canary")
 	}
 	push(t, canaryFleet, canarySite("one", false))
-	converge(t, fleet).end() // of the whole fleet: the code is released
+	converge(t, fleet).end() // a converge of the whole fleet releases the code
 	if got := versions(t); !slices.Equal(got, []string{"one", "one", "one"}) {
 		t.Fatalf("the nodes have %v", got)
 	}
@@ -79,8 +81,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// serverRuns are the runs of the jobs that the server has begun by itself since the last one that a person began, the
-// oldest first.
+// serverRuns returns the runs of the jobs that the server has begun by itself since the last job of a person. The
+// oldest run is the first.
 func serverRuns(t *testing.T) (out []*engine.Run) {
 	t.Helper()
 	jobs, err := fleet.Client.ListJobs(t.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// chaosFleet has something of everything: what others read, a step that accepts
-// what failed, a node in two steps.
+// chaosFleet contains many cases: data that other nodes read, a step that accepts failures, and a
+// node in two steps.
 const chaosFleet = `
 fleet: e2e
 environment: {name: production, path: ./code}
@@ -43,15 +43,17 @@ node 'node-03' {
 }
 `
 
-// The schedules of faults that every run of the tests meets, and how long each
-// is. E2E_SEEDS, numbers with commas, and E2E_CHAOS replace them.
+// These are the schedules of faults for every run of the tests, and the length of each schedule.
+// E2E_SEEDS (numbers with commas) and E2E_CHAOS replace the seeds and the length.
 const (
-	chaosSeeds = "8,10" // between them most kinds of fault, and nodes away for longer than the deadline; 17 has the others
+	// these two seeds have most kinds of faults, and nodes that are away for longer than the
+	// deadline. Seed 17 has the other kinds
+	chaosSeeds = "8,10"
 	chaosFor   = time.Minute
 )
 
-// TestChaos executes a plan again and again while the faults of a seed befall the
-// fleet, and compares afterwards what the log and the nodes have.
+// TestChaos executes a plan repeatedly while the fleet has the faults of a seed. Afterwards
+// TestChaos compares the log with the state of the nodes.
 func TestChaos(t *testing.T) {
 	push(t, chaosFleet, chaosSite)
 	length := chaosFor
@@ -74,7 +76,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// seeds reads the numbers, with commas, of an environment variable.
+// seeds reads the numbers in an environment variable, which are separated by commas.
 func seeds(t *testing.T, variable, without string) []uint64 {
 	t.Helper()
 	var out []uint64

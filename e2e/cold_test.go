@@ -17,13 +17,15 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// weather is what a seed does to a cold start; seed 0 does nothing.
+// weather is the set of faults that a seed adds to a cold start. Seed 0 adds no faults.
 type weather struct {
 	seed   uint64
-	kill   bool // the server, with -9, in the middle of the first run
-	slowed int  // the index of the node whose link is slow, -1: none
+	kill   bool // kill -9 of the server in the middle of the first run
+	slowed int  // slowed is the index of the node with a slow link. slowed is -1 if no link is slow.
 	slow   lab.Slow
-	delays []time.Duration // until each node's agent starts; below the server's deadline of silence
+	// delays are the times before each node's agent starts. All delays are shorter than the server's
+	// deadline of silence.
+	delays []time.Duration
 }
 
 func newWeather(seed uint64, nodes int) weather {
@@ -51,12 +53,11 @@ func (w weather) describe(f *stage.LabFleet) string {
 	return strings.Join(parts, " ")
 }
 
-// TestConvergeSwift deploys the example from nothing without its plan, in four
-// runs, each node's one, of which none fails, although the server is killed in the
-// middle; converging again does nothing at all. With E2E_DEEP nothing is killed, and
-// then it scales out and in by itself. E2E_COLD, seeds with commas, deploys once for
-// each of them instead: agents start at random times, one node after the other has a
-// slow link.
+// TestConvergeSwift deploys the example from nothing without its plan. There are four runs, one on
+// each node, and none fails, although the test kills the server in the middle. A second converge
+// starts no runs. With E2E_DEEP the test kills nothing, and afterwards the fleet scales out and in
+// by itself. With E2E_COLD (seeds with commas) the test deploys once for each seed instead. The
+// agents start at random times, and one node after the other has a slow link.
 func TestConvergeSwift(t *testing.T) {
 	scales := os.Getenv("E2E_COLD") == "" && os.Getenv("E2E_DEEP") != ""
 	coldStarts(t, coldTest{
@@ -79,8 +80,8 @@ func TestConvergeSwift(t *testing.T) {
 	})
 }
 
-// TestConvergeSmall starts a cluster of the example's shape from nothing, which
-// takes seconds. E2E_SMALL has the seeds.
+// TestConvergeSmall starts a cluster from nothing that is like the example but takes only seconds.
+// E2E_SMALL has the seeds.
 func TestConvergeSmall(t *testing.T) {
 	coldStarts(t, coldTest{
 		seeds: "E2E_SMALL", without: "1",
@@ -108,15 +109,15 @@ func TestConvergeSmall(t *testing.T) {
 	})
 }
 
-// coldTest starts a fleet from nothing once for each of its seeds.
+// coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	seeds, without string // the environment variable that has them, and those without it
-	kill           bool   // the server, if a seed does nothing else
+	seeds, without string // the environment variable with the seeds, and the seeds if it is not set
+	kill           bool   // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet
 	check          func(*testing.T, *stage.LabFleet)
 }
 
-// coldStarts runs the test for each seed and prints a table.
+// coldStarts runs the test for each seed and prints a table of the results.
 func coldStarts(t *testing.T, c coldTest) {
 	t.Helper()
 	var table []string
@@ -134,9 +135,9 @@ func coldStarts(t *testing.T, c coldTest) {
 		"seed", "runs", "compiles", "failed", "second runs", "second compiles", "wall", "weather", strings.Join(table, "\n"))
 }
 
-// coldStart converges a fleet from nothing, and again, and returns the line of the
-// table. It takes one run of each node; however they are delayed, it takes at
-// most one more of all but one.
+// coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of
+// the table. The first converge takes one run of each node. Even with delays, each node except one
+// takes at most one more run.
 func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()
 	least, most := len(f.Nodes), 2*len(f.Nodes)-1
@@ -156,7 +157,7 @@ func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 		}
 	}
 	for _, h := range f.Nodes {
-		// What the node says: one line `apply` for each catalog that it began to apply.
+		// On the node there is one line `apply` for each catalog that it began to apply.
 		got := sh(t, h, `cat /var/lib/tutti/agent/runs/*/phase.jsonl | grep -c '"phase":"apply"'`)
 		if n := applied[tutti.NodeName(h.Name)]; got != fmt.Sprint(n) || w.seed == 0 && n != 1 {
 			t.Errorf("%s applied %s catalogs, %d by the log, want 1", h.Name, got, n)
@@ -173,8 +174,7 @@ func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 		w.seed, first.Runs, first.Compiles, first.Failed, second.Runs, second.Compiles, first.Wall.Seconds(), w.describe(f))
 }
 
-// converge starts the job with all agents down, and each of them when it is its
-// time.
+// converge starts the job while all agents are down, and then starts each agent after its delay.
 func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	if w.kill {
@@ -211,7 +211,7 @@ func converge(t *testing.T, f *stage.LabFleet) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// checkAllGood asks the server for every node's last run.
+// checkAllGood fails unless the server says that every node's last run was good.
 func checkAllGood(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	nodes, err := f.Client.ListNodes(t.Context())

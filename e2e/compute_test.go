@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestCompute deploys the compute example without a plan: the compute nodes wait for
-// what the controller publishes. The cloud runs servers on both, and whether runs are
-// warm or cold, they leave the same.
+// TestCompute deploys the compute example without a plan. The compute nodes wait for the value that
+// the controller publishes. The cloud then runs servers on both compute nodes. Warm runs and cold
+// runs must leave the same state.
 func TestCompute(t *testing.T) {
 	f := exampleFleet(t, "compute")
 	converge(t, f).end().checkConverged(map[tutti.NodeName]int{"controller-01": 1, "compute-01": 1, "compute-02": 1})

@@ -26,10 +26,10 @@ grants:
   - {to: round, write: [shared/round/**], exports: [Notify]}
 `
 
-// roundSite is a circle: node-02 collects what node-01 exports, node-03 reads what
-// node-02 publishes, and node-01 what node-03 does. An export is known after a
-// compile, so node-02 is the first and node-01 the last. Each node notes what it
-// has read; word makes one site differ from another.
+// roundSite is a cycle of three nodes. node-02 collects an export of node-01, node-03 reads a value
+// of node-02, and node-01 reads a value of node-03. An export is known after the compile, so
+// node-02 runs first and node-01 last. Each node records the value that it has read. The argument
+// word makes one site differ from another.
 func roundSite(word string) string {
 	return strings.ReplaceAll(`
 		define published(String $text) {
@@ -55,8 +55,8 @@ func roundSite(word string) string {
 	`, "WORD", word)
 }
 
-// checkRound fails unless what the first node published has come round to the
-// last, and nothing is left to do.
+// checkRound fails unless the value of the first node has reached the last node, and no node needs
+// a run.
 func checkRound(t *testing.T, word string) {
 	t.Helper()
 	for _, name := range []string{"node-03", "node-01"} {
@@ -70,7 +70,7 @@ func checkRound(t *testing.T, word string) {
 	}
 }
 
-// checkSummary compares how a converge job ended.
+// checkSummary compares the verdict and the numbers of a converge job.
 func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
 	j.t.Helper()
 	s := j.Summary(j.EndedAt)
@@ -82,7 +82,7 @@ func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
 	}
 }
 
-// checkConverged fails unless a job converged, with as many runs of each node.
+// checkConverged fails unless a job converged with the wanted number of runs of each node.
 func (j *job) checkConverged(want map[tutti.NodeName]int) {
 	j.t.Helper()
 	got := map[tutti.NodeName]int{}
@@ -97,10 +97,9 @@ func (j *job) checkConverged(want map[tutti.NodeName]int) {
 	}
 }
 
-// TestConvergeFaults lets the server be killed, a node lose its network, and a
-// node lose its power, each in the middle of converging a small site. The site
-// is converged in the end, or the verdict says who is missing, and then it is
-// when that one is back.
+// TestConvergeFaults converges a small site several times. In the middle the server is killed, a
+// node loses its network, or a node loses its power. In the end the site is converged, or the
+// verdict names the missing node. In the second case the site converges after that node is back.
 func TestConvergeFaults(t *testing.T) {
 	for _, h := range fleet.Nodes {
 		sh(t, h, "rm -f /var/tmp/e2e-round")
@@ -116,7 +115,7 @@ func TestConvergeFaults(t *testing.T) {
 		push(t, roundFleet, roundSite("killed"))
 		first := newBarrier(t, host(t, "node-02"))
 		j := converge(t, fleet)
-		first.wait() // node-02 applies, the others are held at their gates or come to them
+		first.wait() // node-02 applies, and the other nodes wait at their gates or have not reached their gates yet
 		killServer(t, fleet)
 		first.open()
 		j.end()
@@ -161,13 +160,13 @@ func TestConvergeFaults(t *testing.T) {
 		b.wait()
 		power(t, off)
 		j.end()
-		// node-01 has something else to export: it runs while node-03 is off, and again after that.
+		// node-01 has another export, so it runs while node-03 is off, and once more after that.
 		j.checkSummary(tutti.VerdictConverged, 5, 1)
 		checkRound(t, "power")
 	})
 }
 
-// heal joins a node to the others again.
+// heal reconnects a node to the other hosts.
 func heal(ctx context.Context, t *testing.T, h *lab.Host) {
 	t.Helper()
 	if err := h.Heal(ctx); err != nil {
@@ -182,7 +181,7 @@ groups:
   asks: {nodes: [node-01]}
 `
 
-// summary is the last line of `tutti converge --json`.
+// summary is the last line of the output of `tutti converge --json`.
 type summary struct {
 	Type    string        `json:"type"`
 	Outcome tutti.Verdict `json:"outcome"`
@@ -191,7 +190,7 @@ type summary struct {
 	Message string        `json:"message"`
 }
 
-// convergeCLI converges with the command, from a directory.
+// convergeCLI converges with the command line, from a directory.
 func convergeCLI(t *testing.T, dir string, args ...string) (summary, int) {
 	t.Helper()
 	out, code := tuttiCLI(t, fleet, append([]string{"converge", "--json", "-f", dir + "/tutti.yaml"}, args...)...)
@@ -203,8 +202,8 @@ func convergeCLI(t *testing.T, dir string, args ...string) (summary, int) {
 	return last, code
 }
 
-// TestConvergeStuck: a node that needs a value that nobody has published waits,
-// and the command says so at once, with key, node and place. Published, it goes on.
+// TestConvergeStuck checks that a node waits for a value that nobody has published. The command
+// must report this at once, with key, node and place. Published, it goes on.
 func TestConvergeStuck(t *testing.T) {
 	const key = "shared/stuck/it"
 	dir := write(t, verdictFleet, "node 'node-01' {\n\t$it = tutti::value('"+key+"')\n\tnotify { \"it is ${it}\": }\n}\n")
@@ -226,8 +225,8 @@ func TestConvergeStuck(t *testing.T) {
 	}
 }
 
-// TestConvergeFailing: what fails with the same inputs again and again is given
-// up, and named.
+// TestConvergeFailing checks that a node which fails repeatedly with the same inputs is not run
+// again, and that the command names the node.
 func TestConvergeFailing(t *testing.T) {
 	dir := write(t, verdictFleet, "node 'node-01' {\n\texec { 'break': command => '/bin/false' }\n}\n")
 	got, code := convergeCLI(t, dir, "asks")

@@ -30,8 +30,8 @@ plans:
       - run: third
 `
 
-// probe fails to compile on the collector unless each parameter has the type
-// that the exporter gave it.
+// probe fails to compile on the collecting node unless each parameter has the type that the
+// exporting node gave it.
 const probe = `
 define probe(
   Integer $int, Float $float, Boolean $flag, Hash $hash, Array $list, Regexp $re, Timestamp $time,
@@ -78,9 +78,9 @@ node 'node-03' {
 }
 `
 
-// TestData: values, hiera and exports with all their types go from node to
-// node, filters mean what they mean to PuppetDB, what is not granted is refused
-// with the line that would allow it, and a secret never leaves its node.
+// TestData checks several things. Values, hiera data and exports of all types go from node to node.
+// Filters mean the same as in PuppetDB. A refusal names the line that would allow the request. A
+// secret never leaves its node.
 func TestData(t *testing.T) {
 	const secret = "e2e-hunter2-0f3a"
 	sh(t, host(t, "node-01"), "umask 077; printf %s "+secret+" > /root/e2e-secret")
@@ -113,8 +113,8 @@ func TestData(t *testing.T) {
 	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Mark: no grant; if it is to, add to the grants of the fleet file: - {to: third, exports: [Mark], dangerous: true}")
 }
 
-// TestWithdrawn: a value that the catalog no longer declares goes with the
-// next good run, a value of others stays.
+// TestWithdrawn checks that a value which the catalog no longer declares is removed by the next
+// good run. Values of other owners stay.
 func TestWithdrawn(t *testing.T) {
 	push(t, oneNode, "tutti_value { 'shared/w/a': value => 1 }\ntutti_value { 'shared/w/b': value => 2 }\n")
 	execute(t, "one", tutti.ModeApply)

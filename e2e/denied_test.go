@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestDenied: what is not granted does not happen, the run says which line of
-// the fleet file would allow it, and the attempt is in the log.
+// TestDenied checks that a request without a grant has no effect. The run names the line of the
+// fleet file that would allow the request, and the log records the attempt.
 func TestDenied(t *testing.T) {
 	push(t, everyNode, `
 		node 'node-01' { tutti_value { 'shared/e2e-denied': value => 1 } }

@@ -19,16 +19,17 @@ const (
 	agentDir  = "/var/lib/tutti/agent"
 )
 
-// disk is a small file system of a host's unit, of its own while a test lasts.
+// disk is a small file system for the directory of a unit on a host, which exists during a test.
 type disk struct {
 	t         *testing.T
 	host      *lab.Host
 	unit, dir string
-	process   string // of the unit, which nobody may have to start again
+	process   string // process is the pid of the unit's main process. Nobody may restart this process.
 }
 
-// newDisk moves a unit's directory to a file system with that much room beyond
-// what is in it. The test's end moves it back; with its host's mounts it is gone.
+// newDisk moves the directory of a unit to a file system with the given free room. At the end of
+// the test the directory is moved back. If the host's mounts disappear, the file system also
+// disappears.
 func newDisk(t *testing.T, h *lab.Host, unit, dir string, room int) *disk {
 	t.Helper()
 	const away = "/run/tutti-disk"
@@ -69,19 +70,19 @@ func (d *disk) running() string {
 	return sh(d.t, d.host, "systemctl show -p MainPID -p NRestarts "+d.unit)
 }
 
-// fill leaves that many KiB: others have used the rest.
+// fill fills the disk with other data until only the given number of KiB is free.
 func (d *disk) fill(leave int) {
 	d.t.Helper()
 	sh(d.t, d.host, fmt.Sprintf(`dd if=/dev/zero of=%[1]s/full bs=64k 2>/dev/null || true; truncate -s -%[2]dK %[1]s/full`, d.dir, leave))
 }
 
-// free makes room, and does nothing else.
+// free only removes that data again.
 func (d *disk) free() {
 	d.t.Helper()
 	sh(d.t, d.host, "rm "+d.dir+"/full")
 }
 
-// untouched fails if the unit's process is another one than at the beginning.
+// untouched fails if the unit's main process has changed since the beginning.
 func (d *disk) untouched() {
 	d.t.Helper()
 	if now := d.running(); now != d.process {
@@ -103,9 +104,9 @@ plans:
   one: {steps: [{run: one}]}
 `
 
-// TestServerDiskFull fills the server's disk in the middle of a job while
-// operators write: what is refused says what is full, what was acknowledged is
-// there afterwards, and with room again the job ends well without anybody's help.
+// TestServerDiskFull fills the server's disk in the middle of a job while operators write. A
+// refusal must name the full disk, and no acknowledged value may be missing afterwards. When there
+// is room again, the job must end successfully without help.
 func TestServerDiskFull(t *testing.T) {
 	const says = "the server's disk is full: "
 	for _, tc := range []struct {
@@ -133,7 +134,7 @@ func TestServerDiskFull(t *testing.T) {
 				return err
 			}
 			filled, opened := false, false
-			j.until(func(w api.Watched) bool { // watching, so as to see what it says
+			j.until(func(w api.Watched) bool { // the job is watched to see its messages
 				if !filled {
 					filled = true
 					d.fill(tc.leave)
@@ -169,14 +170,14 @@ func TestServerDiskFull(t *testing.T) {
 			eventually(t, "a value is taken again", func() bool { return write(len(acknowledged)) == nil })
 			d.keeps(acknowledged)
 			d.untouched()
-			sh(t, d.host, "systemctl restart tutti-server") // what it has is on its disk
+			sh(t, d.host, "systemctl restart tutti-server") // the restart checks that the disk has everything
 			eventually(t, "the server is back", func() bool { _, err := fleet.Client.ListNodes(t.Context()); return err == nil })
 			d.keeps(acknowledged)
 		})
 	}
 }
 
-// keeps fails if a value that was acknowledged is not there.
+// keeps fails if an acknowledged value is missing.
 func (d *disk) keeps(acknowledged map[string]bool) {
 	d.t.Helper()
 	values, err := fleet.Client.ListValues(d.t.Context(), "shared/disk/")
@@ -194,7 +195,7 @@ func (d *disk) keeps(acknowledged map[string]bool) {
 	}
 }
 
-// TestNodeDiskFull fills a node's disk in the middle of a run, and before one.
+// TestNodeDiskFull fills a node's disk in the middle of a run, and before a run.
 func TestNodeDiskFull(t *testing.T) {
 	push(t, diskFleet, waitExec)
 	h := host(t, "node-01")
@@ -207,11 +208,11 @@ func TestNodeDiskFull(t *testing.T) {
 		barrier.open()
 		return j.end()
 	}
-	// A run that has begun has the reserve to end in.
+	// A run that has begun can end, because the agent keeps a reserve on the disk.
 	j := during(2 << 10)
 	j.expect(j.last("run-one", "node-01"), tutti.Changed, "", "")
 
-	// The next one does not begin, and the node says why.
+	// The next run does not begin, and the node reports the reason.
 	const says = "this node's disk is full: "
 	j = execute(t, "one", tutti.ModeApply)
 	r := j.last("run-one", "node-01")
@@ -227,7 +228,7 @@ func TestNodeDiskFull(t *testing.T) {
 	}
 	healed()
 
-	// Not a byte is left for what the run has to say: it is no good one, and it ends.
+	// If not a byte is left for the run's files, the run is not good, but it ends.
 	j = during(0)
 	j.expect(j.last("run-one", "node-01"), tutti.Failed, tutti.BecauseMachinery, "No space left on device")
 	healed()
@@ -239,7 +240,7 @@ func TestNodeDiskFull(t *testing.T) {
 	d.untouched()
 }
 
-// trouble is what a node says that it cannot do.
+// trouble returns the node's report of work that it cannot do.
 func trouble(t *testing.T, node tutti.NodeName) string {
 	t.Helper()
 	nodes, err := fleet.Client.ListNodes(t.Context())

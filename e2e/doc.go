@@ -1,3 +1,3 @@
-// Package e2e holds the tests on lab hosts: the real binary, real Puppet, real
-// systemd. They need root and the build tag e2e; see `make e2e`.
+// Package e2e contains the tests on lab hosts, with the real binary, real Puppet and real systemd.
+// The tests need root and the build tag e2e. The command `make e2e` runs the tests.
 package e2e

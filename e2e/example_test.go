@@ -12,9 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// exampleFleet is the fleet of an example, on hosts of its own, and further hosts that
-// have not joined. With E2E_BARE nothing but Puppet and its modules is baked into them:
-// Puppet downloads and installs the rest, which takes minutes.
+// exampleFleet returns the fleet of an example, on its own hosts. exampleFleet can have spare hosts
+// that have not joined. With E2E_BARE the host images contain only Puppet and its modules. Puppet
+// then downloads and installs everything else, which takes minutes.
 func exampleFleet(t *testing.T, example string, spare ...string) *stage.LabFleet {
 	t.Helper()
 	dir := "../examples/" + example

@@ -10,10 +10,11 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// disabledLock is Puppet's file that disables it, on a node of the site.
+// disabledLock is the file with which Puppet is disabled on a node of the site.
 const disabledLock = "/var/cache/puppet/state/agent_disabled.lock"
 
-// alone starts the site's exclusive plan; its runs wait on every node until go on.
+// alone starts the exclusive plan of the site. The runs of this plan wait on every node until the
+// test calls goOn.
 func (s *puppetSite) alone(t *testing.T, name string) (j *job, goOn func()) {
 	t.Helper()
 	s.manifest(t, "exec { '/bin/sh -c \"touch /run/"+name+"; until test -e /run/"+name+"-go; do sleep 0.1; done\"': creates => '/run/"+name+"-go' }")
@@ -29,7 +30,7 @@ func (s *puppetSite) alone(t *testing.T, name string) (j *job, goOn func()) {
 	}
 }
 
-// noTrace fails if an exclusive job has left anything on a node.
+// noTrace fails if an exclusive job has left files on a node.
 func noTrace(t *testing.T, h *lab.Host) {
 	t.Helper()
 	if got := sh(t, h, "ls "+disabledLock+"* /var/lib/tutti/lease.json 2>/dev/null || true"); got != "" {
@@ -37,7 +38,7 @@ func noTrace(t *testing.T, h *lab.Host) {
 	}
 }
 
-// exclusiveJobs: beside the stock daemon and the stock command.
+// exclusiveJobs tests exclusive jobs on nodes with the stock daemon and the stock command.
 func exclusiveJobs(t *testing.T, s *puppetSite) {
 	first, second := s.web[0], s.web[1]
 
@@ -47,7 +48,7 @@ func exclusiveJobs(t *testing.T, s *puppetSite) {
 		if !strings.Contains(said, "administratively disabled (Reason: 'Tutti job "+string(j.id)+" by ") || !strings.Contains(said, "new kernel; until the job ends, at most 20s after") {
 			t.Errorf("puppet agent --test says: %s", said)
 		}
-		// USR1 makes the daemon run, which says in its own time that it may not.
+		// USR1 starts a run of the daemon, which reports after some time that it may not run.
 		sh(t, second, "kill -USR1 $(systemctl show -p MainPID --value puppet); timeout 60 sh -c 'until journalctl -u puppet --since -10min | grep -q \"disabled (Reason: .Tutti job\"; do sleep 0.2; done'")
 		goOn()
 		j.end()

@@ -22,8 +22,8 @@ plans:
       - run: keyed
 `
 
-// factsSite has a node whose run makes a fact, as a package does that makes host keys, and another
-// one that collects what is made of it.
+// factsSite has a node whose run creates a fact, like a package that generates host keys. Another
+// node collects an export that contains this fact.
 const factsSite = `
 define marked() {
   file { "/var/tmp/e2e-marked-${title}": content => "x\n" }
@@ -43,14 +43,15 @@ node 'node-03' {
 }
 `
 
-// pick is stdlib's, which the hosts of this lab lack.
+// pick is a function of stdlib, which the hosts of this lab do not have.
 const factsPick = `
 Puppet::Functions.create_function(:pick) { dispatch(:pick) { repeated_param 'Any', :all }; def pick(*all) all.compact.first end }
 `
 
-// TestFacts: a fact that a run makes is seen after it, in the same job: one job brings package, fact,
-// second run and whoever collects. A role that somebody writes makes the node suspect by itself, and a
-// run that a person orders at once has it.
+// TestFacts checks that the server sees a fact after the run that created it, in the same job. One job
+// brings the package, the fact, the second run and the run of the collecting node. If somebody writes
+// a fact for a role, the node becomes suspect by itself. A run that a person orders at once already
+// has the fact.
 func TestFacts(t *testing.T) {
 	clean := func() {
 		for _, name := range []string{"node-01", "node-02"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// foreignRuns are those of a person and of the stock daemon: each is told as what it
-// is, without Tutti having had a part in it.
+// foreignRuns checks the runs of a person and of the stock daemon. The server must show both kinds
+// of runs as foreign runs.
 func (s *puppetSite) foreignRuns(t *testing.T) {
 	first := s.web[0]
 	run := ""
@@ -82,14 +82,14 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 	})
 }
 
-// lastReport is the transaction of a host's last report.
+// lastReport returns the transaction uuid of a host's last report.
 func lastReport(t *testing.T, h *lab.Host) string {
 	t.Helper()
 	return sh(t, h, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml | tr -d \"'\"")
 }
 
-// foreignRun waits until the run of a host's last report, which is another one than
-// before, is the last one that its node has told of. Nobody of Tutti's began it.
+// foreignRun waits until the run of a host's last report differs from the run before, and is the
+// last run that its node has reported. Tutti must not have begun this run.
 func foreignRun(t *testing.T, f *stage.LabFleet, h *lab.Host, before string) api.NodeDetail {
 	t.Helper()
 	var n api.NodeDetail

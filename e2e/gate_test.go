@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestGate changes a value between a compile's read and its gate: nothing of
-// that compile is applied, and the node compiles again.
+// TestGate changes a value after a compile has read it and before its gate. Puppet must not apply
+// this compile, and the node must compile again.
 func TestGate(t *testing.T) {
 	const key = "shared/gate"
 	h := host(t, "node-01")
@@ -17,7 +17,7 @@ func TestGate(t *testing.T) {
 	if err := fleet.Client.SetValue(t.Context(), key, []byte(`"old"`)); err != nil {
 		t.Fatal(err)
 	}
-	// Puppet 8 evaluates in the order of the file: first the read.
+	// Puppet 8 evaluates the file from top to bottom, so it first reads the value.
 	push(t, oneNode, `
 		$v = tutti::value('shared/gate')
 		$wait = generate('/bin/sh', '-c', 'touch /run/e2e-read; while [ ! -e /run/e2e-go ]; do sleep 0.1; done')

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestJoin tries to get in where one may not, from a machine with a token in
-// its hand, against the running server.
+// TestJoin tries to join in several forbidden ways, from a machine with a token, against the
+// running server.
 func TestJoin(t *testing.T) {
 	token := func(in api.CreateToken) string {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestJoin(t *testing.T) {
 	t.Run("replaced", func(t *testing.T) { replaced(t, home, token(api.CreateToken{Name: "ghost"})) })
 }
 
-// otherCA returns a token like text whose pin is that of another CA.
+// otherCA returns the token text with the pin of another CA.
 func otherCA(t *testing.T, text string) string {
 	t.Helper()
 	parsed, err := identity.ParseToken(text)
@@ -82,8 +82,8 @@ func otherCA(t *testing.T, text string) string {
 	return out
 }
 
-// replaced lets another machine take over the name and looks at the first
-// one's open connection.
+// replaced lets another machine take over the name, and checks the open connection of the first
+// machine.
 func replaced(t *testing.T, home, second string) {
 	old := dial(t, home)
 	if _, err := old.Call(t.Context(), wire.OpClaim, []byte("{}")); err != nil {

@@ -16,7 +16,7 @@ import (
 
 const leaver = "node-03"
 
-// leavesFleet runs one node, so that there is something to leave behind.
+// leavesFleet runs one node, so that the node has files which leaving must remove.
 const leavesFleet = `
 fleet: e2e
 environment: {name: production, path: ./code}
@@ -28,14 +28,14 @@ plans:
       - run: leaver
 `
 
-// TestLeave: a machine that leaves is what it was before it joined. What joining,
-// a run and the agent leave behind is found by doing it twice.
+// TestLeave checks that a machine which leaves has the same files as before it joined. The test
+// joins and leaves twice, to find everything that joining, a run and the agent leave.
 func TestLeave(t *testing.T) {
 	h := host(t, leaver)
 	push(t, leavesFleet, "notify { 'hello': }\n")
 	execute(t, "leaver", tutti.ModeApply)
 	t.Cleanup(func() {
-		if t.Failed() { // the other tests need the node
+		if t.Failed() { // the other tests need this node
 			_, _ = stage.Output(context.WithoutCancel(t.Context()), h, nil, hostTutti, "leave", "--yes", "--offline")
 			joinAgain(context.WithoutCancel(t.Context()), t, h)
 		}
@@ -61,7 +61,7 @@ const hostTutti = "/usr/local/bin/tutti"
 
 func leave(t *testing.T, h *lab.Host) {
 	t.Helper()
-	// A job ends when the server has the last result, a moment before the agent knows that.
+	// A job ends when the server has the last result. The agent learns this a moment later.
 	eventually(t, "the agent has been told that all results arrived", func() bool {
 		return sh(t, h, `cd `+agentDir+`/runs; for r in *; do test ! -e $r/result.json -o -e $r/sent || echo $r; done`) == ""
 	})
@@ -87,16 +87,16 @@ func joinAgain(ctx context.Context, t *testing.T, h *lab.Host) {
 	}
 }
 
-// tree lists the files of a host, without those of the system's own life: its
-// logs, what systemd and Puppet keep for themselves.
+// tree lists the files of a host. tree leaves out files that the system itself changes, such as
+// logs and the state of systemd and Puppet.
 func tree(t *testing.T, h *lab.Host) []string {
 	t.Helper()
 	out := sh(t, h, `find / -xdev \( -path /var/log -o -path /var/lib/puppet -o -path /var/cache/puppet -o -path /tmp -o -path /var/tmp -o -path /var/lib/systemd \) -prune -o -print | sort; systemctl list-unit-files --no-legend | awk '{print $1, $2}'; getent passwd`)
 	return strings.Split(out, "\n")
 }
 
-// TestDoctor: what is wrong with a node is found, and gone when it was mended
-// as the doctor says.
+// TestDoctor checks that the doctor finds each problem of a node. After a person has followed the
+// doctor's advice, the doctor must find no problem.
 func TestDoctor(t *testing.T) {
 	h := host(t, "node-02")
 	doctor := func() (string, error) {

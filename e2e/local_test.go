@@ -29,7 +29,7 @@ file { '/run/e2e-local': content => tutti::value('shared/local', 'by default') }
 -> tutti_value { "local/${trusted['certname']}": value => tutti::value('shared/local', 'by default') }
 `
 
-// alone pushes the site, has all nodes run, and stops the server.
+// alone pushes the site, runs all nodes, and stops the server.
 func alone(t *testing.T, safety string) {
 	t.Helper()
 	if err := fleet.Client.SetValue(t.Context(), "shared/local", []byte(`"there"`)); err != nil {
@@ -47,8 +47,9 @@ func alone(t *testing.T, safety string) {
 	sh(t, fleet.Server, "systemctl stop tutti-server")
 }
 
-// TestLocalRun: who is on call on a node sets right without the server what somebody has changed, under the
-// same lock and with the same record. The server is told, and the node is what it was.
+// TestLocalRun checks that a person on a node can repair changes while the server is away. The run uses the
+// same lock and writes the same record. Afterwards the server gets the report of the run, and the state of
+// the node is as before.
 func TestLocalRun(t *testing.T) {
 	alone(t, "never")
 	one := host(t, "node-01")
@@ -76,7 +77,8 @@ func TestLocalRun(t *testing.T) {
 	checkTold(t, "node-01", false)
 }
 
-// checkTold fails unless the server knows of a node's local run, and takes the node for good as before.
+// checkTold fails unless the server has the report of a node's local run and still says that the node is
+// good.
 func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 	t.Helper()
 	var d api.NodeDetail
@@ -96,8 +98,8 @@ func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 	}
 }
 
-// TestSafetyRun: without their server nodes go on setting right what somebody has changed, once in the
-// interval, spread.
+// TestSafetyRun checks that nodes without their server continue to repair changes, once in each
+// interval. The safety runs are spread over the interval.
 func TestSafetyRun(t *testing.T) {
 	alone(t, "1m")
 	names := []tutti.NodeName{"node-01", "node-02", "node-03"}

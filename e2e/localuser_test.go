@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// localSite carries a secret through a run that is held in the middle.
+// localSite uses a secret in a run that is held in the middle.
 const localSite = `
 	$secret = Sensitive(strip(file('/root/e2e-secret')))
 	file { '/root/e2e-written': content => $secret }
@@ -22,25 +22,24 @@ const localSite = `
 	-> file { '/run/e2e-after': content => 'the rest of the catalog' }
 `
 
-// asNobody runs a shell script on a host as a user without any right. It prints
-// what the script says and never fails: the attacks of the script do.
+// asNobody runs a shell script on a host as a user without any rights. asNobody prints the output
+// of the script. asNobody succeeds even if the attacks in the script fail.
 func asNobody(t *testing.T, h *lab.Host, script string) string {
 	t.Helper()
 	return sh(t, h, fmt.Sprintf("runuser -u nobody -- sh -c '%s' 2>&1 || true", script))
 }
 
-// writable are the places that everybody may write to.
+// writable lists the directories that every user may write to.
 const writable = "/tmp /var/tmp /dev/shm /run/lock"
 
-// TestLocalUser: somebody with a shell on a node, without root, while a run with a
-// secret goes on: he reads nothing, ends nothing, holds up nothing, and has root
-// write nowhere.
+// TestLocalUser plays a user with a shell on a node, without root, during a run with a secret. The
+// user must not be able to read the secret, to end or delay the run, or to make root write files.
 func TestLocalUser(t *testing.T) {
 	const secret = "e2e-hunter2-90c4"
 	node := host(t, "node-01")
 	sh(t, node, "rm -f /run/e2e-* /root/e2e-*; umask 077; echo "+secret+" > /root/e2e-secret; echo untouched > /root/e2e-target")
 	later(t, node, "rm -rf /run/e2e-* /root/e2e-*; find "+writable+" -user nobody -delete")
-	// Links wait under every name that could be guessed, before anything begins.
+	// Before the run begins, the user creates links under every name that somebody could guess.
 	asNobody(t, node, "for d in "+writable+"; do for n in tutti tutti-agent puppet-tutti puppet tutti.sock run.json; do ln -s /root/e2e-target $d/$n; done; done")
 	before := sh(t, node, "find "+writable+" -user root | sort")
 	push(t, attackFleet, localSite)
@@ -61,7 +60,7 @@ func TestLocalUser(t *testing.T) {
 				t.Errorf("%s: %s", what, out)
 			}
 		}
-		for _, s := range []string{secret, secrets} { // not even root finds them there
+		for _, s := range []string{secret, secrets} { // even root finds no secret there
 			pattern := s[:4] + "[" + s[4:5] + "]" + s[5:]
 			if out := sh(t, node, fmt.Sprintf("grep -alE '%s' /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null || true", pattern)); out != "" {
 				t.Errorf("a secret is in %s", out)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// holder is a Puppet, by its name and by the lock that it takes as Puppet does.
+// holder is a process with the name of a Puppet, which takes the lock in the same way as Puppet.
 const holder = `#!/usr/bin/ruby
 require 'puppet'
 require 'puppet/util/pidlock'
@@ -25,8 +25,8 @@ lock.unlock
 
 const afterSite = `file { '/run/e2e-after': content => 'applied' }`
 
-// selfMade makes the certificates without which `puppet agent` asks its server
-// before it looks at the lock.
+// selfMade creates the certificates. Without the certificates `puppet agent` would contact its
+// server before it checks the lock.
 const selfMade = `
 ssl, name = ARGV
 def certificate(subject, key, serial, extensions, issuer = subject)
@@ -47,13 +47,13 @@ node = certificate("/CN=#{name}", key[:node], 2, [], '/CN=ca')
 end
 `
 
-// clear removes what earlier tests left, and the lock.
+// clear removes files of earlier tests, and the lock.
 func clear(t *testing.T, h *lab.Host, path string) {
 	t.Helper()
 	sh(t, h, "mkdir -p $(dirname "+path+"); rm -f /run/e2e-* "+path)
 }
 
-// TestLock meets our run with each other Puppet that there can be on a node.
+// TestLock lets our run meet each other kind of Puppet run that can be on a node.
 func TestLock(t *testing.T) {
 	push(t, attackFleet, `
 		node 'node-01' {`+heldSite+`}
@@ -99,14 +99,14 @@ func stockAgent(t *testing.T) {
 	}
 }
 
-// bareApply is a person's `puppet apply`, which takes no lock.
+// bareApply starts a person's `puppet apply`, which takes no lock.
 func bareApply(t *testing.T) {
 	h := hold(t, "node-01", "node-01")
 	sh(t, h.host, `systemd-run --quiet --collect --unit=e2e-bare puppet apply -e 'exec { "/bin/sh -c \"touch /run/e2e-bare; while [ ! -e /run/e2e-enough ]; do sleep 0.1; done\"": timeout => 0 }'`)
 	later(t, h.host, "touch /run/e2e-enough")
 	eventually(t, "the person's Puppet applies", func() bool { return sh(t, h.host, "ls /run/e2e-bare 2>/dev/null || true") != "" })
 	eventually(t, "the agent has seen it", func() bool { return sh(t, h.host, "grep -c puppet.apply "+h.file("answers.jsonl")+" || true") != "0" })
-	// A new agent knows it, too, when the person has ended.
+	// A new agent also knows about the person's run after the run has ended.
 	sh(t, h.host, "touch /run/e2e-enough; systemctl restart tutti-agent")
 	h.letGo()
 	r := h.ended()
@@ -116,7 +116,7 @@ func bareApply(t *testing.T) {
 	}
 }
 
-// waits lets our run wait for a lock until end ends the waiting.
+// waits lets our run wait for a lock, until the script end ends the wait.
 func waits(t *testing.T, path, end string) {
 	node := host(t, "node-02")
 	clear(t, node, path)
@@ -146,7 +146,7 @@ func waits(t *testing.T, path, end string) {
 	checkLockFree(t, node, path)
 }
 
-// ignores lets our run meet a lock file that means nothing.
+// ignores lets our run meet a lock file that has no meaning.
 func ignores(t *testing.T, path, leave string) {
 	node := host(t, "node-03")
 	clear(t, node, path)

@@ -35,15 +35,15 @@ plans:
       - run: here
 `
 
-// deadlineFlags are the server's deadline of silence and the nodes' heartbeat where a
-// test waits for the deadline: a fifth of what a fleet has without them.
+// serverDeadline and nodeBeat shorten the deadline of silence and the heartbeat for tests that wait
+// for the deadline. Both flags set a fifth of the default.
 const (
 	serverDeadline = "--lost-after 6s"
 	nodeBeat       = "--beat 1s"
 )
 
-// shortDeadline gives the shared fleet a short deadline of silence while the test lasts,
-// and returns it. With E2E_DEEP the fleet keeps the one that it has without flags.
+// shortDeadline gives the shared fleet a short deadline of silence during the test, and returns the
+// deadline. With E2E_DEEP the fleet keeps its default deadline.
 func shortDeadline(t *testing.T) time.Duration {
 	t.Helper()
 	if os.Getenv("E2E_DEEP") != "" {
@@ -68,9 +68,9 @@ func shortDeadline(t *testing.T) time.Duration {
 	return 6 * time.Second
 }
 
-// TestLost cuts two nodes off in the middle of a run: they are lost within the
-// deadline. The plan that accepts that goes on, the other does not; when a node
-// is back, its result is kept.
+// TestLost cuts the network of two nodes in the middle of a run. The runs must be lost within the
+// deadline. A plan that accepts this outcome continues, and another plan fails. When a node is
+// back, the server keeps its result.
 func TestLost(t *testing.T) {
 	shortDeadline(t)
 	push(t, lostFleet, `
@@ -105,7 +105,7 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// link is the name of a host's only network interface.
+// link returns the name of a host's only network interface.
 func link(t *testing.T, h *lab.Host) string {
 	t.Helper()
 	return sh(t, h, `ip -o link show | sed -nE 's/^[0-9]+: ([^@:]+).*/\1/p' | grep -v '^lo$'`)

@@ -27,7 +27,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// fleet is the fleet that the tests share; each test pushes its own code.
+// fleet is the fleet that the tests share. Each test pushes its own code.
 var fleet *stage.LabFleet
 
 const binary = "../bin/tutti"
@@ -60,7 +60,7 @@ func testMain(m *testing.M) int {
 		select {
 		case code := <-done:
 			return code
-		case <-ctx.Done(): // nothing ends m.Run but the end of this process
+		case <-ctx.Done(): // only the end of this process can interrupt m.Run
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) //nolint:errcheck // shown to people
 			fmt.Fprintln(os.Stderr, "e2e: ended:", context.Cause(ctx))
 			return 1
@@ -73,25 +73,24 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// beforePanic is what it takes to take labs down before the testing package
-// ends the process.
+// beforePanic is the time that it takes to remove labs before the testing package ends the process.
 const beforePanic = 20 * time.Second
 
-// labName is the name of a lab of these tests. E2E_SUFFIX keeps two of them side
-// by side apart.
+// labName returns the name of a lab of these tests. E2E_SUFFIX separates the labs of two test runs
+// on one machine.
 func labName(name string) string { return name + os.Getenv("E2E_SUFFIX") }
 
-// exampleLab is the lab of an example.
+// exampleLab returns the name of the lab of an example.
 func exampleLab(example string) string { return labName("e2e-" + example) }
 
-// siteLab is the lab of the site with a Puppet Server.
+// siteLab returns the name of the lab with a Puppet Server.
 func siteLab() string { return labName("e2e-site") }
 
-// swiftSiteLab is the lab of the example beside a Puppet Server.
+// swiftSiteLab returns the name of the lab with the Swift example and a Puppet Server.
 func swiftSiteLab() string { return labName("e2e-swiftsite") }
 
-// readSpec reads a lab file. E2E_RELEASE is the Debian release of its hosts in
-// place of its own: bookworm has Puppet 7, trixie Puppet 8.
+// readSpec reads a lab file. E2E_RELEASE replaces the Debian release of its hosts: bookworm has
+// Puppet 7, trixie Puppet 8.
 func readSpec(path string) (lab.Spec, error) {
 	spec, err := lab.ReadSpec(path)
 	if release := os.Getenv("E2E_RELEASE"); release != "" {
@@ -100,7 +99,7 @@ func readSpec(path string) (lab.Spec, error) {
 	return spec, err
 }
 
-// mustReadSpec is readSpec for a test's own lab.
+// mustReadSpec is like readSpec, but fails the test after an error.
 func mustReadSpec(t *testing.T, path string) lab.Spec {
 	t.Helper()
 	spec, err := readSpec(path)
@@ -110,7 +109,7 @@ func mustReadSpec(t *testing.T, path string) lab.Spec {
 	return spec
 }
 
-// bootLab boots a lab that is the test's own, and takes it down with the test.
+// bootLab boots a lab for one test, and removes it at the end of the test.
 func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 	t.Helper()
 	running, err := machine.Up(t.Context(), spec)
@@ -125,9 +124,8 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 	return running
 }
 
-// startFleet makes a fleet of a lab's hosts. With E2E_WARM=0 its runs are cold, as before
-// there were warm ones: that is for measuring what these are worth, and what tests them,
-// or the agent's unit, fails.
+// startFleet creates a fleet on the hosts of a lab. With E2E_WARM=0 all runs are cold. E2E_WARM=0
+// is for measuring the benefit of warm runs. Tests of warm runs and of the agent's unit then fail.
 func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*stage.LabFleet, error) {
 	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {
@@ -141,8 +139,8 @@ func startFleet(ctx context.Context, running *lab.Running, serverHost, dir strin
 	return f, nil
 }
 
-// withFleet makes the shared fleet and calls f. Whatever happens, all labs of
-// these tests are down afterwards, and what they left is an error.
+// withFleet creates the shared fleet and calls f. In any case withFleet removes all labs of these
+// tests afterwards. withFleet returns an error if a lab has left something.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	spec, err := readSpec("lab.yaml")
 	if err != nil {
@@ -169,11 +167,11 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	if err := down(); err != nil { // of a run that was killed
+	if err := down(); err != nil { // labs of an earlier test run that was killed
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	if os.Getenv("E2E_COLD") != "" { // cold starts have fleets of their own
+	if os.Getenv("E2E_COLD") != "" { // cold starts have their own fleets
 		return f(), nil
 	}
 	running, err := machine.Up(ctx, spec)
@@ -190,8 +188,8 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	return f(), nil
 }
 
-// ownLabs are the lab files of tests that have a lab of their own, in the order in which
-// these need them.
+// ownLabs lists the lab files of tests that have their own lab, in the order in which the tests
+// need them.
 var ownLabs = []struct{ test, file string }{
 	{"TestConvergeSwift", "../examples/swift/lab.yaml"},
 	{"TestCompute", "../examples/compute/lab.yaml"},
@@ -199,11 +197,11 @@ var ownLabs = []struct{ test, file string }{
 	{"TestWeb", "../examples/web/lab.yaml"},
 }
 
-// buildAhead builds the bases of the tests that are to run beside the first of them,
-// which mostly wait. A test that needs one earlier waits for it, or builds it. It
-// returns what ends that.
+// buildAhead builds the bases of the tests in the background. The first tests mostly wait, so there
+// is time for this. If a test needs a base earlier, the test waits for it or builds it. The
+// returned function ends the building.
 func buildAhead(ctx context.Context) (stop func()) {
-	wanted := regexp.MustCompile(flag.Lookup("test.run").Value.String()) // go test has compiled it
+	wanted := regexp.MustCompile(flag.Lookup("test.run").Value.String()) // go test has already compiled this expression
 	if os.Getenv("E2E_RELEASE") != "" {
 		return func() {}
 	}
@@ -211,7 +209,7 @@ func buildAhead(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // whose end is the commands', also if this process is killed
+		runtime.LockOSThread() // Pdeathsig depends on the thread, so the goroutine stays on one thread
 		for _, own := range ownLabs {
 			if !wanted.MatchString(own.test) {
 				continue
@@ -221,7 +219,7 @@ func buildAhead(ctx context.Context) (stop func()) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", own.file, err) // which will say so, too
+				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", own.file, err) // the test will report this error again
 			}
 		}
 	}()
@@ -248,14 +246,14 @@ func sh(t *testing.T, h *lab.Host, script string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// eventually asks until the condition holds. It is for what happens on a host
+// eventually repeats the check until the condition holds. eventually is for effects on a host
 // outside of any job.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	within(t, time.Minute, what, holds)
 }
 
-// within is eventually, for what takes other than a moment.
+// within is like eventually, with another time limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -271,8 +269,8 @@ func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// push sends a fleet file and an environment: its site manifest, and further
-// files by their path inside it.
+// push sends a fleet file and an environment. The environment has a site manifest, and further
+// files by their path in the environment.
 func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	t.Helper()
 	if err := fleet.Push(t.Context(), write(t, fleetFile, site, more...)); err != nil {
@@ -280,7 +278,7 @@ func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	}
 }
 
-// write writes what push sends into a directory, and returns it.
+// write writes the files for push into a directory, and returns the directory.
 func write(t *testing.T, fleetFile, site string, more ...map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -302,7 +300,7 @@ func write(t *testing.T, fleetFile, site string, more ...map[string]string) stri
 	return dir
 }
 
-// job is a job that was begun, watched and folded.
+// job is a started job, with its watched and folded events.
 type job struct {
 	*engine.Job
 	id tutti.JobID
@@ -319,13 +317,13 @@ func start(t *testing.T, f *stage.LabFleet, plan tutti.PlanName, mode tutti.Mode
 	return &job{id: id, t: t, f: f}
 }
 
-// patience is for one job, on a machine that does much else.
+// patience is the time limit for one job, on a machine with other load.
 const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
-// until watches until the condition holds for an event, or the job ends. A
-// server that restarts is waited for.
+// until watches the job until the condition holds for an event, or the job ends. If the server
+// restarts, until waits for it.
 func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))
@@ -352,7 +350,7 @@ func (j *job) until(holds func(api.Watched) bool) *job {
 	}
 }
 
-// end watches to the verdict.
+// end watches the job to its verdict.
 func (j *job) end() *job {
 	j.t.Helper()
 	j.until(nil)
@@ -380,7 +378,8 @@ func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// expect fails unless the run ended as said, with the message in it.
+// expect fails unless the run ended with this outcome and reason, and the message contains the
+// text.
 func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, says string) {
 	j.t.Helper()
 	got := tutti.Result{Outcome: r.Outcome()}
@@ -396,7 +395,7 @@ func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, 
 	}
 }
 
-// tuttiCLI runs the binary on this machine as the fleet's operator.
+// tuttiCLI runs the binary on this machine as the operator of the fleet.
 func tuttiCLI(t *testing.T, f *stage.LabFleet, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)

@@ -37,10 +37,10 @@ node 'node-02' {
 }
 `
 
-// TestNoop: a noop job changes nothing and publishes nothing, but its second
-// stage sees what its first would export.
+// TestNoop checks that a noop job changes nothing and publishes nothing. The second stage of the
+// job must see the exports that its first stage would publish.
 func TestNoop(t *testing.T) {
-	// What earlier tests exported would be seen as well.
+	// The job would also see exports of earlier tests, so these are removed first.
 	push(t, noopFleet, "notify { 'nothing': }\n", map[string]string{"modules/mark/manifests/init.pp": mark})
 	execute(t, "both", tutti.ModeApply)
 	push(t, noopFleet, noopSite, map[string]string{"modules/mark/manifests/init.pp": mark})
@@ -63,7 +63,7 @@ func TestNoop(t *testing.T) {
 	}
 }
 
-// TestBareApply: somebody runs Puppet by hand on a node, with the module.
+// TestBareApply runs Puppet by hand on a node that has the module.
 func TestBareApply(t *testing.T) {
 	h := host(t, "node-01")
 	push(t, oneNode, "notify { 'there is a module now': }\n")

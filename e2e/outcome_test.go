@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// endingsSite fails in the way that a file on the node says.
+// endingsSite fails in the way that a file on the node names.
 const endingsSite = `
 $ending = strip(file('/run/e2e-ending', '/dev/null'))
 case $ending {
@@ -30,12 +30,12 @@ case $ending {
 }
 `
 
-// ending is a run that ends badly, although the one before it was good.
+// ending is a run that ends badly after a good run.
 type ending struct {
 	name    string
-	spoil   string // a script that spoils the node
-	mend    string // and one that mends it
-	begun   string // a script in the middle of the run, which is held there if there is one
+	spoil   string // a script that causes the problem on the node
+	mend    string // a script that removes the problem
+	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
 	because tutti.Reason
 	says    string
 	file    string // of the failure
@@ -49,7 +49,7 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill puts a small full disk over a directory, empty puts the old one back.
+// fill mounts a small full disk over a directory, and empty unmounts it.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -110,9 +110,9 @@ var endings = map[tutti.NodeName][]ending{
 	},
 }
 
-// TestOutcomes spoils nodes whose last run was good: the next one says what is
-// wrong, at once and never with the report of the good one, and when the node
-// is mended it works again.
+// TestOutcomes causes problems on nodes whose last run was good. The next run must report the
+// problem at once, and never with the report of the good run. After the problem is removed, the
+// node works again.
 func TestOutcomes(t *testing.T) {
 	push(t, attackFleet, endingsSite)
 	for node, cases := range endings {
@@ -137,7 +137,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only is the result of the only run of a job with one node.
+// only returns the result of the only run of a job with one node.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()
@@ -173,7 +173,7 @@ func (e ending) check(t *testing.T, node tutti.NodeName) {
 	}
 }
 
-// begin begins the run and, if something is to happen in its middle, lets it.
+// begin starts the run and, if the case has one, runs the script for the middle of the run.
 func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	if e.begun == "" {
 		return start(t, fleet, tutti.PlanName(node), tutti.ModeApply)
@@ -192,8 +192,8 @@ func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	return j
 }
 
-// TestForgedCode signs code with another operator's key: the server refuses it,
-// and a node that gets it all the same does, too.
+// TestForgedCode signs code with another operator's key. The server must refuse the code. If a node
+// gets the code in another way, the node must refuse it, too.
 func TestForgedCode(t *testing.T) {
 	manifest, err := json.Marshal(tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{}})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestForgedCode(t *testing.T) {
 		t.Errorf("the server said %v to a foreign signature, want that it refuses", err)
 	}
 
-	// The node pins another key: for it, the server's code is the forged one.
+	// The node pins another key, so that for this node the server's code is forged.
 	push(t, attackFleet, `notify { 'signed by the operator': }`)
 	node := host(t, "node-01")
 	const file = "/var/lib/tutti/agent/identity/membership.json"

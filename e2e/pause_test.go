@@ -9,10 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestPausedServer stops the server with a signal, twice as long as its deadline of
-// silence, in the middle of a job: one run is applying all the
-// time, one ends meanwhile and has a result to tell, one comes to its gate.
-// Nobody is given up, nothing starts again, nothing is dropped.
+// TestPausedServer stops the server with a signal in the middle of a job, for twice its deadline of
+// silence. During this time one run applies, one run ends and has a result to report, and one run
+// reaches its gate. No run may be lost or start again, and no result may be dropped.
 func TestPausedServer(t *testing.T) {
 	deadline := shortDeadline(t)
 	push(t, everyNode, "node 'node-03' {\n"+waitCompile+"notify { 'compiled': }\n}\nnode default {\n"+waitExec+"}\n")

@@ -38,7 +38,7 @@ plans:
       - run: node-01
 `
 
-// TestPlan: limits, edges of all kinds and waits, on real nodes.
+// TestPlan checks limits, edges of all kinds and waits on real nodes.
 func TestPlan(t *testing.T) {
 	push(t, planFleet, `
 		$n = Integer($trusted['certname'][-1])

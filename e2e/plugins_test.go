@@ -10,16 +10,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// pluginDir is where the production environment has a feature of Puppet's own name.
+// pluginDir is the directory in the production environment for a feature with the name of one of
+// Puppet's own features.
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
-// plugins: a plugin that stands for a file of Puppet's, which is no type's, comes with
-// the very run that is to use it. The run begins again, cold, before it has a catalog,
-// and is one run.
+// plugins checks a plugin that replaces one of Puppet's files and belongs to no type. The plugin
+// comes with the same run that must use it. The run starts again as a cold process before it has a
+// catalog, and counts as one run.
 func (s *puppetSite) plugins(t *testing.T) {
 	const word = "the libuser of the module"
 	first := s.web[0]
-	s.manifest(t, "user { 'root': ensure => present }") // its provider asks whether there is libuser
+	s.manifest(t, "user { 'root': ensure => present }") // the provider of this type asks whether libuser exists
 	run := func(why string, says bool) {
 		t.Helper()
 		j := s.execute(t, "first")
@@ -36,12 +37,13 @@ func (s *puppetSite) plugins(t *testing.T) {
 			t.Errorf("it was applied %s times, in %d runs", got, len(j.Steps[0].Nodes[0].Runs))
 		}
 	}
-	s.execute(t, "first") // what others have left undone
+	s.execute(t, "first") // this run repairs the changes that other tests have left
 	run("", false)
 	sh(t, s.server, "mkdir -p "+pluginDir+"; echo \"Puppet.warning('"+word+"'); Puppet.features.add(:libuser) { false }\" > "+pluginDir+"/libuser.rb")
 	run("lib/puppet/feature/libuser.rb came with the plugins", true)
 	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true)
 	sh(t, s.server, "rm "+pluginDir+"/libuser.rb")
-	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true) // Puppet has loaded it by the time that it takes it away
+	// Puppet has already loaded the plugin when it removes the plugin
+	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true)
 	run("", false)
 }

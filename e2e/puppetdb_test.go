@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// swiftSiteFleet is the example's plan for runs through the Puppet Server. The plans
-// rings and hasty are its beginning, with and without waiting for PuppetDB.
+// swiftSiteFleet has the plan of the example, for runs through the Puppet Server. The plans rings
+// and hasty are the beginning of this plan, with and without waiting for PuppetDB.
 const swiftSiteFleet = `
 fleet: swift
 mode: agent
@@ -35,21 +35,21 @@ plans:
   hasty: {steps: [{run: storage}, {run: ringbuilder}]}
 `
 
-// swiftSiteData is what differs from the example: two storage nodes, and no module
-// of Tutti's on the Puppet Server.
+// swiftSiteData is the difference from the example: two storage nodes, and no module of Tutti on
+// the Puppet Server.
 const swiftSiteData = `
 profile::swift::ring_digests: false
 profile::swift::ringbuilder::replicas: 2
 `
 
-// deployCode puts the example's code on the Puppet Server, with data of the site's.
+// deployCode copies the code of the example to the Puppet Server, with data of the site.
 func (s *puppetSite) deployCode(t *testing.T, data string) {
 	t.Helper()
 	deploySwift(t, s.server, "production", swiftSiteData+data)
 }
 
-// lag holds PuppetDB's writes back until the returned function is called; it
-// answers all the time, with what it has.
+// lag delays PuppetDB's writes until the test calls the returned function. During this time
+// PuppetDB answers with the data that it has.
 func (s *puppetSite) lag(t *testing.T) (end func()) {
 	t.Helper()
 	sh(t, s.server, `
@@ -62,8 +62,8 @@ func (s *puppetSite) lag(t *testing.T) (end func()) {
 	}
 }
 
-// throughPuppetDB deploys the example through a Puppet Server and the exported resources
-// of its PuppetDB, and then has an export changed.
+// throughPuppetDB deploys the example through a Puppet Server and the exported resources in its
+// PuppetDB. The test then changes an export.
 func (s *puppetSite) throughPuppetDB(t *testing.T) {
 	s.setFleet(t, swiftSiteFleet)
 	t.Run("deployed by the plan", func(t *testing.T) {

@@ -29,8 +29,7 @@ plans:
   alone: {steps: [{run: storage-01}]}
 `
 
-// storedSite: proxy-01 has a file for each entry that storage-01 exports, and no
-// other.
+// storedSite gives proxy-01 one file for each entry that storage-01 exports, and no other files.
 const storedSite = `
 define e2e::entry($list, $table, $of, $secret = undef) {
   file { "/var/tmp/e2e-entries/${title}": content => "${list} ${table} ${of}" }
@@ -56,7 +55,7 @@ case $trusted['certname'] {
 }
 `
 
-// storedCode deploys the site with a word in its exports.
+// storedCode deploys the code of the site with a certain word in its exports.
 func (s *puppetSite) storedCode(t *testing.T, word string) {
 	t.Helper()
 	const environment = "/etc/puppet/code/environments/production"
@@ -67,8 +66,8 @@ func (s *puppetSite) storedCode(t *testing.T, word string) {
 	}
 }
 
-// overPuppetDB has the exports collected that PuppetDB keeps, with the module on the
-// Puppet Server: however late it stores them, nothing is good before they are there.
+// overPuppetDB collects exports from PuppetDB, with the module on the Puppet Server. Even if
+// PuppetDB stores exports late, no node may be good before they are stored.
 func (s *puppetSite) overPuppetDB(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, storedFleet)
@@ -108,7 +107,7 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 			t.Errorf("%s (%s): runs of %q, want %s with %q", j.Verdict, j.Message, nodes, verdict, want)
 		}
 	}
-	// late follows a job until proxy-01 was stopped twice for the sake of PuppetDB.
+	// late watches a job until proxy-01 was stopped twice because PuppetDB was late.
 	late := func(j *job) *job {
 		return j.until(func(api.Watched) bool {
 			stops := 0
@@ -128,7 +127,8 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 	}
 
 	t.Run("from nothing", func(t *testing.T) {
-		// By a plan: the nodes are good, of before the module, which nobody has told of new code.
+		// The plan runs first. The nodes have been good since before the module was installed. Tutti
+		// does not know of new code on the Puppet Server.
 		passed(t, start(t, s.LabFleet, "both", tutti.ModeApply).end(), tutti.VerdictSucceeded, "proxy-01", "storage-01")
 		entries(t, "one: [a] {k => 1} File[/x]; two: [a] {k => 1} File[/x]")
 		converges(t)
@@ -166,7 +166,7 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 			t.Fatal(err)
 		}
 		sh(t, h, "puppet agent --onetime --no-daemonize")
-		converges(t) // it exports the same, by another catalog
+		converges(t) // the node exports the same resources with another catalog
 		end := s.lag(t)
 		s.storedCode(t, "second")
 		sh(t, h, "puppet agent --onetime --no-daemonize")

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// moduleFleet is the site's fleet file with the Puppet Server as a node.
+// moduleFleet is the fleet file of the site, with the Puppet Server as a node.
 var moduleFleet = strings.Replace(siteFleet, "plans:\n", `  servers: {nodes: [puppet]}
 grants:
 `+compileGrant+`  - {to: web, exports: [File], write: [shared/port, shared/made], dangerous: true}
@@ -21,8 +21,8 @@ plans:
   second: {steps: [{run: web-02}]}
 `, 1)
 
-// moduleSite: web-02 collects what web-01 exports, and reads what it publishes,
-// without which it has no catalog. secretSites is added to it.
+// moduleSite lets web-02 collect an export of web-01 and read a value of web-01. Without this value
+// web-02 has no catalog. secretSites is added to the manifest.
 const moduleSite = `
 case $trusted['certname'] {
   'web-01': {
@@ -38,9 +38,9 @@ case $trusted['certname'] {
 }
 `
 
-// withModule puts the module on the Puppet Server, which is stopped; the last runs of
-// the nodes have failed. From then on what a compile reads and exports orders runs and
-// wakes readers, as with `puppet apply`, and the module answers nobody else.
+// withModule installs the module on the stopped Puppet Server. The last runs of the nodes have
+// failed. From then on the reads and exports of compiles order the runs and wake readers, as with
+// `puppet apply`. The module must not answer anybody else.
 func (s *puppetSite) withModule(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, s.withSecrets(t, moduleFleet))
@@ -83,7 +83,7 @@ func (s *puppetSite) withModule(t *testing.T) {
 
 	t.Run("nobody else is answered", s.answersNobodyElse)
 	sh(t, s.server, "systemctl start puppetserver") // waits for it
-	// web-02 has no catalog before web-01 has published.
+	// web-02 has no catalog before web-01 has published the value.
 	t.Run("from nothing", func(t *testing.T) {
 		converges(t, "web-01", "web-02")
 		check(t, map[string]string{
@@ -96,7 +96,7 @@ func (s *puppetSite) withModule(t *testing.T) {
 		s.rotateSecrets(t)
 		converges(t, "web-02")
 		s.set(t, "shared/hiera/e2e::key", `"changed"`)
-		s.set(t, "shared/motd", `"hello"`) // web-01 reads it, and exports it to web-02
+		s.set(t, "shared/motd", `"hello"`) // web-01 reads the value, and exports it to web-02
 		converges(t, "web-01", "web-02")
 		check(t, map[string]string{
 			"e2e-peer": "of web-01: hello", "e2e-port": "5432", "e2e-hiera": "changed",
@@ -120,8 +120,9 @@ func (s *puppetSite) withModule(t *testing.T) {
 	})
 }
 
-// answersNobodyElse asks the module's socket as others than the Puppet Server, for a
-// run that has ended, and for another node than the run's.
+// answersNobodyElse sends forbidden requests to the module's socket. The requests come from another
+// user than the Puppet Server, are for a run that has ended, or are for another node than the
+// run's.
 func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 	ask := func(user, certname string) string {

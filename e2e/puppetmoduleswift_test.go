@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// compileFleet is the fleet file of the example, for these of its nodes: with the module
-// on the Puppet Server it needs `mode: agent` and compileGrant.
+// compileFleet returns the fleet file of the example for these nodes. With the module on the Puppet
+// Server, the fleet file needs `mode: agent` and compileGrant.
 func compileFleet(t *testing.T, swift []string) string {
 	t.Helper()
 	example, err := os.ReadFile("../examples/swift/tutti.yaml")
@@ -32,9 +32,9 @@ func compileFleet(t *testing.T, swift []string) string {
 	).Replace(string(example))
 }
 
-// withoutPuppetDB deploys the example, its code and grants as they are, through the
-// Puppet Server with the module: Tutti answers the collectors, and there is no PuppetDB.
-// The stock daemon runs on all nodes.
+// withoutPuppetDB deploys the example with its unchanged code and grants, through the Puppet Server
+// with the module. Tutti answers the collectors, and there is no PuppetDB. The stock daemon runs on
+// all nodes during the test.
 func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 	s.remove(t, storedSwift)
 	s.setFleet(t, compileFleet(t, plannedSwift))
@@ -50,7 +50,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 	startDaemons(t, swiftEnvironment, more)
 	t.Run("by the plan", func(t *testing.T) {
 		f := s.part(t, plannedSwift...)
-		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2") // there are two storage nodes
+		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2") // because there are two storage nodes
 		deploySwift(t, s.server, swiftEnvironment, "")
 		j := start(t, f, "deploy", tutti.ModeApply).end()
 		j.checkSummary(tutti.VerdictSucceeded, 6, 0)
@@ -67,8 +67,8 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		if err := s.Client.UnsetValue(t.Context(), "shared/hiera/profile::swift::ringbuilder::replicas"); err != nil {
 			t.Fatal(err)
 		}
-		// Each node's one: all compile; the ring builder has seen all devices, and
-		// applies; then the storage nodes, which read the digests of its rings.
+		// There is one run of each node. All nodes compile. The ring builder has seen all devices, and
+		// applies. After that the storage nodes apply, because they read the digests of the rings.
 		j := s.reacts(t, map[tutti.NodeName]int{"storage-05": 1, "storage-06": 1, "storage-07": 1, "proxy-03": 1})
 		j.checkSummary(tutti.VerdictConverged, 4, 0)
 		checkSwift(t, f, j)
@@ -96,7 +96,8 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		}
 	})
 	t.Run("by itself", func(t *testing.T) {
-		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 1, 0) // the Puppet Server's own node, which nobody ran
+		// the Puppet Server's own node, which had no run yet
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 1, 0)
 		s.setFleet(t, "reactive: true\n"+compileFleet(t, convergedSwift))
 		checkReaction(t, s.LabFleet, "a user of the proxy", map[tutti.NodeName]int{"proxy-03": 1}, func() {
 			s.set(t, "shared/hiera/profile::swift::proxy::users", `[
@@ -120,8 +121,7 @@ func (s *puppetSite) remove(t *testing.T, nodes []string) {
 	}
 }
 
-// reacts converges the example: the runs that it takes are these, of each node, and
-// none fails.
+// reacts converges the example. Each node must have the wanted number of runs, and no run may fail.
 func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	j := convergeOn(t, s.LabFleet, "swift").end()
@@ -129,8 +129,8 @@ func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	return j
 }
 
-// checkSwift fails unless the cluster works, the daemons run, and whose the exports
-// are is known on both sides.
+// checkSwift fails unless the cluster works, the daemons run, and both sides know which node owns
+// each export.
 func checkSwift(t *testing.T, f *stage.LabFleet, j *job) {
 	t.Helper()
 	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
@@ -171,8 +171,8 @@ func checkSwift(t *testing.T, f *stage.LabFleet, j *job) {
 	}
 }
 
-// checkExports counts what a node exports: as many, with this among it for each of
-// the three rings.
+// checkExports counts the exports of a node. One export for each of the three rings must contain
+// the given text.
 func checkExports(t *testing.T, n api.NodeDetail, like string, want int) {
 	t.Helper()
 	found := 0
@@ -186,8 +186,8 @@ func checkExports(t *testing.T, n api.NodeDetail, like string, want int) {
 	}
 }
 
-// daemonsRun has the stock daemons of all nodes run at once, and waits until the server
-// was told how that ended.
+// daemonsRun starts a run of the stock daemon on all nodes at once, and waits until the server has
+// the reports.
 func daemonsRun(t *testing.T, f *stage.LabFleet, outcome tutti.Outcome) {
 	t.Helper()
 	before := map[string]string{}

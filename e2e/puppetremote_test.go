@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// checkRemoteControl asks and controls the Puppet of nodes where the stock daemon
-// waits, and looks at a run that it began.
+// checkRemoteControl asks and controls the Puppet of nodes where the stock daemon is idle.
+// checkRemoteControl then begins a run and checks it.
 func checkRemoteControl(t *testing.T, s *puppetSite) {
 	first := s.web[0]
 	puppet := func(code int, args ...string) string {
@@ -47,7 +47,7 @@ func checkRemoteControl(t *testing.T, s *puppetSite) {
 		t.Errorf("disabled, its file became %q", got)
 	}
 
-	// Puppet's own summary and report are of that very run.
+	// Puppet's own summary and report must belong to that run.
 	says(puppet(0, "last-run-summary", "--on", `node == "web-02"`), `(?m)^web-02 +applied .* changed`)
 	says(puppet(0, "summary"), `(?m)^changed +`)
 	j := (&job{id: tutti.JobID(regexp.MustCompile(`puppet-\d+`).FindString(ran)), t: t, f: s.LabFleet}).end()

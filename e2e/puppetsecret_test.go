@@ -17,7 +17,7 @@ const (
 	rotatedSecret = "e2e-canary-rotated-7c1f"
 )
 
-// secretSites: web-01 makes a secret, web-02 reads it and two of an operator's.
+// secretSites lets web-01 create a secret. web-02 reads this secret and two secrets of an operator.
 const secretSites = `
 case $trusted['certname'] {
   'web-01': {
@@ -33,7 +33,7 @@ case $trusted['certname'] {
 }
 `
 
-// withSecrets is a fleet file with a recovery key of the operator's.
+// withSecrets returns a fleet file with a recovery key of the operator.
 func (s *puppetSite) withSecrets(t *testing.T, fleetFile string) string {
 	t.Helper()
 	var line struct{ Recovery string }
@@ -44,8 +44,8 @@ func (s *puppetSite) withSecrets(t *testing.T, fleetFile string) string {
 	return strings.Replace(fleetFile, "fleet: site\n", "fleet: site\nsecrets: {recovery: "+line.Recovery+"}\n", 1)
 }
 
-// setSecrets seals the secrets of an operator to nodes that the Puppet Server compiles for: its host opens them, and is to
-// be named.
+// setSecrets seals the operator's secrets to nodes for which the Puppet Server compiles. The Puppet Server's host opens
+// the secrets, so the command must name this host.
 func (s *puppetSite) setSecrets(t *testing.T) {
 	t.Helper()
 	set := []string{"data", "set", "--secret", "--yes", "--string", "shared/given", "--for", "group:web"}
@@ -56,7 +56,8 @@ func (s *puppetSite) setSecrets(t *testing.T) {
 	seal(t, s.LabFleet, hieraSecret, "data", "set", "--secret", "--yes", "--string", "shared/hiera/e2e::secret", "--for", "group:web", "--for", "node:puppet")
 }
 
-// rotateSecrets gives the Puppet Server's host another key, which runs nobody, and the secret of hiera another value.
+// rotateSecrets rotates the key of the Puppet Server's host, which must cause no run. rotateSecrets then changes the
+// value of the hiera secret.
 func (s *puppetSite) rotateSecrets(t *testing.T) {
 	t.Helper()
 	sh(t, s.server, "tutti agent rotate-key")
@@ -66,7 +67,8 @@ func (s *puppetSite) rotateSecrets(t *testing.T) {
 	seal(t, s.LabFleet, rotatedSecret, "secret", "rotate", "--string", "shared/hiera/e2e::secret")
 }
 
-// checkSecretsKept: no file has them but those that Puppet writes, and the catalog that Puppet's agent keeps.
+// checkSecretsKept checks that only two kinds of files contain the secrets: files that Puppet must write, and the
+// cached catalog of Puppet's agent.
 func (s *puppetSite) checkSecretsKept(t *testing.T) {
 	t.Helper()
 	sh(t, s.web[1], "grep -qF "+rotatedSecret+" /var/cache/puppet/client_data/catalog/web-02.json")

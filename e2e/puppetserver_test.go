@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// siteFleet needs no environment: the code is the Puppet Server's.
+// siteFleet needs no environment, because the Puppet Server has the code.
 const siteFleet = `
 fleet: site
 mode: agent
@@ -28,8 +28,7 @@ plans:
   tagged: {steps: [{run: web-01, tags: [base]}]}
 `
 
-// newPlainSite boots a Puppet Server and two nodes. No file of Tutti's is on the
-// Puppet Server.
+// newPlainSite boots a Puppet Server and two nodes. The Puppet Server has no files of Tutti.
 func newPlainSite(t *testing.T) *puppetSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetserver.yaml")
@@ -40,9 +39,9 @@ func newPlainSite(t *testing.T) *puppetSite {
 	return s
 }
 
-// TestPuppetServer adds Tutti to a site with a Puppet Server, changing nothing of
-// it: each of the ways in which a run of `puppet agent` ends is told as what it is.
-// When the Puppet Server begins again, it has the module.
+// TestPuppetServer adds Tutti to a site with a Puppet Server, without changing the site. Tutti must
+// report each way in which a run of `puppet agent` can end. When the Puppet Server starts again, it
+// has the module.
 func TestPuppetServer(t *testing.T) {
 	s := newPlainSite(t)
 	first := s.web[0]
@@ -56,7 +55,7 @@ func TestPuppetServer(t *testing.T) {
 		if got := sh(t, first, "cat /var/tmp/e2e-site"); got != "web-01" {
 			t.Errorf("the file has %q", got)
 		}
-		// Puppet's own report is the run's, by its id, and went to the Puppet Server.
+		// Puppet's own report has the id of the run, and went to the Puppet Server.
 		id := string(run(j).Run)
 		report := sh(t, first, "grep -E '^(job_id|transaction_uuid):' $(puppet config print lastrunreport --section agent) | sort | awk '{print $2}' | tr -d \"'\" | uniq")
 		if report != id {
@@ -155,7 +154,8 @@ func TestPuppetServer(t *testing.T) {
 			sh(t, h, "touch /run/e2e-go")
 		}
 		j.end()
-		j.expect(run(j), tutti.Changed, "", "") // its catalog has all that it needs; the report reaches us, not the Puppet Server
+		// the catalog is complete, and the report reaches Tutti but not the Puppet Server
+		j.expect(run(j), tutti.Changed, "", "")
 		j = s.execute(t, "deploy")
 		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "Failed to open TCP connection to puppet:8140")
 	})

@@ -12,23 +12,26 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// The example is deployed three times from nothing, on hosts of its own. The last host
-// of each is the proxy, which makes the rings.
+// The test deploys the example three times from nothing, on separate hosts. In each list the last
+// host is the proxy, which builds the rings.
 var (
-	storedSwift    = []string{"storage-01", "storage-02", "proxy-01"}               // by a plan, through PuppetDB
-	plannedSwift   = []string{"storage-03", "storage-04", "proxy-02"}               // by a plan, through Tutti
+	// the plan deploys these hosts through PuppetDB
+	storedSwift = []string{"storage-01", "storage-02", "proxy-01"}
+	// the plan deploys these hosts through Tutti
+	plannedSwift   = []string{"storage-03", "storage-04", "proxy-02"}
 	convergedSwift = []string{"storage-05", "storage-06", "storage-07", "proxy-03"} // without a plan
 )
 
-// swiftEnvironment is the example's on the Puppet Server, where Tutti answers.
+// swiftEnvironment is the name of the example's environment on the Puppet Server when Tutti
+// answers.
 const swiftEnvironment = "swift"
 
 //go:embed puppetdb.sh
 var addPuppetDB string
 
-// newSwiftSite boots a Puppet Server with PuppetDB, where Tutti's server is, too:
-// PuppetDB answers without a certificate on its own host only. Of the hosts for the
-// example those have joined that PuppetDB is for.
+// newSwiftSite boots a Puppet Server with PuppetDB. Tutti's server is on the same host, because
+// PuppetDB answers without a certificate only on its own host. Only the hosts for the test with
+// PuppetDB have joined.
 func newSwiftSite(t *testing.T) *puppetSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetserver.yaml")
@@ -43,9 +46,9 @@ func newSwiftSite(t *testing.T) *puppetSite {
 	return newSite(t, siteSpec{Spec: spec, tutti: "puppet", units: []string{"puppetserver", "puppetdb"}, nodes: storedSwift})
 }
 
-// TestPuppetServerSwift deploys the example through a Puppet Server: with PuppetDB, and
-// with the module and without PuppetDB. In between the module collects what PuppetDB
-// keeps.
+// TestPuppetServerSwift deploys the example through a Puppet Server. The test deploys once with
+// PuppetDB, and once with the module and without PuppetDB. Between these two, the module collects
+// exports from PuppetDB.
 func TestPuppetServerSwift(t *testing.T) {
 	s := newSwiftSite(t)
 	t.Run("through PuppetDB", s.throughPuppetDB)
@@ -53,8 +56,8 @@ func TestPuppetServerSwift(t *testing.T) {
 	t.Run("the module alone", s.withoutPuppetDB)
 }
 
-// deploySwift makes the example's code an environment of the Puppet Server, with data
-// of the site's.
+// deploySwift copies the code of the example to an environment of the Puppet Server, with data of
+// the site.
 func deploySwift(t *testing.T, server *lab.Host, environment, data string) {
 	t.Helper()
 	code := t.TempDir()

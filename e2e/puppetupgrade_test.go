@@ -11,9 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// packPuppet makes two packages of the Puppet that a host has, without maintainer
-// scripts: /root/old.deb is what is installed, /root/new.deb says a later version. It
-// prints both versions.
+// packPuppet builds two packages of a host's Puppet, without maintainer scripts: /root/old.deb is
+// the installed version, and /root/new.deb has a later version number. It prints both versions.
 const packPuppet = `
 cd /root
 rm -rf old new
@@ -34,9 +33,8 @@ for tree in old new; do
 done
 `
 
-// TestPuppetUpgrade upgrades Puppet on a node where it is loaded: the run that goes on
-// meanwhile ends with the Puppet that it began with, the next one has the new one, in a
-// child of another parent, and so has the one after it.
+// TestPuppetUpgrade upgrades Puppet on a node where Puppet is loaded. The current run must end with
+// the old Puppet. The next two runs must use the new Puppet, in children of a new parent.
 func TestPuppetUpgrade(t *testing.T) {
 	h := host(t, "node-02")
 	before, after, _ := strings.Cut(sh(t, h, packPuppet), "\n")
@@ -68,7 +66,7 @@ func TestPuppetUpgrade(t *testing.T) {
 	}
 }
 
-// checkWarm fails unless a run has changed something, was warm, and had that Puppet.
+// checkWarm fails unless a run has changed something, was warm, and used that version of Puppet.
 func checkWarm(t *testing.T, j *job, r *engine.Run, version string) {
 	t.Helper()
 	j.expect(r, tutti.Changed, "", "")
@@ -81,7 +79,7 @@ func checkWarm(t *testing.T, j *job, r *engine.Run, version string) {
 	}
 }
 
-// warmParent is the pid of the host's only warm parent.
+// warmParent returns the pid of the host's only warm parent.
 func warmParent(t *testing.T, h *lab.Host) string {
 	t.Helper()
 	pids := sh(t, h, `for pid in $(cat /proc/$(systemctl show -p MainPID --value tutti-agent)/task/*/children); do

@@ -12,17 +12,17 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// TestQueue starts a plan three times at once: the runs of a node follow each
-// other, and those of other nodes do not wait for them.
+// TestQueue starts a plan three times at once. The runs of one node must follow each other. Runs of
+// other nodes must not wait for the runs of this node.
 func TestQueue(t *testing.T) {
 	push(t, everyNode, waitExec)
 	held := newBarrier(t, host(t, "node-01"))
 	jobs := []*job{start(t, fleet, "every", tutti.ModeApply)}
-	held.wait() // the others come later and must wait
+	held.wait() // the other jobs come later and must wait
 	for range 2 {
 		jobs = append(jobs, start(t, fleet, "every", tutti.ModeApply))
 	}
-	jobs[2].until(func(api.Watched) bool { // its other nodes are done
+	jobs[2].until(func(api.Watched) bool { // the other nodes of this job are done
 		done := 0
 		for _, n := range jobs[2].Steps[0].Nodes {
 			if n.State == engine.Done {

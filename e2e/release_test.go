@@ -51,18 +51,19 @@ node 'node-02' {
 
 const mixedSlow = "exec { '/bin/sleep 600': }\n"
 
-// mixed is a fleet whose server and agents are of this release or the last one.
+// mixed is a fleet whose server and agents are of this release or of the last release.
 type mixed struct {
 	*stage.LabFleet
 	t      *testing.T
 	last   release.Release
-	number int // the last one that was published
+	number int // the last published number
 }
 
-// TestMixedReleases lets this release and the last one, built from its commit, work
-// together: the agents are upgraded before the server, then the server before the agents.
-// An order that the last release does not know is refused to its agents. As it knows all
-// orders of today, one server takes it for a release without the option `debug`.
+// TestMixedReleases lets this release and the last release, which is built from its commit, work
+// together. The test first upgrades the agents before the server, and then the server before the
+// agents. The server must not send an order to agents of the last release if they do not know this
+// order. The last release knows all present orders. Therefore one server treats the last release as
+// a release without the option `debug`.
 func TestMixedReleases(t *testing.T) {
 	all, err := release.Read("..")
 	if err != nil {
@@ -111,10 +112,10 @@ func TestMixedReleases(t *testing.T) {
 	}
 }
 
-// releaseLab is the lab of the test of two releases.
+// releaseLab returns the name of the lab for the test of two releases.
 func releaseLab() string { return labName("e2e-release") }
 
-// agents puts a program on all nodes and waits until their agents are of its release.
+// agents installs a program on all nodes and waits until their agents have its version.
 func (m *mixed) agents(program string) {
 	m.t.Helper()
 	for _, h := range m.Nodes {
@@ -123,8 +124,8 @@ func (m *mixed) agents(program string) {
 	m.connected(versionOf(m.t, program))
 }
 
-// server puts a program on the server's host and waits until all nodes have told it
-// their versions.
+// server installs a program on the server's host and waits until all nodes have reported their
+// versions.
 func (m *mixed) server(program string) {
 	m.t.Helper()
 	m.install(m.Server, program, "tutti-server")
@@ -139,7 +140,8 @@ func (m *mixed) install(h *lab.Host, program, unit string) {
 	sh(m.t, h, "systemctl restart "+unit)
 }
 
-// connected waits until all nodes are there and say a version; empty: any.
+// connected waits until all nodes are connected and report this version. An empty version means any
+// version.
 func (m *mixed) connected(version string) {
 	m.t.Helper()
 	eventually(m.t, "all nodes are connected with version "+version, func() bool {
@@ -156,7 +158,7 @@ func (m *mixed) connected(version string) {
 	})
 }
 
-// versionOf is what a program says of itself.
+// versionOf returns the version that a program prints.
 func versionOf(t *testing.T, program string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "--version").Output()
@@ -175,8 +177,7 @@ func (m *mixed) push(site string) {
 	}
 }
 
-// works runs a plan, a noop and a job that converges, and looks at what they did on the
-// hosts.
+// works runs a plan, a noop and a converging job, and checks their effects on the hosts.
 func (m *mixed) works() {
 	m.t.Helper()
 	m.number++
@@ -210,7 +211,7 @@ func (m *mixed) wrote(number int) {
 	}
 }
 
-// cancels ends a run that would take long.
+// cancels cancels a long run.
 func (m *mixed) cancels() {
 	m.t.Helper()
 	m.push(mixedSlow)
@@ -231,7 +232,7 @@ func (m *mixed) cancels() {
 	}
 }
 
-// explains asks who reads the number that node-01 publishes.
+// explains asks the server which nodes read the number that node-01 publishes.
 func (m *mixed) explains() {
 	m.t.Helper()
 	got, err := m.Client.ExplainValue(m.t.Context(), "shared/release/number")
@@ -244,8 +245,8 @@ func (m *mixed) explains() {
 	}
 }
 
-// refused runs a plan whose first step the last release is taken not to know, and looks at
-// where that is said.
+// refused runs a plan whose first step counts as unknown to the last release. refused checks where
+// Tutti reports the refusal.
 func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)

@@ -26,8 +26,8 @@ file { '/run/e2e-motd': content => "one\n" }
 file { '/run/e2e-secret': content => Sensitive('hunter2') }
 `
 
-// TestReports changes a file behind Puppet's back on two of three nodes: the change
-// is shown once, as corrective, and what is Sensitive nowhere.
+// TestReports changes a file by hand on two of three nodes. The reports must show the change once,
+// as corrective, and must not show Sensitive values.
 func TestReports(t *testing.T) {
 	push(t, reportFleet, reportSite)
 	all := []tutti.NodeName{"node-01", "node-02", "node-03"}

@@ -9,9 +9,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestRootNeedsTheWord: who collects applies as root what others export. A node whose grant is harmless
-// cannot make use of that: not by another type, not by a parameter, not by a value that is a call (finding
-// F6). With the word the same call runs on the collector.
+// TestRootNeedsTheWord checks exports that give root, because a collecting node applies foreign exports as
+// root. A node with a harmless grant must not be able to get root (finding F6). Another type, a parameter,
+// or a value that is a call must not help the node. With the word `dangerous` in the grant, the same call
+// runs on the collecting node.
 func TestRootNeedsTheWord(t *testing.T) {
 	const fleetFile = `fleet: e2e
 groups: {all: {nodes: [node-01, node-02, node-03]}, sends: {nodes: [node-01, node-02]}, collects: {nodes: [node-03]}}
@@ -42,7 +43,7 @@ node 'node-03' {
 		t.Errorf("on the collector there is %s", got)
 	}
 
-	// Nothing but the gate keeps it away: so it is worth a word.
+	// Only the gate prevents the call. Therefore the grant needs the word `dangerous`.
 	push(t, strings.Replace(fleetFile, "GRANT", "dangerous: true", 1), `
 node 'node-02' {
   @@sshkey { 'e2e-root': ensure => present, type => 'ssh-rsa', key => Deferred('generate', ['/bin/touch', '/run/e2e-root-call']) }

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// A cluster of the example's shape that takes seconds: storage nodes export their
-// devices, the builder collects them, makes rings of them, publishes the rings'
-// digest and exports where to fetch them. A device that is no longer exported
-// stays in the rings, as in Swift.
+// This cluster is like the example but takes only seconds. Storage nodes export their devices. The
+// builder collects the devices, builds rings, publishes the digest of the rings, and exports the
+// address for fetching the rings. If a device is no longer exported, it stays in the rings, as in
+// Swift.
 const (
 	scaleFleet = `
 fleet: e2e
@@ -49,9 +49,9 @@ var scaleModule = map[string]string{
 	"modules/ring/manifests/sync.pp":   "define ring::sync(String $from) {\n  file { '/var/tmp/e2e-sync': content => $from }\n}\n",
 }
 
-// TestConvergeScale: a fleet that keeps itself converged. A storage node that joins
-// causes one run of itself, one of the builder, and one of each storage node that
-// has to fetch the new rings. One that is removed causes one of the builder.
+// TestConvergeScale checks a fleet that keeps itself converged. A new storage node causes one run
+// of itself and one run of the builder. A new storage node also causes one run of each storage node
+// that must fetch the new rings. The removal of a storage node causes one run of the builder.
 func TestConvergeScale(t *testing.T) {
 	h := host(t, leaver)
 	for _, h := range fleet.Nodes {
@@ -59,7 +59,7 @@ func TestConvergeScale(t *testing.T) {
 		later(t, h, "rm -f /var/tmp/e2e-*")
 	}
 	gone := true
-	t.Cleanup(func() { // the other tests need the node, and a fleet that does nothing by itself
+	t.Cleanup(func() { // the other tests need the node, and a fleet that does not react by itself
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := fleet.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
 			t.Error(err)
@@ -87,13 +87,12 @@ func TestConvergeScale(t *testing.T) {
 	})
 }
 
-// spareStorage is a storage node of the example that joins when the others have
-// converged.
+// spareStorage is a storage node of the example that joins after the other nodes have converged.
 const spareStorage = "storage-04"
 
-// checkSwiftScales lets a storage node join a converged Swift that keeps itself so,
-// and removes it. Its devices stay in the rings: the packaged provider cannot remove
-// them, so the rings' digest stays, and nobody but the ring builder runs.
+// checkSwiftScales adds a storage node to a Swift fleet that keeps itself converged, and then
+// removes the node. The devices of the node stay in the rings, because the packaged provider cannot
+// remove devices. The digest of the rings therefore stays the same, and only the ring builder runs.
 func checkSwiftScales(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h, err := f.Lab.Host(spareStorage)
@@ -130,7 +129,7 @@ func checkSwiftScales(t *testing.T, f *stage.LabFleet) {
 	}
 }
 
-// ringDevices says how many devices the object ring has that is on a host.
+// ringDevices returns the number of devices of a host in the object ring.
 func ringDevices(t *testing.T, f *stage.LabFleet, host string) string {
 	t.Helper()
 	h, err := f.Lab.Host(host)
@@ -140,8 +139,8 @@ func ringDevices(t *testing.T, f *stage.LabFleet, host string) string {
 	return sh(t, h, `python3 -c 'from swift.common.ring import RingData; print(sum(d is not None for d in RingData.load("/etc/swift/object.ring.gz").devs))'`)
 }
 
-// checkReaction compares how many runs of each node the server begins by itself
-// after something was done. Afterwards nothing is left to do.
+// checkReaction counts the runs of each node that the server begins by itself after a change.
+// Afterwards no node may need a run.
 func checkReaction(t *testing.T, f *stage.LabFleet, when string, want map[tutti.NodeName]int, do func()) {
 	t.Helper()
 	before := jobs(t, f)
@@ -166,7 +165,7 @@ func checkReaction(t *testing.T, f *stage.LabFleet, when string, want map[tutti.
 	}
 }
 
-// jobs are the ids of all jobs that a fleet's server has.
+// jobs returns the ids of all jobs on the server of a fleet.
 func jobs(t *testing.T, f *stage.LabFleet) map[tutti.JobID]bool {
 	t.Helper()
 	views, err := f.Client.ListJobs(t.Context())

@@ -57,9 +57,10 @@ class e2e_sealed(Sensitive[String] $password = Sensitive('a default')) {
 }
 `
 
-// TestSealed: secrets of an operator, by value and by hiera, and of a node arrive on the nodes that they are for, as
-// Sensitive. A node that comes later waits, runs when they were sealed to it, and nobody else runs for it. Nothing but the
-// files that Puppet was to write has them in clear: after success, failure and kill.
+// TestSealed checks secrets of an operator (a value and a hiera key) and of a node. The secrets must arrive as
+// Sensitive on the right nodes. A node that comes later waits. The new node runs after the secrets were sealed to
+// it, and no other node runs because of this. Only the files that Puppet must write may contain the clear text,
+// after success, failure and kill.
 func TestSealed(t *testing.T) {
 	const given, made, hiera, rotated = "e2e-canary-given-5d2e", "e2e-canary-made-5d2e", "e2e-canary-hiera-5d2e", "e2e-canary-rotated-5d2e"
 	canaries := []string{given, made, hiera, rotated}
@@ -111,7 +112,7 @@ func TestSealed(t *testing.T) {
 	j.expect(j.last("run-in", "node-02"), tutti.Unchanged, "", "")
 	clear("after success")
 
-	// A newcomer of the group waits, and takes no default in its place.
+	// A new node of the group waits, and does not use the default value.
 	push(t, fleetOf("node-02, node-03"), sealedSite, files)
 	j = execute(t, "others", tutti.ModeApply)
 	j.expect(j.last("run-others", "node-03"), tutti.Waiting, "", "")
@@ -128,7 +129,8 @@ func TestSealed(t *testing.T) {
 		t.Errorf("node-02: %+v, %v: want that a newcomer changes nothing for it", shown.Standing, err)
 	}
 
-	// Another value; a run that fails with it in its hands; an agent that is killed while it has it.
+	// The next cases are another value, a run that fails while it has the secret, and an agent that is killed while it
+	// has the secret.
 	seal(t, fleet, rotated, "secret", "rotate", "--string", "shared/hiera/e2e_sealed::password")
 	sh(t, two, "touch /root/e2e-fails")
 	j = execute(t, "sealed", tutti.ModeApply)
@@ -148,7 +150,7 @@ func TestSealed(t *testing.T) {
 	j.end()
 	want("node-03", given, "none", rotated)
 	clear("after a kill")
-	for _, h := range fleet.Nodes { // the pattern is not what it finds
+	for _, h := range fleet.Nodes { // the pattern does not match itself
 		if found := sh(t, h, "grep -la 'e2e-canar[y]-' /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null || true"); found != "" {
 			t.Errorf("%s has a secret in arguments or environment: %s", h.Name, found)
 		}
@@ -163,7 +165,7 @@ func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	}
 }
 
-// sealed runs a command that reads a secret from standard input, and returns what it said.
+// sealed runs a command that reads a secret from standard input, and returns the output of the command.
 func sealed(t *testing.T, f *stage.LabFleet, secret string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)

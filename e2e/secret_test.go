@@ -32,8 +32,8 @@ plans:
       - {run: bad, after: []}
 `
 
-// secretSite exports every type of the language, and lets a secret pass
-// through everything that Puppet speaks about.
+// secretSite exports every type of the language, and uses a secret in everything that Puppet logs
+// or reports.
 const secretSite = `
 node 'node-01' {
   $secret = Sensitive(strip(file('/root/e2e-secret')))
@@ -81,9 +81,9 @@ node 'node-03' {
 }
 `
 
-// TestSecret: exports keep every type of the language, and a Sensitive is in
-// clear on its own node's file only: not on the server, not on another node,
-// in no log, report or record.
+// TestSecret checks that exports keep every type of the language. The clear text of a Sensitive may
+// be only in the file on its own node. The clear text may not be on the server or another node, or
+// in a log, report or record.
 func TestSecret(t *testing.T) {
 	const secret, clear = "e2e-hunter2-77b1", "e2e-in-clear-77b1"
 	one, two := host(t, "node-01"), host(t, "node-02")
@@ -119,11 +119,10 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// everybody is the hosts of the fleet.
+// everybody returns all hosts of the fleet.
 func everybody() []*lab.Host { return append(slices.Clone(fleet.Nodes), fleet.Server) }
 
-// holders are those of some hosts on which a text is anywhere that Tutti or its Puppets
-// write, or in the journal.
+// holders returns those hosts on which a text is in the journal or in a file of Tutti or Puppet.
 func holders(t *testing.T, text string, hosts ...*lab.Host) []string {
 	t.Helper()
 	var found []string

@@ -15,23 +15,23 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// puppetSite is a fleet with a Puppet Server, beside which Tutti was added.
+// puppetSite is a fleet with a Puppet Server, to which Tutti was added.
 type puppetSite struct {
 	*stage.LabFleet
 	server *lab.Host // the Puppet Server's
 	web    []*lab.Host
 }
 
-// siteSpec says what a site consists of.
+// siteSpec describes the hosts of a site.
 type siteSpec struct {
 	lab.Spec          // with the host puppet
-	tutti    string   // the host of Tutti's server
-	units    []string // of the host puppet, which are started
-	nodes    []string // the hosts that join; the stock daemon runs there and has run once
+	tutti    string   // the host on which Tutti's server runs
+	units    []string // units of the host puppet that the test starts
+	nodes    []string // nodes are the hosts that join. On these hosts the stock daemon runs, and has already run once.
 }
 
-// newSite boots a site. Its Puppet Server is Debian's and signs every request. Tutti is
-// on the hosts that the spec names, and on no other.
+// newSite boots a site. The site's Puppet Server is Debian's package and signs every certificate
+// request. Only the hosts that the spec names have Tutti.
 func newSite(t *testing.T, spec siteSpec) *puppetSite {
 	t.Helper()
 	running := bootLab(t, spec.Spec)
@@ -51,12 +51,13 @@ func newSite(t *testing.T, spec siteSpec) *puppetSite {
 		t.Fatal(err)
 	}
 	s.Lab = running
-	sh(t, s.server, "systemctl start "+units) // waits until all of them are there
+	sh(t, s.server, "systemctl start "+units) // waits until all units are started
 	startDaemons(t, "production", s.Nodes)
 	return s
 }
 
-// manifest is the site's on the Puppet Server: a file of each node's own, and more.
+// manifest writes the manifest of the site on the Puppet Server. The manifest contains one file for
+// each node, and the given text.
 func (s *puppetSite) manifest(t *testing.T, more string) {
 	t.Helper()
 	const dir = "/etc/puppet/code/environments/production/manifests"
@@ -82,7 +83,7 @@ func convergeOn(t *testing.T, f *stage.LabFleet, target string) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// part is the fleet with some of its nodes only.
+// part returns the fleet with only some of its nodes.
 func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	t.Helper()
 	f := *s.LabFleet
@@ -97,7 +98,7 @@ func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	return &f
 }
 
-// join lets further hosts of the site in.
+// join lets further hosts of the site join.
 func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -114,7 +115,7 @@ func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
 	}
 }
 
-// setFleet gives the fleet another fleet file.
+// setFleet sends another fleet file to the server.
 func (s *puppetSite) setFleet(t *testing.T, text string) {
 	t.Helper()
 	if _, err := s.Client.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
@@ -122,7 +123,7 @@ func (s *puppetSite) setFleet(t *testing.T, text string) {
 	}
 }
 
-// set gives a value to a key, as an operator.
+// set sets the value of a key as an operator.
 func (s *puppetSite) set(t *testing.T, key, value string) {
 	t.Helper()
 	if err := s.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
@@ -130,10 +131,10 @@ func (s *puppetSite) set(t *testing.T, key, value string) {
 	}
 }
 
-// startDaemons starts the stock daemon of Puppet on the hosts of an environment, and
-// waits until its first run has ended, which makes the certificate: all at once, since
-// Puppet's agent waits half a minute for the answer to its request for one. Plugins
-// that are on the host as a package need not be fetched one by one.
+// startDaemons starts the stock daemon of Puppet on the hosts of an environment. It waits for the
+// end of the first run of each daemon, which gets the certificate. startDaemons starts all daemons
+// at once, because Puppet's agent waits half a minute for its certificate. Plugins that are on the
+// host as a package need not be fetched one by one.
 func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -155,11 +156,11 @@ func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 	}
 }
 
-// compileGrant lets the Puppet Server's host compile for all others.
+// compileGrant lets the Puppet Server's host compile for all other nodes.
 const compileGrant = "  - {to: servers, compile: true, dangerous: true}\n"
 
-// installModule puts the module on the Puppet Server, which reads it when it begins
-// or reloads. Its host has joined.
+// installModule installs the module on the Puppet Server, which reads it at a start or reload. Its
+// host has joined.
 func (s *puppetSite) installModule(t *testing.T) {
 	t.Helper()
 	sh(t, s.server, `tutti puppet-server install

@@ -16,9 +16,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// TestSwift deploys the example while the server is killed with -9 in the
-// middle: the job goes on by itself, nothing starts twice, the cluster works, and
-// deploying again changes nothing.
+// TestSwift deploys the example, and kills the server with -9 in the middle. The job must continue
+// by itself, no run may start twice, the cluster must work, and a second deployment must change
+// nothing.
 func TestSwift(t *testing.T) {
 	f := exampleFleet(t, "swift")
 	j := start(t, f, "deploy", tutti.ModeApply)
@@ -36,7 +36,7 @@ func TestSwift(t *testing.T) {
 	checkAgain(t, f, "deploy")
 }
 
-// killServer ends the server with -9. systemd starts it again.
+// killServer kills the server with -9. systemd starts it again.
 func killServer(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	pid := func() string { return sh(t, f.Server, "systemctl show -p MainPID --value tutti-server") }
@@ -45,9 +45,9 @@ func killServer(t *testing.T, f *stage.LabFleet) {
 	eventually(t, "systemd starts the server again", func() bool { after := pid(); return after != before && after != "0" })
 }
 
-// TestSwiftPower deploys the example while a storage node loses its power in the
-// middle of its run: that run, and so the job, is no success. Deploying again
-// does what is left, though the server loses its power in the middle of it.
+// TestSwiftPower deploys the example while a storage node loses its power in the middle of its run.
+// Neither this run nor the job may succeed. A second deployment does the remaining work, although
+// the server loses its power in the middle.
 func TestSwiftPower(t *testing.T) {
 	f := exampleFleet(t, "swift")
 	storage, err := f.Lab.Host("storage-02")
@@ -69,7 +69,7 @@ func TestSwiftPower(t *testing.T) {
 		switch {
 		case r.Run != cut && !r.Outcome().Good():
 			t.Errorf("%s of %s is %s, and had its power all the time", r.Node, r.Step, r.Outcome())
-		case r.Run == cut && r.Outcome() == tutti.Lost: // it took long to boot
+		case r.Run == cut && r.Outcome() == tutti.Lost: // the boot took long
 			first.expect(r, tutti.Lost, "", "nothing heard of the node")
 		case r.Run == cut:
 			first.expect(r, tutti.Interrupted, "", "in phase apply")
@@ -97,7 +97,7 @@ func TestSwiftPower(t *testing.T) {
 	}
 }
 
-// power cuts a host's power and lets it boot again.
+// power cuts a host's power and boots the host again.
 func power(t *testing.T, h *lab.Host) {
 	t.Helper()
 	if err := h.Kill(t.Context()); err != nil {
@@ -108,7 +108,7 @@ func power(t *testing.T, h *lab.Host) {
 	}
 }
 
-// runsOf are all runs of a job.
+// runsOf returns all runs of a job.
 func runsOf(j *engine.Job) []*engine.Run {
 	var runs []*engine.Run
 	for _, st := range j.Steps {
@@ -119,8 +119,8 @@ func runsOf(j *engine.Job) []*engine.Run {
 	return runs
 }
 
-// checkStartedOnce compares the runs that the nodes have with those of the jobs,
-// and looks for a second start of one.
+// checkStartedOnce compares the runs on the nodes with the runs of the jobs, and checks that no run
+// has started twice.
 func checkStartedOnce(t *testing.T, f *stage.LabFleet, jobs ...*engine.Job) {
 	t.Helper()
 	wanted := map[string]bool{}
@@ -131,7 +131,7 @@ func checkStartedOnce(t *testing.T, f *stage.LabFleet, jobs ...*engine.Job) {
 	}
 	found := 0
 	for _, h := range f.Nodes {
-		// Each process of a launcher's has one.
+		// Each launcher process has one line in phase.jsonl.
 		out := sh(t, h, `cd /var/lib/tutti/agent/runs; for r in *; do echo "$r $(grep '"phase":"settings"' $r/phase.jsonl | grep -o '"pid":[0-9]*' | sort -u | wc -l)"; done`)
 		for line := range strings.Lines(out) {
 			run, starts, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -146,7 +146,7 @@ func checkStartedOnce(t *testing.T, f *stage.LabFleet, jobs ...*engine.Job) {
 	}
 }
 
-// TestRunJSON reads what `tutti run --json` prints, from a process.
+// TestRunJSON reads the output of `tutti run --json` from a process.
 func TestRunJSON(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(dir+"/code/manifests", 0o755); err != nil {

@@ -26,9 +26,9 @@ plans:
       - run: every
 `
 
-// TestTamperedServer gives the server another code-signing key and code that is
-// signed with it. The server takes it; the nodes believe the key that they
-// pinned when they joined.
+// TestTamperedServer gives the server another code-signing key, and code that is signed with this
+// key. The server accepts the code. The nodes must refuse the code, because they trust the key that
+// they pinned when they joined.
 func TestTamperedServer(t *testing.T) {
 	push(t, everyNode, "notify { 'good': }\n")
 	public, private, err := ed25519.GenerateKey(rand.Reader)

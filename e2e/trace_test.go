@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// traces are what the lab of that name has on this machine now, one line each:
-// everything that names its directory or the id that all its names contain.
+// traces lists everything on this machine that belongs to the lab with this name. Each line is
+// something that names the lab's directory or the id in all of the lab's names.
 func traces(name string) []string {
 	dir := filepath.Join(lab.DefaultState, name)
 	sum := sha256.Sum256([]byte(dir))
@@ -35,7 +35,7 @@ func traces(name string) []string {
 	} {
 		out, err := exec.Command(args[0], args[1:]...).Output()
 		if err != nil {
-			keep(args[0], id+": "+err.Error()) // what cannot be looked at is no good sign
+			keep(args[0], id+": "+err.Error()) // if something cannot be checked, it counts as a trace
 		}
 		keep(args[0], string(out))
 	}
@@ -57,8 +57,8 @@ func traces(name string) []string {
 	return found
 }
 
-// noTraces waits until nothing of a lab is left: the kernel ends namespaces some
-// time after their last process.
+// noTraces waits until a lab has left nothing. The kernel removes namespaces some time after their
+// last process.
 func noTraces(name string) error {
 	var left []string
 	for range 50 {

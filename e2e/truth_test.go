@@ -22,19 +22,21 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// truthFor is how long TestTruth goes on with a seed. E2E_TRUTH, a duration, and E2E_SEEDS replace it and the seeds.
+// truthFor is the time that TestTruth spends on one seed. E2E_TRUTH (a duration) replaces this time, and
+// E2E_SEEDS replaces the seeds.
 const truthFor = 22 * time.Minute
 
 var truthNodes = []string{"node-01", "node-02", "node-03", "node-04", "node-05"}
 
-// truthSpare is a machine that is a copy of a node now and then.
+// truthSpare is a machine that sometimes becomes a copy of a node.
 const truthSpare = "spare"
 
 func truthLab() string { return labName("e2e-truth") }
 
-// TestTruth asks the question that counts: is a node good that is called good? Random changes and faults happen
-// to a fleet whose code reads everything that code can read. After each few of them a job compiles on each node that
-// is called good and applies in noop mode. If the node is called good after it, too, nothing may be to change.
+// TestTruth checks the central promise: if the server says that a node is good, the node is good. The test makes
+// random changes and faults in a fleet whose code reads all kinds of inputs. After a few changes, a job in noop
+// mode runs on each node that the server calls good. If the server still calls the node good afterwards, the
+// noop run must have found nothing to change.
 func TestTruth(t *testing.T) {
 	length := truthFor
 	if text := os.Getenv("E2E_TRUTH"); text != "" {
@@ -60,7 +62,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// truth is a fleet, what its code says now, and what was found.
+// truth is a fleet, with the present content of its code and the findings so far.
 type truth struct {
 	t   *testing.T
 	rnd *rand.Rand
@@ -69,27 +71,27 @@ type truth struct {
 	environment string
 	node        map[string]*truthNode
 	granted     bool
-	out         map[string]bool // nodes that are not in the group that has the grants
-	taken       map[string]bool // values of nodes that an operator has taken over
+	out         map[string]bool // nodes outside the group that has the grants
+	taken       map[string]bool // node values that an operator has taken over
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
-	last                           []string // what was done since everybody was looked at
+	last                           []string // the changes since the last check of all nodes
 }
 
-// truthNode is what the code says of a node.
+// truthNode is the content of the code for one node.
 type truthNode struct {
 	literal   int      // in a file
 	reads     []string // shared values
-	publishes int      // a value that others read; 0: none
-	of        string   // whose published value it reads; empty: nobody's
+	publishes int      // publishes is a value that other nodes read. publishes is 0 if there is no such value.
+	of        string   // of is the node whose published value this node reads. of is empty if there is no such node.
 	exports   int      // how many resources
 	collects  bool
-	made      bool // its run makes a fact
-	named     int  // in a file of a module that the catalog names by its path
+	made      bool // a run of this node creates a fact
+	named     int  // a number in a module's file that the catalog names by its path
 }
 
-// truthFleetUp boots a lab with the fleet of these tests: the machine that copies nodes is none of it.
+// truthFleetUp boots a lab with the fleet of this test. The spare machine is not part of the fleet.
 func truthFleetUp(t *testing.T) *stage.LabFleet {
 	t.Helper()
 	spec := mustReadSpec(t, "truth.yaml")
@@ -133,7 +135,7 @@ func (w *truth) host(name string) *lab.Host {
 	return h
 }
 
-// wipe removes what the code makes, with the values that it reads.
+// wipe removes everything that the code creates, and the values that it reads.
 func (w *truth) wipe() {
 	for _, name := range truthNodes {
 		sh(w.t, w.host(name), "rm -rf /run/truth /etc/facter/facts.d/truth_* /etc/puppet/truth; mkdir -p /etc/facter/facts.d")
@@ -163,7 +165,7 @@ func (w *truth) cleanUp() {
 	w.push()
 }
 
-// rewrite lets the code say something else of a node.
+// rewrite changes the code for one node.
 func (w *truth) rewrite(name string) {
 	n := w.node[name]
 	switch w.rnd.IntN(8) {
@@ -179,7 +181,8 @@ func (w *truth) rewrite(name string) {
 	case 2:
 		n.publishes = w.rnd.IntN(4)
 	case 3:
-		if n.of = truthNodes[w.rnd.IntN(len(truthNodes))]; n.of >= name { // no circles: they are another question
+		// the code has no cycles, because other tests cover cycles
+		if n.of = truthNodes[w.rnd.IntN(len(truthNodes))]; n.of >= name {
 			n.of = ""
 		}
 	case 4:
@@ -234,7 +237,7 @@ func (w *truth) site() string {
 	return s.String()
 }
 
-// files are what the code has besides.
+// files returns the other files of the code.
 func (w *truth) files() map[string]string {
 	out := map[string]string{}
 	for name, n := range w.node {
@@ -268,15 +271,15 @@ func (w *truth) push() {
 	}
 }
 
-// round does something to the fleet, mostly has it converge, and looks whether who is called good is good.
+// round changes the fleet, usually converges it, and checks whether the nodes that the server calls good are good.
 func (w *truth) round() {
 	w.rounds++
-	if (!w.granted || len(w.out) > 0) && w.rnd.IntN(2) == 0 { // without its grant a node that exports is not good
+	if (!w.granted || len(w.out) > 0) && w.rnd.IntN(2) == 0 { // a node that exports is not good without its grant
 		w.granted = true
 		w.out = map[string]bool{}
 		w.push()
 	}
-	for key := range w.taken { // who publishes it is not good until then
+	for key := range w.taken { // the node that publishes the value is not good before the value is unset
 		if w.rnd.IntN(2) == 0 {
 			w.unset(key)
 			delete(w.taken, key)
@@ -289,7 +292,7 @@ func (w *truth) round() {
 		w.say("converge")
 		converge(w.t, w.fleet).end()
 	}
-	if w.rnd.IntN(8) == 0 { // between a run and the look at it
+	if w.rnd.IntN(8) == 0 { // sometimes a change comes between a run and its check
 		w.do()
 	}
 	w.look()
@@ -301,7 +304,7 @@ func (w *truth) say(what string) {
 	w.last = append(w.last, what)
 }
 
-// do does one thing to the fleet.
+// do makes one change in the fleet.
 func (w *truth) do() {
 	t, ctx := w.t, w.t.Context()
 	must := func(err error) {
@@ -399,7 +402,7 @@ func (w *truth) do() {
 	}
 }
 
-// state is the word for a node, empty if the server does not answer now.
+// state returns the state of a node, or an empty state if the server does not answer.
 func (w *truth) state(name string) api.NodeState {
 	d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 	if err != nil {
@@ -408,7 +411,7 @@ func (w *truth) state(name string) api.NodeState {
 	return d.Standing.State
 }
 
-// connected waits until all nodes are there.
+// connected waits until all nodes are connected.
 func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
@@ -419,7 +422,7 @@ func (w *truth) connected() {
 	})
 }
 
-// look compiles and applies in noop mode on each node that is called good.
+// look starts a noop run on each node that the server calls good, and checks the results.
 func (w *truth) look() {
 	w.t.Helper()
 	w.connected()
@@ -435,7 +438,8 @@ func (w *truth) look() {
 		return out
 	}
 	before := called()
-	jobs := map[string]*job{} // one for each node: in one job they would see what the others would export
+	// one job for each node, because in one job the nodes would see each other's planned exports
+	jobs := map[string]*job{}
 	for _, name := range truthNodes {
 		if before[name].Standing.State == api.NodeGood {
 			jobs[name] = start(w.t, w.fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
@@ -452,7 +456,7 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// What this look itself has found makes its node stale.
+		// If this check itself has found a change, the node is stale because of it.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++
@@ -467,10 +471,10 @@ func (w *truth) look() {
 	w.last = nil
 }
 
-// truthFile cumulates what TestTruth found in deep.
+// truthFile accumulates the results of TestTruth in deep tests.
 const truthFile = "../docs/truth.md"
 
-// note adds a row to the file, where this is a part of deep, and sums all rows up.
+// note adds a row to the file if this is a deep test, and computes the sum of all rows.
 func (w *truth) note(seed uint64) {
 	if os.Getenv("E2E_DEEP") == "" {
 		return
@@ -503,9 +507,10 @@ var (
 	truthSumRE = regexp.MustCompile(`(?m)^Together: .*$`)
 )
 
-// atMost is the upper bound of a probability, with a confidence of 95 %, after so many of so many tries showed it.
+// atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
+// `tries` tries.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // how likely no more than showed are
+	fewer := func(p float64) float64 { // the probability of at most this number of events
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// levels lets the node's own hiera.yaml name two files, the first of which counts.
+// levels makes the node's own hiera.yaml name these files. Puppet uses the first file with priority.
 func (w *truth) levels(name string, files ...string) {
 	w.t.Helper()
 	text := "version: 5\nhierarchy:\n"
@@ -23,7 +23,8 @@ func (w *truth) levels(name string, files ...string) {
 	sh(w.t, w.host(name), fmt.Sprintf("mkdir -p /etc/puppet/truth; printf '%%s' '%s' > /etc/puppet/hiera.yaml", text))
 }
 
-// noticed changes something on a node that its agent looks for: a node that was good is not called so within a minute.
+// noticed makes a change on a node that its agent must notice. If the node was good, the server must not call it good any more
+// within a minute.
 func (w *truth) noticed(name string, change func()) {
 	w.t.Helper()
 	before := w.state(name)
@@ -41,7 +42,8 @@ func (w *truth) unset(key string) {
 	}
 }
 
-// byHand runs Puppet twice while the agent is off: the first run changes what the code has made, the second one nothing.
+// byHand runs Puppet twice while the agent is off. The first run changes something that the code has made, and the
+// second run changes nothing.
 func (w *truth) byHand(name string) {
 	w.t.Helper()
 	w.say("by-hand " + name)
@@ -54,7 +56,7 @@ func (w *truth) byHand(name string) {
 	eventually(w.t, name+" not to be called good, for Puppet ran by hand", func() bool { return w.state(name) != api.NodeGood })
 }
 
-// inPart runs a part of other code on a node. Mostly the code is taken back then.
+// inPart runs a part of other code on a node. In most cases inPart then restores the old code.
 func (w *truth) inPart(name string) {
 	w.say("part " + name)
 	before := *w.node[name]
@@ -74,8 +76,8 @@ func (w *truth) inPart(name string) {
 	}
 }
 
-// clone copies a node's disk to another machine, and lets both live until the server says so. One of them is the
-// node from then on, and the other one is no more.
+// clone copies a node's disk to another machine, and lets both machines run until the server reports the
+// conflict. After that, the original machine is the node again, and the copy is stopped.
 func (w *truth) clone(name string) {
 	w.say("clone " + name)
 	t, ctx, node, spare := w.t, w.t.Context(), w.host(name), w.host(truthSpare)
@@ -102,7 +104,7 @@ func (w *truth) clone(name string) {
 	}
 }
 
-// setBack puts Tutti's state of a node back to what it was before a change that it has run with.
+// setBack restores Tutti's state on a node to its content before a change with which the node has already run.
 func (w *truth) setBack(name string) {
 	w.say("set-back " + name)
 	h := w.host(name)
@@ -114,14 +116,15 @@ func (w *truth) setBack(name string) {
 	sh(w.t, h, "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent; mv /var/tmp/truth-state /var/lib/tutti/agent; systemctl start tutti-agent")
 }
 
-// ticket is how the server tells a node's own machine from its copy.
+// ticket returns the ticket with which the server distinguishes a node's own machine from its copy.
 func (w *truth) ticket(name string) string {
 	w.t.Helper()
 	d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, m := range slices.Backward(d.Machines) { // the latest last: one that was set back is there twice
+	// the latest machine is the last one, and a restored machine is in the list twice
+	for _, m := range slices.Backward(d.Machines) {
 		if m.Host == name {
 			_, hex, _ := strings.Cut(string(m.Ticket), ":")
 			return hex
@@ -131,7 +134,7 @@ func (w *truth) ticket(name string) string {
 	return ""
 }
 
-// restore puts the server back to a backup of before a change that nodes have run with.
+// restore restores the server from a backup that is older than a change with which nodes have already run.
 func (w *truth) restore() {
 	w.say("restore")
 	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")
@@ -141,7 +144,7 @@ func (w *truth) restore() {
 	w.connected()
 	if w.rnd.IntN(2) == 0 {
 		converge(w.t, w.fleet).end()
-	} else { // nodes run while it is put back
+	} else { // nodes run during the restore
 		converge(w.t, w.fleet)
 	}
 	sh(w.t, w.fleet.Server, `systemctl stop tutti-server; rm -rf /var/lib/tutti/server.before; mv /var/lib/tutti/server /var/lib/tutti/server.before

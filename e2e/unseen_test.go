@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// TestUnseen hides runs of Puppet from the agent, each in another way (ADR 0011). Nobody knows what such a run did, so its
-// node is stale until Tutti runs it. What is not hidden, and changes nothing, leaves the node good.
+// TestUnseen hides Puppet runs from the agent, each in another way (ADR 0011). Nobody knows what a hidden run did, so
+// its node must be stale until Tutti runs the node. A run that is not hidden and changes nothing must leave the node
+// good.
 func TestUnseen(t *testing.T) {
 	const (
 		changes = "puppet apply -e 'file { \"/var/tmp/e2e-unseen\": content => \"by hand\" }'"
@@ -41,7 +42,7 @@ func TestUnseen(t *testing.T) {
 			report + asleep + "mv $state $state.away\n" + changes + "\nrm -r $state; mv $state.away $state" + awake, api.NodeStale},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			for range 2 { // a run of ours is no reason to doubt
+			for range 2 { // a run of Tutti must not make the node suspect
 				execute(t, "one", tutti.ModeApply)
 			}
 			eventually(t, "node-01 is good after runs of Tutti's", func() bool { return stands().Standing.State == api.NodeGood })

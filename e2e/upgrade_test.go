@@ -21,8 +21,8 @@ const (
 	newVersion = "2.0.0"
 )
 
-// TestUpgrade lets a catalog upgrade the package of the very agent that applies
-// it: the run goes on, the new agent follows it and brings its outcome.
+// TestUpgrade applies a catalog that upgrades the package of the agent itself. The run must
+// continue, and the new agent must follow it and report its outcome.
 func TestUpgrade(t *testing.T) {
 	debs := t.TempDir()
 	node := host(t, "node-03")
@@ -68,8 +68,8 @@ func copyIn(t *testing.T, h *lab.Host, dir, version string) {
 	}
 }
 
-// rejoin makes the host a node again with another binary; change replaces the
-// old one by it.
+// rejoin makes the host a node again, with another binary. The script change replaces the old
+// binary.
 func rejoin(ctx context.Context, t *testing.T, f *stage.LabFleet, h *lab.Host, change, binary string) {
 	t.Helper()
 	fail := func(err error) {
@@ -87,7 +87,7 @@ func rejoin(ctx context.Context, t *testing.T, f *stage.LabFleet, h *lab.Host, c
 	fail(err)
 }
 
-// agentVersion waits for a version of node-03 and returns the one that it has.
+// agentVersion waits until the agent of node-03 has a version, and returns its present version.
 func agentVersion(t *testing.T, want string) string {
 	t.Helper()
 	var node struct {

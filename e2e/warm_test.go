@@ -20,9 +20,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// checkAgain executes a plan that has nothing left to do, warm, and then cold, as the
-// nodes' runs are from then on: nothing changes, and what the runs leave is the same. It
-// returns the warm job.
+// checkAgain executes a plan again, first with warm and then with cold runs, when the nodes have
+// nothing left to change. No run may change anything, and warm and cold runs must leave the same
+// files. The nodes' later runs are cold. checkAgain returns the warm job.
 func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Job {
 	t.Helper()
 	warm := start(t, f, plan, tutti.ModeApply).end()
@@ -40,8 +40,8 @@ func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Jo
 	return warm.Job
 }
 
-// checkOwnFacts fails unless the runs of a step have collected their own facts: the first of a node in a job
-// that a person has started does.
+// checkOwnFacts fails unless the runs of a step have collected their own facts. The first run of a node in a
+// person's job must collect its own facts.
 func checkOwnFacts(t *testing.T, st *engine.Step) {
 	t.Helper()
 	for _, n := range st.Nodes {
@@ -51,9 +51,9 @@ func checkOwnFacts(t *testing.T, st *engine.Step) {
 	}
 }
 
-// checkWarmAsCold compares the runs of a job whose runs were warm with those of another,
-// of the same plan and on the same nodes, whose were cold: catalogs and reports are
-// equal, and every run was what it was to be.
+// checkWarmAsCold compares the warm runs of one job with the cold runs of another job, with the
+// same plan and nodes. Catalogs and reports must be equal, and every run must have been warm or
+// cold as expected.
 func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 	t.Helper()
 	was, is := runsOf(warm), runsOf(cold)
@@ -78,14 +78,14 @@ func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 	}
 }
 
-// secondsRE is what Puppet says of its own time.
+// secondsRE matches the text with which Puppet reports its own time.
 var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
 
-// passing are the keys of a report that no two runs have in common.
+// passing lists the keys of a report that differ in every run.
 var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
 
-// leftBy is what a run has left that must not depend on how it was started: its catalog
-// and its report.
+// leftBy returns the catalog and the report that a run has left. Catalog and report must not depend
+// on how the run was started.
 func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
 	t.Helper()
 	dir := path.Join("/var/lib/tutti/agent/runs", string(run))
@@ -115,7 +115,7 @@ func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
 	return out
 }
 
-// lasting leaves out of a report what passes.
+// lasting removes the changing keys from a report.
 func lasting(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// TestWeb deploys the web example by its plan. What then changes in its data reaches
-// the nodes that read it, and who reads what these export, and nobody else; and whether
-// runs are warm or cold, they leave the same, also where they change something.
+// TestWeb deploys the web example with its plan. Then it changes data. Only the nodes that read
+// this data may run, and the nodes that read their exports. Warm and cold runs must leave the same
+// state, even if they change something.
 func TestWeb(t *testing.T) {
 	f := exampleFleet(t, "web")
 	start(t, f, "deploy", tutti.ModeApply).end().checkSummary(tutti.VerdictSucceeded, 3, 0)
@@ -33,7 +33,7 @@ func TestWeb(t *testing.T) {
 	checkSite(t, f, "release 1.1 from web-01\n")
 }
 
-// convergeTo sets a value and converges, which takes these runs.
+// convergeTo sets a value and converges. The converge must take the given runs.
 func convergeTo(t *testing.T, f *stage.LabFleet, key, value string, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	if err := f.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
@@ -44,8 +44,7 @@ func convergeTo(t *testing.T, f *stage.LabFleet, key, value string, want map[tut
 	return j
 }
 
-// checkSite compares the pages that the example's site shows through its load
-// balancer.
+// checkSite compares the pages that the site of the example shows through its load balancer.
 func checkSite(t *testing.T, f *stage.LabFleet, want ...string) {
 	t.Helper()
 	got, err := f.AskSite(t.Context())

@@ -1,5 +1,5 @@
-// Package puppetmodule is the Puppet module tutti as part of the binary: the
-// agent ships the very module that it speaks with.
+// Package puppetmodule embeds the Puppet module tutti in the binary, so that agent and module
+// always have the same version.
 package puppetmodule
 
 import (
@@ -13,10 +13,10 @@ import (
 //go:embed bin lib metadata.json
 var files embed.FS
 
-// FS returns the module's files, as they belong below a directory `tutti`.
+// FS returns the files of the module as they belong in a directory `tutti`.
 func FS() fs.FS { return files }
 
-// Digest is over the names and contents of all files, in hex.
+// Digest returns a digest of the names and contents of all files, in hex.
 func Digest() (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {

@@ -6,58 +6,61 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Claim asks for the node's next run. It says what the agent knows, so that it is given
-// no order that it would misread.
+// Claim asks for the node's next run. Claim lists the agent's capabilities, so that the server
+// sends no order that the agent would misunderstand.
 type Claim struct {
-	Version string             `json:"version,omitempty"` // of the agent
-	Knows   []tutti.Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
-	// Begun is the fence of the last order that the node has begun, and the zero fence before the
-	// first; nil: the agent keeps no fence. A node whose disk was set back tells an older fence.
+	Version string `json:"version,omitempty"` // of the agent
+	// the capabilities of its release; empty for release 0.2.0 or older
+	Knows []tutti.Capability `json:"knows,omitempty"`
+	// Begun is the fence of the last order that the node has begun. Before the first order Begun is
+	// the zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
+	// earlier state, the node reports an older fence.
 	Begun *tutti.Fence `json:"begun,omitempty"`
-	// Seen is the position of the server's log when this node last heard of it.
+	// Seen is the last position of the server's log that this node knows.
 	Seen tutti.Position `json:"seen,omitzero"`
-	// Trusts is the counter of the last statement about code keys that the node follows; nil: the agent
-	// follows none.
+	// Trusts is the counter of the last statement about code keys that the node has accepted. Trusts is
+	// nil if the agent does not know such statements.
 	Trusts *uint64 `json:"trusts,omitempty"`
-	// Operators is the counter of the list of operators that the node has; nil: the agent knows none.
+	// Operators is the counter of the node's list of operators. Operators is nil if the agent does
+	// not know such lists.
 	Operators *uint64 `json:"operators,omitempty"`
 }
 
-// Claimed carries the order, if there is one. The server gives the same order again
-// until it has the result. A node that has the run's marker follows the run, and
-// starts nothing twice.
+// Claimed contains the order, if there is one. The server sends the same order again until it has
+// the result. If the node has the run's marker, it follows the run and does not start it a second
+// time.
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
 	Expect Expectation  `json:"expect,omitempty"` // besides this order
-	// Fence is the order's. A node begins no order whose fence is not above that of the
-	// last one that it has begun. Zero: the server is of release 0.2.0 or before.
+	// Fence is the order's. A node begins an order only if its fence is above the fence of the last
+	// order that the node has begun. Fence is zero if the server is of release 0.2.0 or older.
 	Fence    tutti.Fence    `json:"fence,omitzero"`
 	Position tutti.Position `json:"position,omitzero"` // of the server
-	// Alone is what the node does while its server is away; nil: nothing, as with a server of
-	// release 0.2.0 or before.
+	// Alone says what the node does while its server is away. If Alone is nil, the node does nothing,
+	// as with a server of release 0.2.0 or older.
 	Alone *tutti.Alone `json:"alone,omitempty"`
-	// Trust are the statements about code keys that the node has not followed yet, in order.
+	// Trust lists, in order, the statements about code keys that the node has not accepted yet.
 	Trust []tutti.Statement `json:"trust,omitempty"`
-	// Operators is the list of operators who sign actions, if the node has an older one.
+	// Operators is the list of operators who sign actions, if the node has an older list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
-	// Unknown says what this release does not know in the order, which then has its Run
-	// and its Node alone. No agent may carry it out.
+	// Unknown is the error about order fields that this release does not know. If Unknown is set,
+	// only Run and Node of the order are set. No agent may carry out an order with unknown fields.
 	Unknown error `json:"-"`
 }
 
-// Expectation says what may follow on a node.
+// Expectation says which run may follow on a node.
 type Expectation string
 
 // Expectations.
 const (
 	ExpectNothing Expectation = ""
-	ExpectChange  Expectation = "change" // a run, if something changes: the fleet reacts
-	ExpectTurn    Expectation = "turn"   // a run, when the node's turn comes in a job that goes on
+	ExpectChange  Expectation = "change" // a run may follow if something changes, because the fleet reacts
+	ExpectTurn    Expectation = "turn"   // a run follows when it is the node's turn in a current job
 )
 
-// UnmarshalJSON reads an answer to a claim. Fields beside the order may be new: they
-// are hints. A field of the order that this release does not know would change what the order
-// means, so that is kept in Unknown.
+// UnmarshalJSON decodes an answer to a claim. Unknown fields outside the order are allowed, because
+// they are only hints. An unknown field inside the order would change the meaning of the order, so
+// UnmarshalJSON stores an error in Unknown.
 func (c *Claimed) UnmarshalJSON(raw []byte) error {
 	var in struct {
 		Order    json.RawMessage   `json:"order"`
@@ -106,7 +109,7 @@ const (
 	maxAgentVersion = 100 // bytes
 )
 
-// Validate refuses a list that no agent writes.
+// Validate refuses a claim that no agent sends.
 func (c Claim) Validate() error {
 	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
 		return tutti.Errorf(tutti.CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)

@@ -2,39 +2,42 @@ package wire
 
 import "github.com/tutti-project/tutti"
 
-// Compile says that the Puppet Server of the sending node compiles a catalog for a
-// node. The sending node needs the grant `compile`.
+// Compile says that the Puppet Server on the sending node compiles a catalog for another node. The
+// sending node needs the grant `compile`.
 type Compile struct {
-	Run tutti.RunID    `json:"run"` // the transaction's uuid; of no run of ours if others started it
+	Run tutti.RunID    `json:"run"` // the uuid of the transaction, which a foreign run also has
 	For tutti.NodeName `json:"for"`
 }
 
 // Compiling is the answer.
 type Compiling struct {
-	// Node: For is a node of the fleet. If it is not, the server answers no question for it.
+	// Node is true if For is a node of the fleet. Otherwise the server answers no question for this
+	// machine.
 	Node bool `json:"node"`
-	// Recorded: it is a run of ours, which cannot go on without a CompiledFor.
+	// Recorded is true if Tutti ordered the run. A recorded run needs a CompiledFor to continue.
 	Recorded bool `json:"recorded"`
 }
 
-// CompiledFor is what such a compile read and exports, sent before the node gets
-// its catalog, or what it waits for. The latest one before the run's gate counts.
+// CompiledFor contains the reads and exports of a compile on a Puppet Server. The compile host
+// sends the message before the node gets its catalog, or with the questions for which the run
+// waits. If there are several before the run's gate, the latest one counts.
 type CompiledFor struct {
 	For tutti.NodeName `json:"for"`
 	Gate
 	Waits []tutti.Wait `json:"waits,omitempty"`
-	// Failed: there is no catalog.
+	// Failed is true if there is no catalog.
 	Failed bool `json:"failed,omitempty"`
-	// CatalogUUID is that of the catalog, if it goes to PuppetDB next. Then its exports
-	// count from now on, also those of a foreign run, because PuppetDB will have them.
+	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. The exports then
+	// count from now on, even for a foreign run, because PuppetDB will have these exports.
 	CatalogUUID string      `json:"catalog_uuid,omitempty"`
 	Lags        []tutti.Lag `json:"lags,omitempty"`
 }
 
-// Stored is a catalog of a node that PuppetDB has: it keeps one of each.
+// Stored is the catalog of a node that PuppetDB has stored. PuppetDB stores one catalog for each
+// node.
 type Stored struct {
 	Run         tutti.RunID `json:"transaction_uuid"`
-	CatalogUUID string      `json:"catalog_uuid"` // one run may compile several
-	// Found: a resource of it is in the answer.
+	CatalogUUID string      `json:"catalog_uuid"` // one run may compile several catalogs
+	// Found is true if the answer contains a resource of this catalog.
 	Found bool `json:"found,omitempty"`
 }

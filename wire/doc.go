@@ -1,3 +1,4 @@
-// Package wire is what agents and the server say to each other: the operations on the bus, their messages, and the
-// checks that each side makes of what it got. It imports the words alone, and performs no I/O.
+// Package wire defines the messages between agents and the server. The package contains the operations on the
+// bus, their messages, and the checks that each side makes of received messages. Package wire imports only the
+// root package tutti, and performs no I/O.
 package wire

@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// EncodeForeign returns the message OpForeign: the run, and its report.
+// EncodeForeign returns the message of OpForeign, which contains the run and its report.
 func EncodeForeign(f tutti.Foreign, report []byte) ([]byte, error) {
 	head, err := json.Marshal(f)
 	return append(append(head, '\n'), report...), err
 }
 
-// DecodeForeign reads what EncodeForeign wrote; the report shares memory with the
-// message. CodeInvalid: it is not such a message. CodeConflict: the report is cut off;
-// send it again.
+// DecodeForeign decodes a message of EncodeForeign. The report shares memory with the message. The
+// error is CodeInvalid if the message has another form. The error is CodeConflict if the report is
+// cut off. The node must then send the message again.
 func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
 	head, report, _ := bytes.Cut(message, []byte("\n"))
 	var f tutti.Foreign
@@ -25,11 +25,11 @@ func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
 	if err := f.Validate(); err != nil {
 		return f, nil, err
 	}
-	if f.Result.Report == "" && len(report) == 0 { // a local run that came to none
+	if f.Result.Report == "" && len(report) == 0 { // a local run without a report
 		return f, nil, nil
 	}
 	if tutti.DigestOf(report) != f.Result.Report {
-		return f, nil, tutti.Errorf(tutti.CodeConflict, "foreign run %s: the report is not the one that it names; send it again", f.Result.Run)
+		return f, nil, tutti.Errorf(tutti.CodeConflict, "foreign run %s: the message has another report than the run names; send it again", f.Result.Run)
 	}
 	return f, report, nil
 }

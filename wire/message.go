@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The operations that a node asks of the server over the bus, and their
-// messages. The key shows which node sends; no message names its node. What a compile
-// host sends names the node For which its Puppet Server compiles.
+// These are the operations with which a node calls the server over the bus, and their messages. The
+// key of the sender shows which node sends, so no message contains the node's name. Messages of a
+// compile host name the node in For, for which its Puppet Server compiles.
 const (
 	OpHello      = "hello"      // Hello → nothing
 	OpClaim      = "claim"      // Claim → Claimed
@@ -38,18 +38,18 @@ const (
 	OpBox        = "box"        // NewBox → nothing
 	OpTrust      = "trust"      // Pinned → ToPin
 
-	RingHello  = "hello"  // server → node: say hello, your ticket does not fit
+	RingHello  = "hello"  // server → node: send a hello, because your ticket does not fit
 	RingBeat   = "beat"   // server → node: Beat at once
-	RingClaim  = "claim"  // server → node: something may be there to claim
+	RingClaim  = "claim"  // server → node: an order may be ready to claim
 	RingCancel = "cancel" // server → node: CancelRun
-	RingGate   = "gate"   // server → node: the gate of its run may have decided
+	RingGate   = "gate"   // server → node: the gate of your run may have decided
 	RingRemote = "remote" // server → node: RemoteRequest
-	RingLease  = "lease"  // server → node: report how you stand
-	RingTrust  = "trust"  // server → node: say what you stand on
+	RingLease  = "lease"  // server → node: report the state of your lease
+	RingTrust  = "trust"  // server → node: report your CAs and issuer
 )
 
-// Gate is what a compiled run hands over before it applies anything. An agent
-// that was told to hold sends it again.
+// Gate contains the data that a compiled run reports before it applies anything. If the answer is
+// hold, the agent sends the same Gate again later.
 type Gate struct {
 	Run tutti.RunID `json:"run"`
 	tutti.Compiled
@@ -64,50 +64,51 @@ type Gated struct {
 	Reason  string            `json:"reason,omitempty"`
 }
 
-// Validate refuses an answer that is neither go nor stop nor hold.
+// Validate refuses an answer that is not go, stop or hold.
 func (g Gated) Validate() error {
 	switch g.Verdict {
 	case tutti.GateGo, tutti.GateStop, tutti.GateHold:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
+	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, and not go, stop or hold", string(g.Verdict))
 }
 
-// Ask is one question on behalf of a run; with For, of a compile for that node.
+// Ask is one question of a run. If For is set, the question belongs to a compile for that node.
 type Ask struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
-	// Stored belongs to a collector that PuppetDB has answered. It has the catalogs, from
-	// before the answer, of the nodes that export resources of the type, and an empty
-	// catalog for each node that is in the answer and was not among them.
+	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs, as they
+	// were before the answer, of all nodes that export resources of the type. If the answer contains
+	// another node, Stored has an empty catalog for that node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
-	// Opens: the module that asks can open secrets.
+	// Opens is true if the asking module can open secrets.
 	Opens bool `json:"opens,omitempty"`
 }
 
-// Answered is the answer, and the sequence of the log at which it was true.
+// Answered is the answer, with the sequence of the log at which the answer was correct.
 type Answered struct {
 	Found   bool            `json:"found"`
 	Value   json.RawMessage `json:"value,omitempty"`
 	Exports []tutti.Export  `json:"exports,omitempty"`
 	Digest  tutti.Digest    `json:"digest,omitempty"`
 	Seq     uint64          `json:"seq"`
-	// Lags, if Stored was given, are the nodes because of which PuppetDB's answer differs from
-	// this one. The exports are then left out.
+	// Lags lists the nodes that make PuppetDB's answer differ from this answer. Lags can be set only
+	// if Stored was sent. If Lags is set, Exports is empty.
 	Lags []tutti.Lag `json:"lags,omitzero"`
-	// Awaits is the key of a secret that is for the node and not sealed to it yet: nothing is found for it.
+	// Awaits is the key of a secret for the node that is not yet sealed to the node. If Awaits is set, no value is
+	// found.
 	Awaits string `json:"awaits,omitempty"`
 }
 
-// Validate refuses what cannot be an answer to the question. A missing answer is not
-// an empty answer.
+// Validate refuses a message that cannot be an answer to the question. A missing answer differs
+// from an empty answer.
 func (a Answered) Validate(q tutti.Query) error {
 	var good bool
 	switch q.Kind {
 	case tutti.QueryCollect:
 		good = a.Found && len(a.Value) == 0 && a.Digest.Validate() == nil
-	case tutti.QueryPublished: // it is no read and has no digest
+	case tutti.QueryPublished: // an answer of this kind is not a read and has no digest
 		good = a.Found == (len(a.Value) > 0)
 	default:
 		good = a.Found == (len(a.Value) > 0) && a.Found == (a.Digest.Validate() == nil)
@@ -118,7 +119,7 @@ func (a Answered) Validate(q tutti.Query) error {
 	return nil
 }
 
-// UnmarshalJSON refuses an answer that does not say whether there is one.
+// UnmarshalJSON refuses an answer without the field found.
 func (a *Answered) UnmarshalJSON(raw []byte) error {
 	type fields Answered
 	var in fields
@@ -130,31 +131,32 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	if said.Found == nil {
-		return tutti.Errorf(tutti.CodeInternal, "an answer that does not say whether it was found")
+		return tutti.Errorf(tutti.CodeInternal, "an answer must say whether a value was found")
 	}
 	in.Found = *said.Found
 	*a = Answered(in)
 	return nil
 }
 
-// HieraAsk asks for everything that the hiera level has for the node, or for For.
+// HieraAsk asks for all values in the hiera level of the node, or of the node in For.
 type HieraAsk struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Opens bool           `json:"opens,omitempty"` // as in Ask
 }
 
-// HieraData is the whole hiera level of one node, with a digest per key.
+// HieraData is the whole hiera level of one node, with a digest for each key.
 type HieraData struct {
 	Data    map[string]json.RawMessage `json:"data"`
 	Digests map[string]tutti.Digest    `json:"digests"`
 	Seq     uint64                     `json:"seq"`
-	// Awaits are the hiera keys that the node lacks because a secret is not sealed to it yet, with the secret's key.
+	// Awaits maps hiera keys to keys of secrets. The node lacks these hiera keys because the secrets are not yet sealed
+	// to the node.
 	Awaits map[string]string `json:"awaits,omitempty"`
 }
 
-// Validate refuses what cannot be the level of a node. A missing answer is not an
-// empty answer.
+// Validate refuses data that cannot be a node's hiera level. A missing answer differs from an empty
+// answer.
 func (h HieraData) Validate() error {
 	good := h.Seq > 0 && h.Data != nil && len(h.Data) == len(h.Digests)
 	for key := range h.Data {
@@ -166,17 +168,17 @@ func (h HieraData) Validate() error {
 	return nil
 }
 
-// Publish sets (or, with Withdraw, unsets) a value on behalf of a run.
+// Publish sets a value for a run. With Withdraw the message unsets the value.
 type Publish struct {
 	Run      tutti.RunID     `json:"run"`
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
-	// Secret is in place of Value. Its key is Key.
+	// Secret replaces Value if the value is a secret. Its key is Key.
 	Secret *tutti.SealSecret `json:"secret,omitempty"`
 }
 
-// Size is how many bytes are published.
+// Size returns the number of published bytes.
 func (p Publish) Size() int {
 	if p.Secret != nil {
 		return p.Secret.Size()
@@ -184,60 +186,62 @@ func (p Publish) Size() int {
 	return len(p.Value)
 }
 
-// AskRecipients asks to which keys a run has to seal a secret that it publishes.
+// AskRecipients asks for the keys to which a run must seal a secret before it publishes the secret.
 type AskRecipients struct {
 	Run tutti.RunID `json:"run"`
 	Key string      `json:"key"`
 	For []string    `json:"for"`
 }
 
-// NodeRecipients answers AskRecipients. Current is the present secret of the same node; nil: there is none.
+// NodeRecipients answers AskRecipients. Current is the present secret of the same node. Current is nil if there
+// is no secret.
 type NodeRecipients struct {
 	tutti.Recipients
 	Current *SealedTo `json:"current,omitempty"`
 }
 
-// OwnPieces are all that is sealed to a node.
+// OwnPieces contains all pieces that are sealed to a node.
 type OwnPieces struct {
 	Pieces []OwnPiece `json:"pieces"`
 }
 
-// OwnPiece is a secret as it is sealed to the node that sends or gets it.
+// OwnPiece is a piece that is sealed to the sending or receiving node.
 type OwnPiece struct {
 	Key    string `json:"key"`
 	ID     string `json:"id"`
 	Sealed []byte `json:"sealed"`
 }
 
-// MaxOwnPieces bounds the bytes of all that is sealed to a node, so that it can seal all of it to another key at once.
+// MaxOwnPieces bounds the total size of a node's pieces in bytes. The node must be able to seal all pieces to a new
+// key in one message.
 const MaxOwnPieces = 512 << 10
 
-// NewBox gives a node another key for its secrets, with all of them sealed to it. CodeConflict: one came or changed
-// meanwhile.
+// NewBox replaces a node's key for secrets. NewBox contains all of the node's pieces, sealed to the new
+// key. The error is CodeConflict if a secret came or changed in the meantime.
 type NewBox struct {
 	BoxKey string     `json:"box_key"`
 	Pieces []OwnPiece `json:"pieces"`
 }
 
-// SealedTo is who can open a secret: the digests of their keys.
+// SealedTo says which nodes can open a secret. Boxes has the digests of their keys.
 type SealedTo struct {
 	ID    string                          `json:"id"`
 	For   []string                        `json:"for"`
 	Boxes map[tutti.NodeName]tutti.Digest `json:"boxes"`
 }
 
-// Ended is a result as it goes to the server: with those of its report, log and
-// record that are small, in one message; the others were sent before.
+// Ended is a result in the form that the node sends. Ended encloses report, log and record if they
+// are small. The agent has sent the larger ones before.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte
 }
 
-// MaxEnclosed bounds the bytes of all that a result encloses, so that with it the
-// result is one message of the bus.
+// MaxEnclosed bounds the total size of the enclosed parts in bytes, so that the whole result fits
+// in one message of the bus.
 const MaxEnclosed = 120 << 10
 
-// endedHead is the first line of an encoded Ended; what is enclosed follows.
+// endedHead is the first line of an encoded Ended. The enclosed parts follow the first line.
 type endedHead struct {
 	tutti.Result
 	Enclosed []int `json:"enclosed,omitempty"` // their sizes
@@ -260,9 +264,9 @@ func (e Ended) Encode() ([]byte, error) {
 	return out, nil
 }
 
-// DecodeEnded reads what Encode wrote; a plain Result encloses nothing. What is
-// enclosed shares memory with the message. CodeInvalid: it is not such a message.
-// CodeConflict: it is cut off; send it again.
+// DecodeEnded decodes a message of Encode. A plain Result has no enclosed parts. The enclosed parts
+// share memory with the message. The error is CodeInvalid if the message has another form. The
+// error is CodeConflict if the message is cut off. The node must then send the message again.
 func DecodeEnded(message []byte) (Ended, error) {
 	line, rest, _ := bytes.Cut(message, []byte("\n"))
 	var head endedHead
@@ -276,7 +280,7 @@ func DecodeEnded(message []byte) (Ended, error) {
 		}
 		room -= size
 		if size > len(rest) {
-			return Ended{}, tutti.Errorf(tutti.CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
+			return Ended{}, tutti.Errorf(tutti.CodeConflict, "result of run %s: the enclosed content is cut off; send it again", out.Run)
 		}
 		out.Enclosed = append(out.Enclosed, rest[:size:size])
 		rest = rest[size:]
@@ -284,8 +288,9 @@ func DecodeEnded(message []byte) (Ended, error) {
 	return out, nil
 }
 
-// Leave asks to remove the sending node from the fleet: its publications are withdrawn,
-// and its key ends within seconds. CodeConflict while a run of the node goes on.
+// Leave asks the server to remove the sending node from the fleet. The server withdraws the node's
+// publications, and its key becomes invalid within seconds. The error is CodeConflict while the
+// node has an active run.
 type Leave struct{}
 
 // BlobStored answers OpBlobPut.
@@ -305,20 +310,20 @@ type CodeGet struct {
 	Code tutti.Digest `json:"code"`
 }
 
-// Beat says that the agent of a node is connected.
+// Beat says that the node's agent is connected.
 type Beat struct {
 	Version string      `json:"version"`
 	Puppet  string      `json:"puppet,omitempty"`
 	Run     tutti.RunID `json:"run,omitempty"`     // what runs now
-	Trouble string      `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
-	Warm    int64       `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
+	Trouble string      `json:"trouble,omitempty"` // work that the agent cannot do before a person helps
+	Warm    int64       `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
 	At      time.Time   `json:"at"`
-	// Stopping is said once, by the last beat of an agent that was told to end. It is for
-	// people: the server treats such a node like one that falls silent.
+	// Stopping is true only in the last beat of an agent that stops. The field is for people. The
+	// server treats the node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
 }
 
-// Renew asks for a new JWT for the node's key, because the present one ends.
+// Renew asks for a new JWT for the node's key, because the present one expires.
 type Renew struct{}
 
 // Renewed carries it.
@@ -326,14 +331,14 @@ type Renewed struct {
 	JWT string `json:"jwt"`
 }
 
-// ToPin is what a node should pin and use: the CAs (PEM), and a JWT if it should have another one than it has. A node
-// that has taken it confirms that by the same question.
+// ToPin contains the CAs (PEM) that a node should trust, and a JWT if the node should use a new one. After the node
+// has stored the CAs and the JWT, the node confirms this by sending OpTrust again.
 type ToPin struct {
 	CA  string `json:"ca"`
 	JWT string `json:"jwt,omitempty"`
 }
 
-// CancelRun asks the node to end a run; the run ends interrupted.
+// CancelRun asks the node to end a run. The run's outcome is then interrupted.
 type CancelRun struct {
 	Run tutti.RunID `json:"run"`
 }

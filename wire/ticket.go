@@ -7,18 +7,20 @@ import (
 )
 
 // A ticket shows that the machine that uses a node's key is the machine that used it before. A
-// copied disk has the same key and the same ticket. When the first of the two machines exchanges the
-// ticket, the ticket of the other one becomes invalid (ADR 0018).
+// copied disk contains the same key and the same ticket. When the first of the two machines
+// exchanges the ticket, the ticket of the other machine becomes invalid (ADR 0018).
 
-// Hello exchanges a node's ticket, each time that it has connected. The new one is on the node's
-// disk before. If it is repeated, nothing else happens.
+// Hello exchanges a node's ticket. The agent sends a Hello after each connection. The agent writes
+// the new ticket to disk before it sends the Hello. A repeated Hello has no further effect.
 type Hello struct {
-	Ticket string `json:"ticket,omitempty"` // the one that the node has, empty: none yet
-	Next   string `json:"next"`             // the one that it wants to have
-	Boot   string `json:"boot,omitempty"`   // of its kernel; for people
-	Host   string `json:"host,omitempty"`   // what its kernel is called; for people
-	// Machine tells installations of machines apart. If the ticket is the same and Machine is another one, the agent's
-	// state was moved to another machine, or the machine was installed again and the state stayed. Empty: nothing is known.
+	// Ticket is the node's present ticket. Ticket is empty if the node has no ticket yet.
+	Ticket string `json:"ticket,omitempty"`
+	Next   string `json:"next"`           // the new ticket that the node proposes
+	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.
+	Host   string `json:"host,omitempty"` // Host is the hostname of the node's kernel, for people.
+	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,
+	// the agent's state was moved to another machine. Or the machine was installed again and the state stayed. Empty:
+	// nothing is known.
 	Machine tutti.Digest `json:"machine,omitempty"`
 }
 
@@ -32,25 +34,25 @@ const (
 // Validate refuses a hello that no agent sends.
 func (h Hello) Validate() error {
 	if len(h.Next) < minTicket || len(h.Next) > maxTicket || len(h.Ticket) > maxTicket || len(h.Boot) > maxTicket || len(h.Host) > maxHost || len(h.Machine) > maxTicket || h.Next == h.Ticket {
-		return tutti.Errorf(tutti.CodeInvalid, "hello: tickets of %d and %d bytes, the new one has %d to %d and is another one", len(h.Ticket), len(h.Next), minTicket, maxTicket)
+		return tutti.Errorf(tutti.CodeInvalid, "hello: tickets of %d and %d bytes; the new ticket needs %d to %d bytes and must differ from the old ticket", len(h.Ticket), len(h.Next), minTicket, maxTicket)
 	}
 	return nil
 }
 
 type ticketKey struct{}
 
-// WithTicket says with which ticket a node's message came.
+// WithTicket stores in the context the ticket of a node's message.
 func WithTicket(ctx context.Context, ticket string) context.Context {
 	return context.WithValue(ctx, ticketKey{}, ticket)
 }
 
-// TicketOf returns the digest of the ticket with which a node's message came, empty if it had none.
+// TicketOf returns the digest of the ticket of a node's message. The digest is empty if the message had no ticket.
 func TicketOf(ctx context.Context) tutti.Digest {
 	ticket, _ := ctx.Value(ticketKey{}).(string)
 	return TicketDigest(ticket)
 }
 
-// TicketDigest is the digest by which a ticket is known; empty for no ticket.
+// TicketDigest returns the digest that stands for a ticket. The digest of an empty ticket is empty.
 func TicketDigest(ticket string) tutti.Digest {
 	if ticket == "" {
 		return ""

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// small is a server on a disk of its own, and its operator.
+// small is a server on its own small disk, with its operator.
 type small struct {
 	t    *testing.T
 	disk string
@@ -34,7 +34,7 @@ type small struct {
 
 const smallDisk = 96 << 20
 
-// newSmall mounts the disk and makes a server on it.
+// newSmall mounts the disk and creates a server on it.
 func newSmall(t *testing.T) *small {
 	t.Helper()
 	work := t.TempDir()
@@ -60,7 +60,7 @@ func newSmall(t *testing.T) *small {
 
 func (s *small) socket() string { return filepath.Join(s.disk, "sock") }
 
-// start starts the server; it need not serve.
+// start starts the server, which may fail to serve.
 func (s *small) start() {
 	s.t.Helper()
 	s.said = &bytes.Buffer{}
@@ -83,7 +83,7 @@ func (s *small) stop() {
 	}
 }
 
-// tutti runs a command and returns what it printed, and its exit code.
+// tutti runs a command and returns its output and its exit code.
 func (s *small) tutti(args ...string) (string, int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), untilDeadline)
@@ -106,7 +106,7 @@ func (s *small) must(args ...string) string {
 	return out
 }
 
-// refused tries a command, which must end with exit code 4 and those words.
+// refused runs a command, which must end with exit code 4 and the given words.
 func (s *small) refused(says string, args ...string) {
 	s.t.Helper()
 	if out, code := s.tutti(args...); code != 4 || !strings.Contains(out, says) {
@@ -114,7 +114,7 @@ func (s *small) refused(says string, args ...string) {
 	}
 }
 
-// serves waits until commands are answered.
+// serves waits until the server answers commands.
 func (s *small) serves() {
 	s.t.Helper()
 	s.eventually("it serves", func() bool { _, code := s.tutti("node", "list"); return code == 0 })
@@ -129,7 +129,7 @@ func (s *small) eventually(what string, holds func() bool) {
 	}
 }
 
-// fill leaves that much room on the disk.
+// fill fills the disk until only the given number of bytes is free.
 func (s *small) fill(leave int64) {
 	s.t.Helper()
 	var st syscall.Statfs_t
@@ -179,7 +179,8 @@ func (s *small) values() map[string]bool {
 
 const fullWords = "the server's disk is full: "
 
-// A little room is left: new work is refused, in words, and the rest is answered.
+// If little space is left, the server refuses new work with an explanation and answers all other
+// requests.
 func TestDiskNearlyFull(t *testing.T) {
 	s := newSmall(t)
 	s.start()
@@ -196,9 +197,9 @@ func TestDiskNearlyFull(t *testing.T) {
 	s.eventually("new work is taken", func() bool { _, code := s.tutti("data", "set", "shared/x", "1"); return code == 0 })
 }
 
-// Others fill the disk to the last byte while operators write: nothing that was
-// acknowledged is missing, the process says why it does nothing, also if it is
-// started so, and it comes back by itself.
+// Other files fill the disk to the last byte while operators write. No acknowledged value may be
+// missing. The process must say why it cannot work, even if it is started on the full disk. The
+// process must work again by itself when space is free.
 func TestDiskFull(t *testing.T) {
 	s := newSmall(t)
 	s.start()
@@ -230,7 +231,8 @@ func TestDiskFull(t *testing.T) {
 		s.eventually("writes are acknowledged", func() bool { return count() > had+10 })
 		s.fill(0)
 		s.eventually("it says so", func() bool {
-			out, code := s.tutti("data", "set", "shared/x", "1") // also where it serves still
+			// the server must refuse new values even while it still works
+			out, code := s.tutti("data", "set", "shared/x", "1")
 			return code == 4 && strings.Contains(out, fullWords)
 		})
 		s.free()
@@ -256,9 +258,8 @@ func TestDiskFull(t *testing.T) {
 	t.Logf("%d writes were acknowledged", len(acknowledged))
 }
 
-// useUp does what is allowed as long as there is room for what has begun, until
-// the last block of the log is full, too. What it takes away, or may have, is
-// expected no more.
+// useUp makes requests that the server still allows in its reserve, until the last block of the log
+// is full, too. useUp removes from values each key that it has deleted or may have deleted.
 func (s *small) useUp(values map[string]bool) {
 	s.t.Helper()
 	for key := range values {
@@ -274,7 +275,7 @@ func (s *small) useUp(values map[string]bool) {
 	s.t.Fatal("a full disk takes everything")
 }
 
-// closed waits until the server says by both ways that it cannot do anything.
+// closed waits until the server reports, in both ways, that the full disk stops all work.
 func (s *small) closed() {
 	s.t.Helper()
 	s.eventually("it says that the disk is full", func() bool {

@@ -20,23 +20,25 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// unstarted are the points at which an agent has the marker and no Puppet yet:
-// nobody can know that afterwards, so the run is interrupted and not tried again.
+// unstarted are the points at which an agent has written the marker but not started Puppet.
+// Afterwards nobody can know this, so the run counts as interrupted and is not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
-// beside are points of an agent that no run waits for: whether an agent that finds its server
-// not there yet asks again before a job ends depends on the machine's load.
-// TestAnExclusiveJobKilledAtEveryPoint kills at them, where a job waits for the answer.
+// beside are points of an agent that are not part of a run. An agent may find that its server is
+// not ready yet. Then the load of the machine decides whether the agent asks again before the job
+// ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because there a job
+// waits for the answer.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
-// greeting are how points end that are passed in each exchange of a ticket, and how often. Whether an
-// agent exchanges it a second time depends on when its server is there.
+// greeting lists the endings of the points in a ticket exchange, and how often one exchange passes
+// each point. The start time of the server decides whether an agent exchanges its ticket a second
+// time.
 var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.answered hello": 1, " node.connected": 1, " ticket.json": 2}
 
-// TestKilledAtEveryPoint lets a job run once and notes every point to be killed
-// at that server and agent pass. Then it kills at each of them in turn, with
-// SIGKILL, and starts who was killed again: the job ends as without, and no
-// Puppet is started twice.
+// TestKilledAtEveryPoint runs a job once and records every kill point that server and agent pass.
+// After that, TestKilledAtEveryPoint repeats the job for each point. TestKilledAtEveryPoint kills
+// the process at the point with SIGKILL and starts the process again. The job must end as it does
+// without a kill, and no Puppet may start twice.
 func TestKilledAtEveryPoint(t *testing.T) {
 	tpl := newTemplate(t, killSite+"db-01 owe Service[x]\n")
 	noted := t.TempDir()
@@ -76,7 +78,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	errs := make([]error, len(cases))
 	var working sync.WaitGroup
 	next := make(chan int)
-	for range 6 { // they wait more than they work
+	for range 6 { // the workers wait more than they work
 		working.Go(func() {
 			for i := range next {
 				got[i], errs[i] = cases[i].try(t, tpl)
@@ -104,7 +106,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// killCase is one point: NAME#N of a process.
+// killCase is one kill point of a process, written as NAME#N.
 type killCase struct{ process, point string }
 
 func casesOf(t *testing.T, process, file string) []killCase {
@@ -133,7 +135,7 @@ func (c killCase) try(t *testing.T, tpl template) (outcome, error) {
 	return got, err
 }
 
-// outcome is all of a job's end that must not depend on a kill.
+// outcome is the part of a job's result that must not depend on a kill.
 type outcome struct {
 	Verdict tutti.Verdict
 	Runs    []runOutcome
@@ -147,12 +149,12 @@ type runOutcome struct {
 	Published map[string]tutti.Digest
 	Reads     map[string]tutti.Digest
 	Exports   []string
-	Events    []string // the run's own, in the log's order
+	Events    []string // the events of the run, in the log's order
 	Failed    string   // the message of a failure
 	Owed      []string // resources whose refresh the node owes
 }
 
-// interrupted is the outcome if the first run had a marker and no process.
+// interrupted changes an outcome as if the first run had a marker but no process.
 func interrupted(want outcome) outcome {
 	first := runOutcome{
 		Node: want.Runs[0].Node, Outcome: tutti.Interrupted,
@@ -161,7 +163,7 @@ func interrupted(want outcome) outcome {
 	return outcome{Verdict: tutti.VerdictFailed, Runs: []runOutcome{first}, Values: map[string]string{}, Starts: map[string]int{}}
 }
 
-// outcome lets the job run to its end.
+// outcome runs the job to its end and returns its outcome.
 func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
@@ -189,7 +191,7 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	return out, err
 }
 
-// runs reads a job's events: each once, in an order that makes sense.
+// runs reads the events of a job. Each event must come once and in a correct order.
 func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event) error {
 	at := map[tutti.RunID]int{}
 	last := uint64(0)
@@ -240,7 +242,7 @@ func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event
 
 func (f *killFleet) record(ctx context.Context, r *runOutcome, result tutti.Result) error {
 	if result.Record == "" && !result.Outcome.Good() {
-		return nil // what it read cannot be read any more
+		return nil // the run's reads are no longer available
 	}
 	return again(ctx, func() error {
 		rec, err := f.client.RunRecord(ctx, result.Run)

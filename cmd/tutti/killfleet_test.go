@@ -27,19 +27,19 @@ import (
 	"github.com/tutti-project/tutti/internal/operator"
 )
 
-// killFleet is a server and two agents, real processes, in a directory of their
-// own. Whoever ends is started again.
+// killFleet is a server and two agents. The server and the agents are real processes in their own
+// directory. If a process ends, the test starts it again.
 type killFleet struct {
 	dir    string
 	client *httpapi.Client
 	stop   context.CancelFunc
 	group  *errgroup.Group
 	ctx    context.Context // the group's
-	killed atomic.Bool     // the process that was to die has
+	killed atomic.Bool     // true after the chosen process was killed
 	plan   tutti.PlanName  // empty: deploy
 }
 
-// Where the processes of a fleet keep their state, and their names.
+// These are the names of the fleet's processes, and of their state directories.
 const (
 	serverProcess = "server"
 	dbProcess     = "db"
@@ -70,11 +70,11 @@ web-01 collect Database
 web-01 read db/ready
 `
 
-// template is the directory of a fleet whose nodes have joined and whose code is
-// pushed, and the addresses of its server.
+// template is the directory of a fleet whose nodes have joined and whose code is pushed. template
+// also has the addresses of the fleet's server.
 type template struct{ dir, bus, listen string }
 
-// newServer makes a server that nobody knows yet, and the fleet's files.
+// newServer creates a new server without nodes, and the files of the fleet.
 func newServer(t *testing.T, site string) template {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") // sockets need short paths
@@ -130,7 +130,8 @@ func (tpl template) join(t *testing.T, node string) {
 	tpl.tutti(t, tpl.tutti(t, "", "token", "create", "--name", node+"-01"), "join", "--root", "root", "--dir", node, "--unit=false")
 }
 
-// oldRuns are as many as an agent keeps: the next one lets it tidy.
+// oldRuns creates as many old runs as an agent keeps, so that the next run makes the agent delete
+// one.
 func (tpl template) oldRuns(t *testing.T, node string) {
 	t.Helper()
 	for i := range 20 {
@@ -148,8 +149,8 @@ func (tpl template) oldRuns(t *testing.T, node string) {
 	}
 }
 
-// fleet returns a copy of the template that runs. env is what the first process
-// of a name has more in its environment.
+// fleet starts a copy of the template and returns the running fleet. env has additional environment
+// variables for the first process of each name.
 func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	t.Helper()
 	f := tpl.copy(t)
@@ -157,7 +158,7 @@ func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	return f
 }
 
-// copy returns a copy of the template with a bus of its own.
+// copy returns a copy of the template with its own bus.
 func (tpl template) copy(t *testing.T) *killFleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -182,7 +183,7 @@ func (tpl template) copy(t *testing.T) *killFleet {
 	return &killFleet{dir: dir}
 }
 
-// puppetIn puts the Puppet that is none below dir/root.
+// puppetIn installs the fake Puppet below dir/root.
 func puppetIn(t *testing.T, dir string) {
 	t.Helper()
 	ruby, err := exec.LookPath("fakeruby")
@@ -194,8 +195,8 @@ func puppetIn(t *testing.T, dir string) {
 	}
 }
 
-// begin starts processes, the server first, and keeps them up until end. env is
-// what the first process of a name has more in its environment.
+// begin starts processes, the server first, and restarts them until the end of the test. env has
+// additional environment variables for the first process of each name.
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	if f.group == nil {
@@ -217,7 +218,8 @@ func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) 
 	}
 }
 
-// socket is where the server listens; a file must be there for a client to believe it.
+// socket returns the path on which the server listens. A client uses this path only if a file
+// exists there.
 func (f *killFleet) socket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(f.dir, "socket")
@@ -227,8 +229,8 @@ func (f *killFleet) socket(t *testing.T) string {
 	return path
 }
 
-// supervise does what systemd does for a unit: whoever ends is started again.
-// Only a SIGKILL is an end to expect, and only of the first process.
+// supervise restarts a process after its end, like systemd does for a unit. The only expected end
+// is a SIGKILL of the first process.
 func (f *killFleet) supervise(name string, args []string, env string) error {
 	ctx := f.ctx
 	out, err := os.OpenFile(filepath.Join(f.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -264,8 +266,8 @@ func (f *killFleet) end(t *testing.T) {
 	}
 }
 
-// clear ends the fleet and what may be left of its Puppets, and shows what was
-// said if the test has failed.
+// clear ends the fleet and any remaining Puppets. If the test has failed, clear prints the output
+// of the processes.
 func (f *killFleet) clear(t *testing.T) {
 	f.end(t)
 	pids, _ := filepath.Glob(filepath.Join(f.dir, "*", "runs", "*", "pid"))
@@ -290,7 +292,8 @@ func (f *killFleet) clear(t *testing.T) {
 	_ = os.RemoveAll(f.dir)
 }
 
-// killDeadline only bounds a hang: it is long for a machine that is busy.
+// killDeadline limits the time of a hanging test. killDeadline is long, because the machine may be
+// busy.
 const killDeadline = 3 * time.Minute
 
 // ready waits until the server answers.
@@ -303,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again does something until it is done or refused; a server that is away is
-// asked again.
+// again repeats an action until it succeeds or is refused. again repeats the action while the
+// server does not answer.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -319,7 +322,7 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
-// runJob starts the plan as the n-th job, once, and returns all events of its job.
+// runJob starts the plan once, as the n-th job, and returns all events of this job.
 func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 	var job tutti.JobID
 	err := again(ctx, func() error {
@@ -327,7 +330,7 @@ func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 		if err != nil {
 			return err
 		}
-		if len(jobs) >= n { // it was started, and the answer was lost
+		if len(jobs) >= n { // the job was started, but the answer was lost
 			job = jobs[0].Job
 			return nil
 		}

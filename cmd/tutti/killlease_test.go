@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// TestAnExclusiveJobKilledAtEveryPoint kills server and agent, in turn, at the
-// first passage of each point that has to do with the lease: the job ends as
-// without, and leaves Puppet as it was.
+// TestAnExclusiveJobKilledAtEveryPoint kills server and agent, one after the other, when they first
+// pass each point of the lease. The job must end as it does without a kill, and Puppet must be
+// enabled as before.
 func TestAnExclusiveJobKilledAtEveryPoint(t *testing.T) {
 	tpl := newTemplate(t, "db-01 read shared/x\n")
 	noted := t.TempDir()
@@ -53,7 +53,7 @@ func TestAnExclusiveJobKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// exclusive lets an exclusive job run to its end, and looks what it has left.
+// exclusive runs an exclusive job to its end, and checks the state that the job has left.
 func (tpl template) exclusive(t *testing.T, env map[string]string, dies bool) (outcome, error) {
 	t.Helper()
 	f := tpl.fleet(t, env)

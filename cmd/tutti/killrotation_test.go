@@ -21,22 +21,23 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// rotates are the points that have to do with a rotation of the CA. Those that are passed as often as the machine's load
-// wants it are killed at once only.
+// rotates lists the points of a CA rotation. The number of passages of some points depends on the load of the
+// machine. At these points the test kills only at the first passage.
 var rotates = []string{"rotation.json", "bus-names.json", "bus-nodes.jwt", "bus-operator.nk", "bus-log.nk", "ca.key", "ca.crt", "server.key", "server.crt", "ca.rotated", "server.rotates", "server.rotated", "membership.json", "agent.pinned"}
 
-// turned is what must not depend on a kill.
+// turned is the part of a rotation's result that must not depend on a kill.
 type turned struct {
 	Phases  []tutti.RotationPhase // of the log
 	Was     int                   // CAs that are gone
-	One     bool                  // there is one set again
+	One     bool                  // only one set is trusted again
 	Pins    map[string]int        // CAs that nodes trust
 	Behind  int
-	Verdict tutti.Verdict // of a job at the end
+	Verdict tutti.Verdict // verdict of a job after the rotation
 }
 
-// TestARotationKilledAtEveryPoint rotates the CA once and notes every point to be killed at that server and agent pass. Then
-// it kills at each of them in turn, and says again whatever step was not answered: the rotation ends as without.
+// TestARotationKilledAtEveryPoint rotates the CA once and records every kill point that server and agent pass. After
+// that, the test repeats the rotation for each point, kills the process there, and repeats each step that got no
+// answer. The rotation must end as it does without a kill.
 func TestARotationKilledAtEveryPoint(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	noted := t.TempDir()
@@ -69,7 +70,7 @@ func TestARotationKilledAtEveryPoint(t *testing.T) {
 	got, errs := make([]turned, len(cases)), make([]error, len(cases))
 	next := make(chan int)
 	var working sync.WaitGroup
-	for range 4 { // they wait more than they work
+	for range 4 { // the workers wait more than they work
 		working.Go(func() {
 			for i := range next {
 				got[i], errs[i] = tpl.turn(t, map[string]string{cases[i].process: killpoint.At + "=" + cases[i].point})
@@ -93,7 +94,7 @@ func TestARotationKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// turn rotates the CA of a copy of the fleet, and looks what is there then.
+// turn rotates the CA of a copy of the fleet, and returns the state after the rotation.
 func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	f := tpl.fleet(t, env)
 	defer f.clear(t)
@@ -126,7 +127,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	return out, err
 }
 
-// followed waits until no node is behind, and each has said so.
+// followed waits until every node has followed the rotation and has reported this.
 func (f *killFleet) followed(ctx context.Context) error {
 	return again(ctx, func() error {
 		r, err := f.client.ShowCARotation(ctx)

@@ -23,8 +23,8 @@ import (
 
 const largeReport = 20 << 20
 
-// wire is the way of the node db to the bus. It counts the bytes that go up, and
-// once, when enough of a blob has passed, something happens to it.
+// wire is the connection between the node db and the bus. wire counts the bytes that the node
+// sends. After a certain number of bytes the wire calls happens once.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -73,16 +73,16 @@ func (w *wire) pass(server, node net.Conn) {
 	}
 }
 
-// TestLargeResultsArrive sends a report of 20 MiB and 3,000 exports from a real
-// agent to a real server, also when the way between them breaks in the middle.
+// TestLargeResultsArrive sends a report of 20 MiB and 3,000 exports from a real agent to a real
+// server. In some cases the connection breaks in the middle.
 func TestLargeResultsArrive(t *testing.T) {
 	const exports = 3000
 	for _, c := range []struct {
 		reason  string
 		report  int
 		breaks  string
-		atMost  int64 // bytes on the way up
-		without bool  // the report is left out
+		atMost  int64 // limit of the bytes that the node sends
+		without bool  // the result comes without the report
 	}{
 		{"nothing breaks", largeReport, "", largeReport * 11 / 10, false},
 		{"the connection is cut in the middle", largeReport, "connection", largeReport * 12 / 10, false},
@@ -94,7 +94,7 @@ func TestLargeResultsArrive(t *testing.T) {
 			defer f.clear(t)
 			w := newWire(t, f, c.breaks)
 			env := map[string]string{}
-			if c.breaks == "server" { // as it has the parcel's middle chunk
+			if c.breaks == "server" { // the server dies when it has the middle chunk of the report
 				env[serverProcess] = killpoint.At + "=natsbus.chunk#" + fmt.Sprint(largeReport/2/(128<<10))
 			}
 			f.begin(t, env, serverProcess)
@@ -154,7 +154,7 @@ func busOf(membership []byte) (string, error) {
 	return in.Bus, err
 }
 
-// checkReport compares what the server has with the file of the run.
+// checkReport compares the report on the server with the file of the run.
 func (f *killFleet) checkReport(ctx context.Context, t *testing.T, without bool) {
 	t.Helper()
 	events, err := f.runJob(ctx, 1)
@@ -184,7 +184,7 @@ func (f *killFleet) checkReport(ctx context.Context, t *testing.T, without bool)
 	t.Error("the run has no result")
 }
 
-// checkCollected looks at what the other node was told.
+// checkCollected checks the exports that the other node got.
 func (f *killFleet) checkCollected(t *testing.T, want int) {
 	t.Helper()
 	books, _ := filepath.Glob(filepath.Join(f.dir, webProcess, "runs", "*", "answers.jsonl"))

@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/release"
 )
 
-// TestMixedOnLoopback lets this release and the last one meet, with the fake Ruby of the scripts:
-// LAST is the last release, STRICT a server of this one that takes the last release for one
-// that does not know `debug`. TestMixedReleases (e2e) does it with a real Puppet.
+// TestMixedOnLoopback lets this release and the last release work together, with the scripts' fake
+// Ruby. LAST is the last release. STRICT is a server of this release that treats the last release
+// as one that does not know `debug`. TestMixedReleases (e2e) does the same with a real Puppet.
 func TestMixedOnLoopback(t *testing.T) {
 	const root = "../.."
 	all, err := release.Read(root)

@@ -24,22 +24,22 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// promise is what the server has acknowledged, and when: after so many steps of
-// its file system.
+// promise is something that the server has acknowledged. step says after how many steps of its file
+// system.
 type promise struct {
 	step int
 	what string
 	kept func(ctx context.Context, s *httpapi.Client) error
 }
 
-// recorder notes what a server promises and what its disk has after each step.
+// recorder records the promises of a server, and the content of its disk after each step.
 type recorder struct {
 	fs       *powerfs.FS
 	promises []promise
 	cuts     []cut
 }
 
-// cut is what a loss of power leaves.
+// cut is the state of the disk after a loss of power.
 type cut struct {
 	step  int
 	name  string
@@ -61,15 +61,14 @@ func (r *recorder) watch() {
 	})
 }
 
-// promised notes that the server has acknowledged something just now.
+// promised records that the server has just acknowledged something.
 func (r *recorder) promised(what string, kept func(ctx context.Context, s *httpapi.Client) error) {
 	r.promises = append(r.promises, promise{r.fs.Steps(), what, kept})
 }
 
-// TestAcknowledgedWritesSurviveLossOfPower has a server on a file system that
-// notes what is on its disk after each of its steps. For each of them it lets a
-// server start on what is left: it does so without hands, and has all that was
-// acknowledged before.
+// TestAcknowledgedWritesSurviveLossOfPower runs a server on a file system that records the content
+// of the disk after each step. For each step the test starts a server on that content. The server
+// must start without manual work, and must have everything that was acknowledged before this step.
 func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	tpl := newServer(t, killSite)
 	dir := filepath.Join(tpl.dir, serverProcess)
@@ -115,7 +114,7 @@ func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	}
 }
 
-// work does what fleets do, and notes each acknowledgement.
+// work uses the server as fleets do, and records each acknowledgement.
 func (r *recorder) work(t *testing.T, tpl template) {
 	t.Helper()
 	ctx := t.Context()
@@ -155,7 +154,7 @@ func (r *recorder) work(t *testing.T, tpl template) {
 	r.job(t, f)
 	r.setValues(t, f, "shared/c")
 	f.end(t)
-	// What a server does at its end, at its start, and after a kill -9.
+	// The next part covers the server's stop, its start, and its start after a kill -9.
 	next := &killFleet{dir: tpl.dir}
 	defer next.clear(t)
 	next.begin(t, map[string]string{serverProcess: killpoint.At + "=server.answered value.set#1"}, serverProcess)
@@ -182,7 +181,8 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 			}
 			return err
 		})
-		// What the acknowledgement rests on is on disk before it: the trace says so.
+		// All data that an acknowledgement needs must be on disk before the acknowledgement. The trace
+		// shows this.
 		for _, path := range r.fs.Unsynced() {
 			if strings.HasSuffix(path, ".blk") {
 				t.Errorf("%s was acknowledged while %s was not fsynced", key, path)
@@ -191,7 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// job runs one; what its watcher has seen is acknowledged.
+// job runs one job. Everything that the job's watcher has seen counts as acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
@@ -237,7 +237,7 @@ func (r *recorder) promisedEvent(job tutti.JobID, e tutti.Event) {
 	})
 }
 
-// restart starts a server on what is left and lets it keep its promises.
+// restart starts a server on the remaining content and checks the promises.
 func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, killDeadline)
 	defer cancel()

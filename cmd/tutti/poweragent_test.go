@@ -22,27 +22,27 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// powerNode is the node of the agent db as a machine: its disk, and everything
-// that runs on it, which is in a PID namespace of its own and ends together.
+// powerNode is the node of the agent db as a machine. powerNode has a disk, and all of its
+// processes are in one PID namespace and end together.
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
-	left   func(*powerfs.FS) powerfs.Image // what a loss of power leaves
-	passed string                          // file: the points that the first agent passed
+	left   func(*powerfs.FS) powerfs.Image // returns the content of the disk after a loss of power
+	passed string                          // the file with the points that the first agent passed
 	losses int
 }
 
-// powerCase is a loss of power in the place of a step of the disk.
+// powerCase is a loss of power at a certain step of the disk.
 type powerCase struct {
 	step int
 	name string
 	left func(*powerfs.FS) powerfs.Image
 }
 
-// TestAnAgentSurvivesLossOfPower switches a node off in the place of each fsync
-// and each rename that its disk sees from the start of its agent to the end of a
-// run, and on again. (In between, the disk stays as it is and the agent has gone
-// less far.)
+// TestAnAgentSurvivesLossOfPower switches a node off at each fsync and each rename on its disk. The
+// test covers the time from the start of the node's agent to the end of a run. The test then
+// switches the node on again. (Between these steps the content of the disk does not change, and
+// only the agent's progress differs.)
 func TestAnAgentSurvivesLossOfPower(t *testing.T) {
 	tpl := newTemplate(t, killSite)
 	want, steps := powerCase{}.try(t, tpl)
@@ -79,7 +79,7 @@ func TestAnAgentSurvivesLossOfPower(t *testing.T) {
 	}
 }
 
-// powerResult is how a job ended whose node was switched off.
+// powerResult is the result of a job whose node was switched off.
 type powerResult struct {
 	err      error
 	outcome  outcome
@@ -89,8 +89,8 @@ type powerResult struct {
 	said     string // by the agent
 }
 
-// check is the invariants: no second start, and nothing forgotten that the agent
-// had on its disk.
+// check checks the invariants. No run may start twice, and the agent must not forget anything that
+// was on its disk.
 func (r powerResult) check(t *testing.T, want outcome) {
 	t.Helper()
 	defer func() {
@@ -113,7 +113,7 @@ func (r powerResult) check(t *testing.T, want outcome) {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	case first == tutti.Failed && strings.HasPrefix(r.outcome.Runs[0].Failed, "the report cannot be read") && !r.atCut["durable.done result.json"]:
-		// Puppet had ended, and its report was not on disk.
+		// In this case Puppet had ended, and its report was not on disk.
 	case first != tutti.Interrupted || r.outcome.Verdict != tutti.VerdictFailed:
 		t.Errorf("the run ended as %s, the job as %s: %s", first, r.outcome.Verdict, r.outcome.Runs[0].Failed)
 	case r.atCut["durable.done result.json"]:
@@ -123,8 +123,9 @@ func (r powerResult) check(t *testing.T, want outcome) {
 	}
 }
 
-// try runs the job with a loss of power (in no step: without), then another one:
-// the agent must not be stuck. It returns the steps of the first job.
+// try runs the job with a loss of power, and then a second job, to check that the agent is not
+// stuck. A zero powerCase runs the job without a loss of power. try returns the steps of the first
+// job.
 func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []powerfs.Step) {
 	f := tpl.copy(t)
 	defer f.clear(t)
@@ -154,7 +155,7 @@ func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []pow
 	if out.outcome, out.err = f.outcome(ctx); out.err != nil {
 		return out, nil
 	}
-	out.outcome.Starts = nil // the file of the fake Puppet was lost, too
+	out.outcome.Starts = nil // the file of the fake Puppet was also lost
 	if out.err = n.sent(ctx); out.err != nil {
 		return out, nil
 	}
@@ -178,7 +179,7 @@ func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []pow
 	return out, steps
 }
 
-// sent waits until the agent has noted that the server has the result.
+// sent waits until the agent has recorded that the server has the result.
 func (n *powerNode) sent(ctx context.Context) error {
 	pattern := filepath.Join(n.fleet.dir, dbProcess, "runs", "*", "result.json")
 	return again(ctx, func() error {
@@ -192,7 +193,7 @@ func (n *powerNode) sent(ctx context.Context) error {
 	})
 }
 
-// countStarts has each start of Puppet noted beside the disk that is lost.
+// countStarts makes the fake Puppet record each start in a file outside the lost disk.
 func countStarts(dir, to string) error {
 	ruby := filepath.Join(dir, "root/usr/bin/ruby")
 	raw, err := os.ReadFile(ruby)
@@ -203,7 +204,7 @@ func countStarts(dir, to string) error {
 	return os.WriteFile(ruby, []byte(text), 0o755)
 }
 
-// live keeps the node up, and switches it on again after a loss of power.
+// live runs the node, and switches it on again after a loss of power.
 func (n *powerNode) live() error {
 	for {
 		again, err := n.boot()
@@ -215,13 +216,13 @@ func (n *powerNode) live() error {
 	}
 }
 
-// machine runs an agent in namespaces of its own. It lets go of the disks of other
-// machines, which it has copied: their loss would wait for its end.
+// machine runs an agent in its own namespaces. machine unmounts the disks of other machines in its
+// copied mount namespace. Otherwise a loss of power there would wait for this machine's end.
 const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done
 exec tutti agent --dir db --root root`
 
-// boot lets the agent run until the fleet ends or the power is lost.
+// boot runs the agent until the fleet ends or the power is lost.
 func (n *powerNode) boot() (lost bool, err error) {
 	unmount, err := n.disk.Mount(filepath.Join(n.fleet.dir, dbProcess))
 	if err != nil {
@@ -255,7 +256,7 @@ func (n *powerNode) boot() (lost bool, err error) {
 		lost = true
 	case <-n.fleet.ctx.Done():
 	}
-	// With the first process of a namespace all others end.
+	// When the first process of a namespace ends, all other processes in it end, too.
 	if err := cmd.Process.Kill(); err != nil {
 		return false, err
 	}

@@ -41,7 +41,7 @@ func fakeRuby() {
 		return
 	}
 	if len(os.Args) > 2 && os.Args[len(os.Args)-2] == "--facts" {
-		return // they are what they were
+		return // the facts stay unchanged
 	}
 	r := &fakeRun{dir: os.Args[len(os.Args)-1], exports: []any{}}
 	if err := r.do(); err != nil {
@@ -66,7 +66,7 @@ type fakeRun struct {
 	todo    []statement
 	exports []any
 	values  []string
-	status  map[string]any // of resources that failed or changed
+	status  map[string]any // status contains the failed and changed resources.
 	broken  bool           // one failed
 	padding int            // bytes of the report
 	exit    int
@@ -104,7 +104,7 @@ func (r *fakeRun) do() error {
 	}
 	r.phase(ask{"phase": "gate"})
 	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
-	if gate["error"] != nil { // as the module: its code is the verdict
+	if gate["error"] != nil { // like the module: the error's code is the verdict
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
 	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
@@ -123,7 +123,7 @@ func (r *fakeRun) do() error {
 	return nil
 }
 
-// began says who it is, and counts the start for the script.
+// began reports the run to the agent, and counts the start for the script.
 func (r *fakeRun) began() error {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *fakeRun) parse() error {
 	return nil
 }
 
-// compile asks and exports; it reports whether it failed.
+// compile sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
@@ -259,7 +259,7 @@ func (r *fakeRun) owe(resource string) error {
 	return events.Sync()
 }
 
-// hold waits until the file is there, or the run's directory is not.
+// hold waits until the file exists or the run's directory was removed.
 func (r *fakeRun) hold(file string) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// became notes what became of a resource, as Puppet 8 reports it.
+// became records the status of a resource in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
@@ -320,7 +320,7 @@ func (r *fakeRun) report() error {
 	return os.Rename(tmp, filepath.Join(r.dir, "report.json"))
 }
 
-// say asks the agent, as long as it takes.
+// say sends a request to the agent, and repeats it until the agent answers.
 func (r *fakeRun) say(req ask) ask {
 	hello := ask{"op": "hello", "run": r.order.Run, "protocol": 1, "module": "fake", "puppet": "8.0.0", "certname": r.order.Node, "pid": os.Getpid()}
 	for {
@@ -328,11 +328,11 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // as the module: nobody tells it that the agent is back
+		time.Sleep(20 * time.Millisecond) // like the module: nothing signals that the agent is back
 	}
 }
 
-// testIsOver ends a run whose directory was removed: nothing outlives a test.
+// testIsOver ends a run whose directory was removed, so that no process outlives a test.
 func (r *fakeRun) testIsOver() {
 	if _, err := os.Stat(r.dir); err != nil {
 		os.Exit(1)

@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// The scripts in script/cli drive this very program, and a Ruby that is none.
+// The scripts in script/cli run this program, with a fake Ruby.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tutti": main, "fakeruby": fakeRuby})
 }
@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scripts("../../script/cli"))
 }
 
-// scripts are those of a directory, with all commands that they may use.
+// scripts returns the scripts of a directory, with all commands that they may use.
 func scripts(dir string) testscript.Params {
 	return testscript.Params{
 		Dir:                 dir,
@@ -66,7 +66,7 @@ func setup(env *testscript.Env) error {
 	return nil
 }
 
-// fakePuppet makes a root directory with a Puppet in it.
+// fakePuppet creates a root directory with a fake Puppet in it.
 func fakePuppet(root, ruby string) error {
 	bin := filepath.Join(root, "usr/bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
@@ -81,7 +81,7 @@ func fakePuppet(root, ruby string) error {
 	return nil
 }
 
-// exits CODE COMMAND...: the command must end with that exit code.
+// exits CODE COMMAND...: runs a command, which must end with that exit code.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -97,12 +97,13 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// untilDeadline only bounds a hang: it is long for a machine that is busy.
+// untilDeadline limits the time of a hanging test. untilDeadline is long, because the machine may
+// be busy.
 const untilDeadline = 3 * time.Minute
 
-// until [PATTERN] COMMAND...: the command is tried until it ends well and its
-// output matches. The pattern stands between slashes. Only the command can tell, so
-// it is asked again and again.
+// until [PATTERN] COMMAND...: repeats the command until it succeeds and its output matches. The
+// pattern is written between slashes. Only the command itself shows the state, so until repeats the
+// command.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
@@ -119,7 +120,8 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// What differs from run to run, and what stands for it.
+// These patterns match text that differs between runs. The second field of a row replaces the
+// matching text.
 var variable = []struct{ pattern, is string }{
 	{`\d\d:\d\d:\d\d  `, "TIME  "},
 	{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "DATE"},
@@ -130,13 +132,13 @@ var variable = []struct{ pattern, is string }{
 	{`(\d+h\d\dm|(\d+m)?\d+(\.\d)?s) ago( |$)*`, "AGO "},
 	{`\d+h\d\dm|\d+m\d\ds|\d+\.\ds|\d+m?s\b`, "TOOK"},
 	{`U[A-Z2-7]{55}`, "KEY"},
-	{`(?m)^puppet    \S+$`, "puppet    VERSION"}, // `-` until the node has said it
-	{`(BEGAN|SET) +`, "$1  "},                    // which is as wide as what is below it
-	{`TOOK {3,}`, "TOOK  "},                      // on a slow machine one may take longer than the others
+	{`(?m)^puppet    \S+$`, "puppet    VERSION"}, // the output has `-` before the node has reported its version
+	{`(BEGAN|SET) +`, "$1  "},                    // the width of this heading depends on the column below it
+	{`TOOK {3,}`, "TOOK  "},                      // on a slow machine one duration may have more digits than the others
 	{` +\n`, "\n"},
 }
 
-// normal FILE: writes the last standard output there, without what differs.
+// normal FILE: writes the last standard output to FILE, after replacing the variable texts.
 func normal(ts *testscript.TestScript, _ bool, args []string) {
 	text := ts.ReadFile("stdout")
 	for _, v := range variable {
@@ -146,7 +148,7 @@ func normal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-// last FILE: writes the last line of the last standard output there.
+// last FILE: writes the last line of the last standard output to FILE.
 func last(ts *testscript.TestScript, _ bool, args []string) {
 	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(lines[len(lines)-1]+"\n"), 0o600))
@@ -158,7 +160,7 @@ func showRun(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("tutti", append([]string{"run", "show", id}, args[2:]...)...))
 }
 
-// expand FILE: puts the script's directory in the place of WORK.
+// expand FILE: replaces WORK in the file by the script's directory.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.ReplaceAll(ts.ReadFile(args[0]), "WORK", ts.Getenv("WORK"))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))

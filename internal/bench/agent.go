@@ -18,23 +18,23 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// agentRounds is how often each way of running Puppet is measured, in turn.
+// agentRounds is how often each way of running Puppet is measured. The two ways alternate.
 const agentRounds = 15
 
-// agentFleet has one node, which runs by the Puppet Server.
+// agentFleet has one node, which runs with the Puppet Server.
 const agentFleet = "fleet: bench\nmode: agent\ngroups: {web: {nodes: [web-01]}}\nplans: {run: {steps: [{run: web}]}}\n"
 
-// agentRun is one run through Tutti: where its time went.
+// agentRun shows where the time of one run through Tutti went.
 type agentRun struct {
-	whole   time.Duration // the command, from exec to its end
-	before  time.Duration // from exec until the agent starts Puppet
-	process time.Duration // Puppet's, as the agent measured it
-	after   time.Duration // from Puppet's end to the verdict
-	exit    time.Duration // from the verdict to the command's end
+	whole   time.Duration // whole is the time of the command, from its exec to its end.
+	before  time.Duration // before is the time from exec until the agent starts Puppet.
+	process time.Duration // process is the time of Puppet's process, as the agent measured it.
+	after   time.Duration // after is the time from Puppet's end to the verdict.
+	exit    time.Duration // exit is the time from the verdict to the end of the command.
 }
 
-// measureAgent runs `puppet agent -t` by hand on a lab host, and the same through
-// `tutti run`, in turn, against a Puppet Server and with an empty catalog.
+// measureAgent measures `puppet agent -t` by hand on a lab host, and the same run through
+// `tutti run`. The two alternate. Both ways use a Puppet Server and an empty catalog.
 func measureAgent(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
@@ -47,7 +47,7 @@ func measureAgent(ctx context.Context, o options) (figures []figure, err error) 
 	}
 	spec.Name, spec.Hosts = "bench-agent", spec.Hosts[:3]
 	for i := range spec.Hosts {
-		spec.Hosts[i].Prepare = "" // what is measured has the settings of its packages
+		spec.Hosts[i].Prepare = "" // the measured hosts have the settings of their packages
 	}
 	machine := lab.Machine{Log: os.Stderr}
 	running, err := machine.Up(ctx, spec)
@@ -74,8 +74,8 @@ func measureAgent(ctx context.Context, o options) (figures []figure, err error) 
 	return agentFigures(byHand, through), nil
 }
 
-// startAgentSite starts the Puppet Server and a fleet of the node web-01, which has
-// its certificate and plugins afterwards.
+// startAgentSite starts the Puppet Server and a fleet with the node web-01. Afterwards the node has
+// its certificate and plugins.
 func startAgentSite(ctx context.Context, running *lab.Running, binary, dir string) (*stage.LabFleet, error) {
 	server, err := running.Host("puppet")
 	if err != nil {
@@ -102,7 +102,7 @@ func startAgentSite(ctx context.Context, running *lab.Running, binary, dir strin
 	return f, err
 }
 
-// puppetByHand is how long `puppet agent -t` takes that changes nothing.
+// puppetByHand measures a `puppet agent -t` that changes nothing.
 func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 	cmd := h.Command(ctx, "puppet", "agent", "-t")
 	var said bytes.Buffer
@@ -110,13 +110,13 @@ func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 	began := time.Now()
 	err := cmd.Run()
 	took := time.Since(began)
-	if err != nil { // with -t a change is one, too
+	if err != nil { // with -t a change also gives an exit code other than 0
 		return 0, fmt.Errorf("puppet agent -t: %w\n%s", err, said.Bytes())
 	}
 	return took, nil
 }
 
-// puppetThrough is the same through the command `tutti run`.
+// puppetThrough measures a `puppet agent` run through the command `tutti run`.
 func puppetThrough(ctx context.Context, f *stage.LabFleet, binary string) (agentRun, error) {
 	cmd := exec.CommandContext(ctx, binary, "--operator", f.Conn.OperatorDir, "run", "run", "--no-push")
 	began := time.Now()

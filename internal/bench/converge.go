@@ -24,20 +24,24 @@ import (
 )
 
 const (
-	convergeNodes   = 10_000
-	convergeRoles   = 20
-	convergeReads   = 50 // of each node, the last one with so many others:
+	convergeNodes = 10_000
+	convergeRoles = 20
+	// convergeReads is the number of questions of each node. convergeReaders is the number of nodes
+	// that have the same last question.
+	convergeReads   = 50
 	convergeReaders = 100
 	convergeAbsent  = 1950
 	convergeRounds  = 21
 	unreadRounds    = 200
-	busyNodes       = 16 // of the simulated ones at once that claim, and as many that are at their gates
+	// busyNodes is the number of simulated nodes that claim at the same time. The same number of
+	// nodes can be at their gates.
+	busyNodes       = 16
 	convergeCompile = time.Second
 )
 
-// measureConverge measures what a change causes in a fleet of 10,000 nodes with
-// 2,000 questions each: in the server's own code on the real log, in memory and
-// without TLS; its nodes are calls of its handlers.
+// measureConverge measures the effects of a change in a fleet of 10,000 nodes with 2,000 questions
+// each. measureConverge uses the server's own code on the real log, in memory and without TLS. The
+// nodes of this fleet are calls of the server's handlers.
 func measureConverge(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("/dev/shm", "tutti-bench-converge-")
 	if err != nil {
@@ -66,7 +70,7 @@ func measureConverge(ctx context.Context, o options) (figures []figure, err erro
 	return figures, err
 }
 
-// convergeFleet is nodes that do at once what they are rung for.
+// convergeFleet simulates nodes that react to a doorbell at once.
 type convergeFleet struct {
 	server         *server.Server
 	numbers        map[tutti.NodeKey]int
@@ -129,7 +133,7 @@ func (f *convergeFleet) call(ctx context.Context, i int, op string, in, out any)
 	return json.Unmarshal(reply, out)
 }
 
-// claim claims a run and compiles for a while.
+// claim claims a run and then compiles for some time.
 func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	f.busy[i].Lock()
 	defer f.busy[i].Unlock()
@@ -145,7 +149,7 @@ func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	return nil
 }
 
-// apply is at the gate of the node's run, and behind it. A run that is held goes on when
+// apply does the gate of the node's run, and then the rest of the run. A held run continues when
 // its doorbell rings again.
 func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	f.busy[i].Lock()
@@ -154,7 +158,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
 	var answered wire.Answered
 	if err := f.call(ctx, i, wire.OpAsk, wire.Ask{Run: run, Query: q}, &answered); err != nil {
-		return nil // it has ended: an older doorbell
+		return nil // the doorbell belongs to an older run, which has already ended
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
@@ -171,7 +175,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	return f.call(ctx, i, wire.OpResult, result, nil)
 }
 
-// changing is the value that only so many nodes read.
+// changing returns the key of the value that only convergeReaders nodes read.
 func changing(i int) string { return fmt.Sprintf("shared/change/%d", i/convergeReaders) }
 
 func (f *convergeFleet) measure(ctx context.Context) (figures []figure, err error) {
@@ -214,7 +218,7 @@ func (f *convergeFleet) measure(ctx context.Context) (figures []figure, err erro
 		figure{"a change that nobody reads, median", quantile(unread, 0.5), "ms", 1}), nil
 }
 
-// join lets all nodes in and says what there is to read.
+// join lets all nodes join and sets the values that they read.
 func (f *convergeFleet) join(ctx context.Context) error {
 	f.numbers = map[tutti.NodeKey]int{}
 	var text strings.Builder
@@ -267,7 +271,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	return nil
 }
 
-// first runs all nodes once, role by role.
+// first runs all nodes once, one role after the other.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
 		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
@@ -284,7 +288,7 @@ func (f *convergeFleet) first(ctx context.Context) error {
 	return nil
 }
 
-// claims returns when so many more runs have been claimed.
+// claims returns after the given number of further runs were claimed.
 func (f *convergeFleet) claims(ctx context.Context, count int) error {
 	for range count {
 		select {
@@ -292,7 +296,7 @@ func (f *convergeFleet) claims(ctx context.Context, count int) error {
 			return context.Cause(ctx)
 		case <-f.claimed:
 		case <-time.After(startDeadline):
-			return fmt.Errorf("a run is not claimed within %s", startDeadline)
+			return fmt.Errorf("no node has claimed a run within %s", startDeadline)
 		}
 	}
 	return nil
@@ -316,8 +320,8 @@ func (f *convergeFleet) ended(ctx context.Context, job tutti.JobID, want tutti.V
 	}
 }
 
-// measureIndex measures the folds alone: the memory of the index, and how long one
-// decision takes when all nodes are in need.
+// measureIndex measures only the folds: the memory of the index, and the time of one decision when
+// all nodes need a run.
 func measureIndex() []figure {
 	cold := newConvergeFold()
 	cold.startJob()
@@ -338,7 +342,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// convergeFold is a log of 10,000 nodes in need, folded.
+// convergeFold is the fold of a log with 10,000 nodes that need a run.
 type convergeFold struct {
 	engine   *engine.State
 	data     *data.State
@@ -367,8 +371,8 @@ func (f *convergeFold) apply(b tutti.Body) {
 	f.converge.Apply(e)
 }
 
-// remember says of every node what it reads, and a key that it publishes: what the
-// order of their runs is found by.
+// remember adds to every node its reads and a key that it publishes. The order of the nodes' runs
+// follows from these.
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles
@@ -392,7 +396,7 @@ func (f *convergeFold) startJob() {
 	})
 }
 
-// decision is the time of one look at all of them, in milliseconds.
+// decision returns the time of one decision about all nodes, in milliseconds.
 func (f *convergeFold) decision() float64 {
 	now := time.Now()
 	view := converge.View{

@@ -18,12 +18,12 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// gapSteps is how many steps follow each other, on two nodes in turn.
+// gapSteps is the number of consecutive steps, which alternate between two nodes.
 const gapSteps = 300
 
-// measureGap measures the scheduling gap: from the moment that a node knows its
-// result to be durable to the moment that the next node has its order. Server,
-// bus, TLS, fsync and agents are real; Puppet is not there: a run ends at once.
+// measureGap measures the scheduling gap. The gap begins when a node knows that its result is
+// durable, and ends when the next node has its order. Server, bus, TLS, fsync and agents are real.
+// There is no Puppet, and a run ends at once.
 func measureGap(ctx context.Context, _ options) ([]figure, error) {
 	w := &stopwatch{claimed: map[tutti.RunID]time.Time{}, durable: map[tutti.RunID]time.Time{}}
 	var gaps []time.Duration
@@ -48,7 +48,7 @@ func measureGap(ctx context.Context, _ options) ([]figure, error) {
 	}, nil
 }
 
-// startNode joins a node and runs its agent with a Puppet that ends at once.
+// startNode joins a node and runs its agent with a fake Puppet that ends at once.
 func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stopwatch) error {
 	state := filepath.Join(s.dir, string(name))
 	token, err := s.CreateToken(ctx, api.CreateToken{Name: string(name)})
@@ -80,8 +80,8 @@ func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stop
 	return nil
 }
 
-// runChain executes a plan of steps on the two nodes in turn and returns the
-// runs in their order.
+// runChain executes a plan whose steps alternate between the two nodes, and returns the runs in
+// their order.
 func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
 	code := filepath.Join(s.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
@@ -122,8 +122,7 @@ func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
 	return order, err
 }
 
-// stopwatch notes when a node had its order, and when it knew that the server
-// had its result.
+// stopwatch records when a node got its order, and when it knew that the server had its result.
 type stopwatch struct {
 	mu      sync.Mutex
 	claimed map[tutti.RunID]time.Time
@@ -145,7 +144,7 @@ func (w *stopwatch) gaps(order []tutti.RunID) ([]time.Duration, error) {
 	for i := 1; i < len(order); i++ {
 		durable, claimed := w.durable[order[i-1]], w.claimed[order[i]]
 		if durable.IsZero() || claimed.IsZero() {
-			return nil, fmt.Errorf("run %d of %d was not timed", i, len(order))
+			return nil, fmt.Errorf("the times of run %d of %d are missing", i, len(order))
 		}
 		out = append(out, claimed.Sub(durable))
 	}

@@ -28,10 +28,10 @@ import (
 
 const (
 	hostileNodes   = 4
-	hostileCalls   = 16 // of one node at once: as many as the bus takes
+	hostileCalls   = 16 // concurrent calls of one node, as many as the bus allows
 	hostileExports = 5000
-	hostileTerms   = 900 // of a question: 4.5 million comparisons, a little less than is refused
-	hostileRounds  = 5   // without and with them, in turn
+	hostileTerms   = 900 // terms of a question. These terms cause 4.5 million comparisons, a little less than the limit.
+	hostileRounds  = 5   // each round measures without and then with the hostile nodes
 	hostileProbes  = 60  // in a round
 	hostileEvery   = 10 * time.Millisecond
 	hostileFactor  = 5
@@ -51,8 +51,9 @@ plans:
   ask: {steps: [{run: evil}]}
 `
 
-// measureHostile measures how long an honest node's claim and an operator's write take, without
-// and with four nodes that ask without pause within all bounds.
+// measureHostile measures how long an honest node's claim and an operator's write take, without and
+// with four hostile nodes. The hostile nodes send questions without a pause, but stay within all
+// bounds.
 func measureHostile(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-hostile-")
 	if err != nil {
@@ -102,7 +103,7 @@ func compare(what string, alone, beside []time.Duration) []figure {
 	}
 }
 
-// latencies are of what honest people do.
+// latencies are the times of the honest requests.
 type latencies struct{ claims, writes []time.Duration }
 
 func (l *latencies) probe(ctx context.Context, s *serverProcess, honest *natsbus.Conn) error {
@@ -124,13 +125,13 @@ func (l *latencies) probe(ctx context.Context, s *serverProcess, honest *natsbus
 	return nil
 }
 
-// hostile is the fleet with the nodes that attack.
+// hostile is the fleet with the hostile nodes.
 type hostile struct {
 	server *serverProcess
 	dir    string
 }
 
-// prepare lets one node export, and the hostile ones have a run each.
+// prepare lets one node export resources, and gives each hostile node a run.
 func (h *hostile) prepare(ctx context.Context) error {
 	code := filepath.Join(h.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
@@ -219,7 +220,7 @@ func say(ctx context.Context, conn *natsbus.Conn, op string, in any) error {
 	return err
 }
 
-// joined makes a node and connects it.
+// joined creates a node and connects it.
 func joined(ctx context.Context, s *serverProcess, dir string, name tutti.NodeName) (*natsbus.Conn, error) {
 	token, err := s.CreateToken(ctx, api.CreateToken{Name: string(name), TTL: time.Hour})
 	if err != nil {
@@ -264,8 +265,8 @@ func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 	return conn, nil
 }
 
-// attack lets the hostile nodes ask in a process of their own, at the lowest priority: the
-// measure is the server's work, not theirs. It returns when they have begun.
+// attack starts the hostile nodes in a separate process with the lowest priority, because only the
+// server's work should be measured. attack returns after the nodes have begun.
 func (h *hostile) attack() (stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -294,7 +295,8 @@ func (h *hostile) attack() (stop func() error, err error) {
 	return stop, nil
 }
 
-// attackFrom is the process of the hostile nodes: each asks as much as it may, until it is killed.
+// attackFrom is the process of the hostile nodes. Each node sends as many questions as it may,
+// until the process is killed.
 func attackFrom(ctx context.Context, dir string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, hostileNice); err != nil {
 		return err

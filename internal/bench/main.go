@@ -1,6 +1,6 @@
-// Command bench measures the figures of docs/benchmarks.md and prints one line
-// for each: name, value, unit, goal, and whether it was met. Figures that
-// compare are ratios of times measured in one run. It needs root for the lab.
+// Command bench measures the numbers in docs/benchmarks.md. Command bench prints one line for each
+// number: name, value, unit, goal, and whether the goal was met. Numbers that compare two things
+// are ratios of times from the same run. Command bench needs root for the lab.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// figure is one measured number and its goal: at most. Without a goal (0) it
-// explains others.
+// figure is one measured number. The goal of a figure is the largest allowed value. A figure
+// without a goal (0) only explains other figures.
 type figure struct {
 	name  string
 	value float64
@@ -35,23 +35,23 @@ func (f figure) String() string {
 	return fmt.Sprintf("%-44s %10.3f %-6s <=%-8g %s", f.name, f.value, f.unit, f.goal, verdict)
 }
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	binary  string // the tutti to measure
-	nodes   int    // of the fleet of simulated nodes
-	behind  bool   // these nodes come from one address
-	profile string // directory for profiles of that fleet's server and agents
+	nodes   int    // number of simulated nodes in the fleet
+	behind  bool   // the simulated nodes come from one address
+	profile string // directory for profiles of the fleet's server and agents
 }
 
 func main() {
 	var o options
-	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
+	noLab := flag.Bool("no-lab", false, "measure only what needs no lab hosts")
 	only := flag.String("only", "", "one of gap, start, past, converge, read, hostile, scale, return, status, swift, agent, warm")
-	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
-	attack := flag.String("attack", "", "be the hostile nodes of this directory")
+	serve := flag.String("serve", "", "run as the server of this data directory, with profiles on "+profileAddress)
+	attack := flag.String("attack", "", "run as the hostile nodes of this directory")
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
-	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
-	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind one NAT, not each from its own")
+	flag.IntVar(&o.nodes, "nodes", 1000, "number of simulated nodes in the large fleet; with 0 there is no such fleet")
+	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind NAT, and not each from its own address")
 	flag.StringVar(&o.profile, "profile", "", "write profiles of the large fleet's processes into this directory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"read", measureRead, o.nodes == 0},
 		{"hostile", measureHostile, false},
 		{"scale", measureScale, o.nodes == 0},
-		{"return", measureReturn, only != "return"}, // scale has it, too, in the middle of a job
+		{"return", measureReturn, only != "return"}, // scale also measures this, in the middle of a job
 		{"status", measureStatus, o.nodes == 0},
 		{"swift", measureSwift, noLab},
 		{"agent", measureAgent, noLab},
@@ -105,7 +105,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 	return nil
 }
 
-// quantile of durations in milliseconds; q from 0 to 1.
+// quantile returns a quantile of durations in milliseconds; q is from 0 to 1.
 func quantile(all []time.Duration, q float64) float64 {
 	slices.SortFunc(all, cmp.Compare[time.Duration])
 	return float64(all[int(q*float64(len(all)-1))].Microseconds()) / 1000

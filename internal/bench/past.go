@@ -29,11 +29,11 @@ const (
 	pastJobs   = 10_000
 	pastNodes  = 100
 	pastStarts = 5
-	pastRecord = 4 << 10 // bytes of each run's record
+	pastRecord = 4 << 10 // size of each run's record in bytes
 )
 
-// measurePast measures the start of a server that was killed with -9 and has
-// executed 10,000 jobs, each a run with exports, a published value and a record.
+// measurePast measures the start of a server after kill -9. The server has executed 10,000 jobs,
+// and each job is a run with exports, a published value and a record.
 func measurePast(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-past-")
 	if err != nil {
@@ -48,7 +48,7 @@ func measurePast(ctx context.Context, o options) (figures []figure, err error) {
 	if err := fillPast(ctx, s.data); err != nil {
 		return nil, fmt.Errorf("execute %d jobs: %w", pastJobs, err)
 	}
-	// The first start finds a clean end; each other one a kill.
+	// The first start follows a clean end. Each other start follows a kill.
 	var times []time.Duration
 	for i := range pastStarts + 1 {
 		began := time.Now()
@@ -87,8 +87,8 @@ func sizeOf(dir string) (total int64, err error) {
 	return total, err
 }
 
-// pastServer is the server's own code on the real log of a data directory, without
-// fsync, TLS and agents: 10,000 jobs take a minute.
+// pastServer is the server's own code on the real log of a data directory, without fsync, TLS and
+// agents. In this way 10,000 jobs take a minute.
 type pastServer struct {
 	*server.Server
 }
@@ -101,7 +101,7 @@ func fillPast(ctx context.Context, data string) error {
 	return serveHere(ctx, data, noBus{}, func(ctx context.Context, s *server.Server) error { return pastServer{s}.fill(ctx) })
 }
 
-// serveHere runs the server's own code in this process while f uses it.
+// serveHere runs the server's own code in this process while f uses the server.
 func serveHere(ctx context.Context, data string, ring server.Bus, f func(context.Context, *server.Server) error, change ...func(*server.Options)) error {
 	return withLog(ctx, data, func(log tutti.Log, blobs tutti.Blobs) error {
 		opts := server.Options{
@@ -124,7 +124,7 @@ func serveHere(ctx context.Context, data string, ring server.Bus, f func(context
 	})
 }
 
-// withLog opens the log of a data directory, without fsync, while f uses it.
+// withLog opens the log of a data directory without fsync, while f uses it.
 func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) error) error {
 	authority, err := identity.Load(filepath.Join(data, "identity"))
 	if err != nil {
@@ -154,7 +154,7 @@ func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) er
 	if err != nil {
 		return err
 	}
-	began := time.Now() // blobs are swept as if an hour had passed since
+	began := time.Now() // makes the sweep believe that much more time has passed
 	blobs := sweep.New(stored, func() time.Time { return began.Add(1000 * time.Since(began)) })
 	log, err := natsbus.OpenLog(ctx, nc, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
@@ -207,7 +207,7 @@ func (p pastServer) join(ctx context.Context, name tutti.NodeName) error {
 	return err
 }
 
-// job executes a job on its node.
+// job executes one job on its node.
 func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
 	key := servertest.Key(string(name))
 	if _, err := p.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(name), Mode: tutti.ModeApply}); err != nil {

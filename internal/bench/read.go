@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	readRounds = 10                   // of each number of readers, in turn
+	readRounds = 10                   // the numbers of readers alternate between rounds
 	readWrites = 200                  // in a round
 	readEvery  = 5 * time.Millisecond // one of them
 )
 
-// measureRead measures by how much readers of a large fleet delay who writes beside
-// them, and what their own fold costs. The log is the real one, without fsync: that
-// varies by more than readers may cost.
+// measureRead measures the delay that readers of a large fleet cause for writers at the same time.
+// measureRead also measures the cost of the readers' own fold. The log is real but has no fsync,
+// because the time of an fsync varies by more than the allowed delay.
 func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-read-")
 	if err != nil {
@@ -49,7 +49,7 @@ func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	past = nil // the memory is the server's
+	past = nil // frees memory, because only the server's memory counts
 	err = serveHere(ctx, s.data, noBus{}, func(ctx context.Context, s *server.Server) error {
 		more, err := readBeside(ctx, s, o.nodes)
 		figures = append(figures, more...)
@@ -58,7 +58,7 @@ func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	return figures, err
 }
 
-// fold measures a second fold of events that are in memory already.
+// fold measures a second fold of events that are already in memory.
 func (p *pastOf) fold(nodes int) ([]figure, error) {
 	heap := func() float64 {
 		runtime.GC()
@@ -90,18 +90,18 @@ func (p *pastOf) fold(nodes int) ([]figure, error) {
 	}, err
 }
 
-// beside is who computes while writes are timed.
+// beside is the load on the machine while writes are timed.
 type beside struct {
 	name string
-	goal float64 // of the delay, in milliseconds; 0: none
+	goal float64 // goal is the goal for the delay in milliseconds. goal is 0 if the load has no goal.
 	work []func(context.Context) (times int, err error)
 
 	took  []time.Duration
 	times int
 }
 
-// readBeside measures how long writes take beside nobody, readers, and a goroutine
-// that computes without looking at anything: that takes a core, too.
+// readBeside measures the time of writes without load, with readers, and with a goroutine that only
+// computes. The last one shows the cost of a busy core.
 func readBeside(ctx context.Context, s *server.Server, nodes int) ([]figure, error) {
 	reader := func(ctx context.Context) (int, error) { return readAll(ctx, s, nodes) }
 	all := []*beside{
@@ -130,7 +130,7 @@ func readBeside(ctx context.Context, s *server.Server, nodes int) ([]figure, err
 	return out, nil
 }
 
-// round times the writes of one round.
+// round measures the times of the writes of one round.
 func (b *beside) round(ctx context.Context, s *server.Server) (err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()

@@ -12,17 +12,16 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// What each node of the fleet that is read asks and publishes: 1,950 hiera keys that
-// are absent and ten that are there, by its role, ten values, and what the nodes of
-// the first role export, which collect nothing. Each sets a value.
+// These are the questions and publications of each node in the fleet that the readers read. By its
+// role a node asks for 1,950 absent and ten present hiera keys, and for ten values. The nodes of
+// the first role export resources and do not collect. Each sets a value.
 const (
 	readRoles  = 20
 	readAbsent = 1950
 	readKeys   = 10
 )
 
-// pastOf is a log, and the blobs that it names, in which each node of a fleet has
-// joined and run once.
+// pastOf is a log with its blobs. In this log each node of a fleet has joined and run once.
 type pastOf struct {
 	events []tutti.Event
 	blobs  [][]byte
@@ -75,7 +74,7 @@ func newPastOf(nodes int) (*pastOf, error) {
 	return p, nil
 }
 
-// readExports is what a node of the first role exports.
+// readExports returns the exports of a node in the first role.
 func readExports(i int) []tutti.Export {
 	node := nodeName(i)
 	return []tutti.Export{{Type: "Host", Title: string(node), Node: node, Parameters: map[string]json.RawMessage{"ip": json.RawMessage(`"10.0.0.1"`)}}}
@@ -92,7 +91,7 @@ func (p *pastOf) blob(content []byte) tutti.Digest {
 	return tutti.DigestOf(content)
 }
 
-// compiled is what the nodes of a role hand over at their gate, but for whose it is.
+// compiled returns the gate data of the nodes in a role. The caller sets the run.
 func (p *pastOf) compiled(role int, exported *data.State) (tutti.RunCompiled, error) {
 	asked := &tutti.Asked{}
 	for i := range readAbsent {
@@ -142,7 +141,7 @@ func (p *pastOf) run(i int, code tutti.Digest, of tutti.RunCompiled) error {
 	return nil
 }
 
-// store puts the past into a log that is empty.
+// store writes the past into an empty log.
 func (p *pastOf) store(ctx context.Context, log tutti.Log, blobs tutti.Blobs) error {
 	for _, content := range p.blobs {
 		if _, err := blobs.Put(ctx, content); err != nil {

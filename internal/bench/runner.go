@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// instantRunner is a Puppet that ends at once and changes nothing.
+// instantRunner is a fake Puppet that ends at once and changes nothing.
 type instantRunner struct {
 	watch *stopwatch
 	mu    sync.Mutex
@@ -52,13 +52,13 @@ func (r *instantRunner) Refreshes(string) (agent.Refreshes, error) { return agen
 
 func (r *instantRunner) Strangers() ([]string, error) { return nil, nil }
 
-// ended is a process that is gone.
+// ended is a process that has already ended.
 type ended struct{}
 
 func (ended) Wait(context.Context) error { return nil }
 func (ended) Kill(context.Context) error { return nil }
 
-// timedBus notes when the answer to a result has come.
+// timedBus records when the answer to a result has come.
 type timedBus struct {
 	agent.Bus
 	watch *stopwatch

@@ -23,24 +23,22 @@ const (
 	smallFleet = 100 // nodes, to compare with
 	exportType = "Bench_member"
 	stages     = 3
-	settle     = 5 * time.Second // before memory is looked at
+	settle     = 5 * time.Second // wait before memory is measured
 	idleTime   = 30 * time.Second
-	beforeKill = 3 * time.Second // into the job that outlives a restart
+	beforeKill = 3 * time.Second // time into the job before the server is killed
 )
 
-// measureScale measures one server with many nodes: the nodes are agents of
-// this process with a Puppet that sleeps, the server is a process of its own
-// on the same cores. The agents' directories are in memory, where they can be:
-// a thousand nodes have a thousand disks.
+// measureScale measures one server with many nodes. The nodes are agents in this process with a
+// fake Puppet that sleeps. The server is a separate process on the same cores. If possible, the
+// agents' directories are in memory, because a thousand real nodes have a thousand disks.
 func measureScale(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, (*scaleMeasure).run)
 }
 
-// returns is how often a server is killed to see its idle nodes come back.
+// returns is how often the server is killed to measure the return of its idle nodes.
 const returns = 3
 
-// measureReturn measures how long nodes that have nothing to do take to come back
-// to a server that was killed.
+// measureReturn measures the time until idle nodes have come back to a server that was killed.
 func measureReturn(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
 		if err := m.server.start(ctx); err != nil {
@@ -63,7 +61,7 @@ func measureReturn(ctx context.Context, o options) ([]figure, error) {
 	})
 }
 
-// withFleet measures one server with agents that are part of this process.
+// withFleet measures one server with agents in this process.
 func withFleet(ctx context.Context, o options, measure func(*scaleMeasure, context.Context) error) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
@@ -138,7 +136,7 @@ func (m *scaleMeasure) run(ctx context.Context) error {
 	return m.idle(ctx)
 }
 
-// prepare gives the server code, data and plans.
+// prepare pushes code, data and plans to the server.
 func (m *scaleMeasure) prepare(ctx context.Context) error {
 	code := filepath.Join(m.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
@@ -182,8 +180,8 @@ func fleetFile(nodes int) string {
 	return b.String()
 }
 
-// memory is the resident memory, in KiB, of a server that was just started, with
-// so many nodes connected and nothing to do.
+// memory returns the resident memory, in KiB, of a new server process with the given number of idle
+// connected nodes.
 func (m *scaleMeasure) memory(ctx context.Context, nodes int) (float64, error) {
 	if err := m.bounce(ctx, nodes); err != nil {
 		return 0, err
@@ -196,7 +194,7 @@ func (m *scaleMeasure) memory(ctx context.Context, nodes int) (float64, error) {
 	return resident, err
 }
 
-// bounce kills the server and returns when a new one has answered all nodes.
+// bounce kills the server and returns after a new server process has answered all nodes.
 func (m *scaleMeasure) bounce(ctx context.Context, nodes int) error {
 	m.server.kill()
 	m.fleet.heard.Store(0)
@@ -225,8 +223,8 @@ func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, er
 	return sum, err
 }
 
-// outcome waits for a job's verdict without watching it, which costs the server
-// and would be measured, too; then it reads all of it.
+// outcome waits for the verdict of a job and then reads all of its events. outcome does not watch
+// the job, because the cost of watching would be measured, too.
 func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Summary, int, error) {
 	var out engine.Summary
 	for {
@@ -261,9 +259,9 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 	return out, lost, err
 }
 
-// stages runs the plan of three stages in a group of so many nodes.
+// stages runs the plan of three stages in a group with the given number of nodes.
 func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) error {
-	if _, err := m.job(ctx, group+"-warm"); err != nil { // the code is there from now on
+	if _, err := m.job(ctx, group+"-warm"); err != nil { // after this job the nodes have the code
 		return err
 	}
 	used, err := m.usage()
@@ -288,10 +286,10 @@ func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) erro
 	return nil
 }
 
-// profileTime is about what the three stages take.
+// profileTime is about the time that the three stages take, in seconds.
 const profileTime = 30
 
-// startProfiles takes CPU profiles of both processes, if they are wanted.
+// startProfiles takes CPU profiles of both processes if the options ask for profiles.
 func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop func() error, err error) {
 	if m.profile == "" {
 		return func() error { return nil }, nil
@@ -313,7 +311,7 @@ func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop fun
 	}, nil
 }
 
-// restart kills the server while all nodes run, starts it again, and measures
+// restart kills the server while all nodes run, and starts it again. restart measures the time
 // until the last node is back.
 func (m *scaleMeasure) restart(ctx context.Context) error {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: "all-long", Mode: tutti.ModeApply})
@@ -333,8 +331,8 @@ func (m *scaleMeasure) restart(ctx context.Context) error {
 	return err
 }
 
-// idle measures the CPU while nothing happens but heartbeats, and what memory
-// the jobs have left.
+// idle measures the CPU time while there are only heartbeats, and the memory that the jobs have
+// left in use.
 func (m *scaleMeasure) idle(ctx context.Context) error {
 	if err := sleep(ctx, settle); err != nil {
 		return err
@@ -362,8 +360,8 @@ func (m *scaleMeasure) idle(ctx context.Context) error {
 	return err
 }
 
-// usage notes the CPU time of both processes; what it returns tells how much
-// they have used since.
+// usage records the CPU time of both processes. usage returns a function that says how much CPU
+// time both processes have used since then.
 func (m *scaleMeasure) usage() (since func() (server, agents time.Duration, err error), err error) {
 	pids := [2]int{m.server.cmd.Process.Pid, os.Getpid()}
 	now := func() (used [2]time.Duration, err error) {

@@ -21,23 +21,23 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// joiners is how many nodes enrol at once.
+// joiners is the number of nodes that enrol at the same time.
 const joiners = 16
 
-// simulatedFleet is many agents in this process, each with its own key,
+// simulatedFleet is a large number of agents in this process. Each agent has its own key,
 // connection and directory.
 type simulatedFleet struct {
 	dir    string
-	root   string // where all look for Puppet
+	root   string // the root directory in which all agents look for Puppet
 	behind bool   // one address
 	parts  sync.WaitGroup
 
-	heard atomic.Int64 // nodes that the server answered since expect
+	heard atomic.Int64 // number of nodes that the server has answered since the call of expect
 }
 
 func nodeName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("node-%05d", i)) }
 
-// grow enrols the nodes from up to below to, and starts their agents.
+// grow enrols the nodes with numbers from `from` to `to-1`, and starts their agents.
 func (f *simulatedFleet) grow(ctx context.Context, s *serverProcess, from, to int) error {
 	joining, joinCtx := errgroup.WithContext(ctx)
 	joining.SetLimit(joiners)
@@ -99,7 +99,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 	return nil
 }
 
-// greet counts a node as there when the server has answered it.
+// greet counts a node as connected after the server has answered it.
 func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
 	for ctx.Err() == nil && conn.Connected() {
 		if _, err := conn.Call(ctx, wire.OpBeat, []byte("{}")); err == nil {
@@ -109,7 +109,7 @@ func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
 	}
 }
 
-// all waits until the server has answered so many nodes.
+// all waits until the server has answered the given number of nodes.
 func (f *simulatedFleet) all(ctx context.Context, count int) error {
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()

@@ -17,13 +17,13 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// What a simulated run does on the wire, beside its time.
+// These numbers describe the messages and times of a simulated run.
 const (
 	compileTime = 40 * time.Millisecond
 	applyTime   = 60 * time.Millisecond
-	longTime    = 12 * time.Second // of the step that outlives a restart of the server
+	longTime    = 12 * time.Second // for the step that continues during a restart of the server
 
-	hieraAsked = 300 // hiera keys looked up, all but some absent
+	hieraAsked = 300 // hieraAsked is the number of looked-up hiera keys. Most of these keys are absent.
 	hieraThere = 40  // that have a value
 	exported   = 3
 	resources  = 120
@@ -34,21 +34,21 @@ const (
 	longStep = "long"
 )
 
-// simulator is the Puppet of one node: it speaks the run protocol on the real
-// socket, and instead of working it sleeps.
+// simulator is the fake Puppet of one node. simulator uses the run protocol on the real socket, and
+// sleeps in place of work.
 type simulator struct {
 	node tutti.NodeName
 	mu   sync.Mutex
 	runs map[string]*simulated // by directory
 }
 
-// simulated is one run of it, and its process.
+// simulated is one run of a simulator, and the process of this run.
 type simulated struct {
 	spec  agent.Spec
 	live  chan []tutti.Live
 	done  chan struct{}
 	begun time.Time
-	ended time.Time // these two are set when done is closed
+	ended time.Time // read ended and err only after done is closed
 	err   error
 }
 
@@ -124,11 +124,11 @@ func (r *simulated) Wait(ctx context.Context) error {
 	}
 }
 
-func (r *simulated) Kill(context.Context) error { return errors.New("nothing here needs to be killed") }
+func (r *simulated) Kill(context.Context) error { return errors.New("this run has no process to kill") }
 
 var errStopped = errors.New("stopped at the gate")
 
-// execute is the life of a Puppet: compile, gate, apply, report.
+// execute plays the phases of a Puppet: compile, gate, apply, report.
 func (r *simulated) execute(dir string) error {
 	conn, err := net.Dial("unix", r.spec.Socket) //nolint:noctx // a socket of this process
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *simulated) execute(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "log.jsonl"), filler(run, logSize), 0o600)
 }
 
-// runSocket asks on the run's socket; its first error stays.
+// runSocket sends requests on the run's socket and keeps the first error.
 type runSocket struct {
 	in  *json.Decoder
 	out *json.Encoder
@@ -227,7 +227,7 @@ func livesOf(run tutti.RunID, from int) []tutti.Live {
 	return out
 }
 
-// filler is content of that size which no other run has.
+// filler returns content of about the given size. No other run has the same content.
 func filler(run tutti.RunID, size int) []byte {
 	line := fmt.Appendf(nil, `{"resource":"File[/etc/bench]","run":%q,"changed":false,"evaluation_time":0.001}`+"\n", run)
 	return bytes.Repeat(line, size/len(line))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	_ "net/http/pprof" // the server's profiles, on loopback, while it is measured
+	_ "net/http/pprof" // offers the server's profiles on loopback during a measurement
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,21 +24,21 @@ import (
 const (
 	profileAddress = "127.0.0.1:18162"
 	startDeadline  = time.Minute
-	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux
+	ticksPerSecond = 100 // clock ticks of /proc/PID/stat, the same on every Linux
 )
 
-// serverProcess is the server in a process of its own, so that memory and CPU
-// are its own, and kill -9 is one.
+// serverProcess is the server in a separate process. In a separate process the server's memory and
+// CPU can be measured, and kill -9 is possible.
 type serverProcess struct {
 	*httpapi.Client
 	args     []string
 	data     string
 	operator string
 	cmd      *exec.Cmd
-	reserved []func() // ends the reservation of an address
+	reserved []func() // release the reserved addresses
 }
 
-// newServerProcess makes a server's data directory below dir.
+// newServerProcess creates a server's data directory below dir.
 func newServerProcess(o options, dir string) (*serverProcess, error) {
 	s := &serverProcess{data: filepath.Join(dir, "server"), operator: filepath.Join(dir, "operator")}
 	s.args = []string{o.binary, "server", "--dir", s.data, "--socket", "-"}
@@ -67,7 +67,7 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 	return s, err
 }
 
-// start returns when the server answers an operator.
+// start starts the server and returns after it has answered an operator.
 func (s *serverProcess) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
@@ -88,7 +88,7 @@ func (s *serverProcess) start(ctx context.Context) error {
 	}
 }
 
-// kill ends the server as kill -9 does.
+// kill ends the server with kill -9.
 func (s *serverProcess) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -97,7 +97,7 @@ func (s *serverProcess) kill() {
 	}
 }
 
-// end kills the server for good.
+// end kills the server and releases its addresses.
 func (s *serverProcess) end() {
 	s.kill()
 	for _, release := range s.reserved {
@@ -105,7 +105,7 @@ func (s *serverProcess) end() {
 	}
 }
 
-// resident is the server's VmRSS in KiB.
+// resident returns the server's VmRSS in KiB.
 func (s *serverProcess) resident() (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -116,13 +116,13 @@ func (s *serverProcess) resident() (float64, error) {
 	return strconv.ParseFloat(kib, 64)
 }
 
-// cpuOf is the CPU time that a process has used, to ten milliseconds.
+// cpuOf returns the CPU time that a process has used, with a precision of ten milliseconds.
 func cpuOf(pid int) (time.Duration, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	at := strings.LastIndexByte(string(raw), ')') // the name may hold anything
+	at := strings.LastIndexByte(string(raw), ')') // the name of the process may contain any character
 	fields := strings.Fields(string(raw[at+1:]))
 	user, err := strconv.Atoi(fields[11])
 	if err != nil {
@@ -132,7 +132,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticksPerSecond, err
 }
 
-// serveProfiled is the server with its profiles on loopback.
+// serveProfiled runs the server with its profiles on loopback.
 func serveProfiled(ctx context.Context, data string) error {
 	server, err := app.NewServer(app.ServerOptions{Dir: data, Socket: "-", Logger: quiet()})
 	if err != nil {
@@ -149,7 +149,7 @@ func serveProfiled(ctx context.Context, data string) error {
 	return group.Wait()
 }
 
-// saveProfile keeps one of the server's profiles in a file.
+// saveProfile writes one of the server's profiles to a file.
 func saveProfile(ctx context.Context, name, file string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+profileAddress+"/debug/pprof/"+name, http.NoBody)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/tutti-project/tutti/internal/operator"
 )
 
-// localServer is a real server on loopback, as its operator reaches it.
+// localServer is a real server on loopback, with a client of its operator.
 type localServer struct {
 	*httpapi.Client
 	dir      string
 	operator string
-	parts    sync.WaitGroup // what runs beside it and ends with it
+	parts    sync.WaitGroup // goroutines that run with the server and end with it
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// withServer runs a server in a directory of its own while f measures.
+// withServer runs a server in its own directory while f measures.
 func withServer(ctx context.Context, f func(ctx context.Context, s *localServer) error) error {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 const startTimes = 9
 
-// measureStart measures an agent process from its exec to READY=1, the median
-// of several starts.
+// measureStart measures the time of an agent process from its exec to READY=1. The result is the
+// median of several starts.
 func measureStart(ctx context.Context, o options) ([]figure, error) {
 	var times []time.Duration
 	err := withServer(ctx, func(ctx context.Context, s *localServer) error {
@@ -67,9 +67,9 @@ func startOnce(ctx context.Context, binary, state, notify string) (time.Duration
 	return took, err
 }
 
-// awaitReady reads what a process tells systemd (sd_notify(3)) until it says that it
-// is ready. A datagram has several lines, and an agent that is connected at once says
-// so before it is ready.
+// awaitReady reads the messages of a process to systemd (sd_notify(3)) until the process reports
+// that it is ready. A datagram has several lines. An agent that connects at once reports the
+// connection before it reports that it is ready.
 func awaitReady(conn io.Reader) error {
 	var said []string
 	buf := make([]byte, 4096)

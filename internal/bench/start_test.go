@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// datagrams gives one of them for each Read, then io.EOF.
+// datagrams returns one datagram for each Read, and io.EOF after the last one.
 type datagrams []string
 
 func (d *datagrams) Read(p []byte) (int, error) {
@@ -22,7 +22,7 @@ func TestAwaitReady(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reason string
 		said   datagrams
-		want   string // in the error; empty: the agent is ready
+		want   string // want is a part of the error. want is empty if the agent is ready.
 	}{
 		"AtOnce": {
 			reason: "An agent whose server is away is ready, and connects later.",

@@ -18,11 +18,11 @@ import (
 
 const (
 	statusRounds = 20
-	statusPause  = 200 * time.Millisecond // between them: people do not ask in a loop
+	statusPause  = 200 * time.Millisecond // pause between two rounds, because people do not ask in a loop
 )
 
-// simulatedRoot makes a root directory with a Puppet that has run once: all nodes
-// read the same files.
+// simulatedRoot creates a root directory with a Puppet that has run once. All nodes read the same
+// files.
 func simulatedRoot(dir string) (string, error) {
 	root := filepath.Join(dir, "root")
 	for name, content := range map[string]string{
@@ -33,14 +33,14 @@ func simulatedRoot(dir string) (string, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { // two of them are programs
+		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { // two of the files are programs
 			return "", err
 		}
 	}
 	return root, nil
 }
 
-// shipped is the policy of an agent without a file.
+// shipped is the policy of an agent that has no policy file.
 var shipped = sync.OnceValues(func() (*policy.Actions, error) {
 	return policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 })
@@ -54,9 +54,9 @@ func allow(q policy.Question) (bool, string) {
 	return p.Decide(q)
 }
 
-// measureStatus measures how long `tutti puppet status` waits for its last reply, with
-// no CPU hog and with one on each core taken by somebody else, and how many nodes of all
-// rounds had no good answer.
+// measureStatus measures the time until `tutti puppet status` has its last reply, once on an idle
+// machine and once while other processes use every core. measureStatus also counts the nodes
+// without a good answer.
 func measureStatus(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
 		if err := m.server.start(ctx); err != nil {
@@ -123,7 +123,7 @@ func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) 
 	return err
 }
 
-// hogs takes that many cores, as a process of somebody else does.
+// hogs uses the given number of cores, with separate processes.
 func hogs(count int) (stop func() error, err error) {
 	var all []*exec.Cmd
 	stop = func() error {

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// measureSwift boots the example's four hosts, then deploys Swift on them, and
-// measures the orchestration beside Puppet's own time, and memory.
+// measureSwift boots the four hosts of the example and deploys Swift on them. measureSwift compares
+// the time of the orchestration with Puppet's own time, and measures memory.
 func measureSwift(ctx context.Context, o options) (figures []figure, err error) {
 	spec, err := lab.ReadSpec(swiftLab)
 	if err != nil {
@@ -27,7 +27,7 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 	}
 	machine := lab.Machine{Log: os.Stderr}
 	if _, err := machine.Base(ctx, spec.Definition); err != nil {
-		return nil, err // built before the clock starts
+		return nil, err // the host images are built before the clock starts
 	}
 	boot, err := measureBoot(ctx, machine, spec)
 	if err != nil {
@@ -50,8 +50,8 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 
 const swiftLab = "examples/swift/lab.yaml"
 
-// onSwift does something with a fleet on the hosts of the Swift example, to which
-// nothing is deployed yet, and with a directory; both are gone afterwards.
+// onSwift calls a function with a new fleet on the hosts of the Swift example, and with a
+// directory. Both are removed afterwards.
 func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFleet, dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
@@ -79,7 +79,8 @@ func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFl
 	return do(f, dir)
 }
 
-// measureBoot boots four hosts of the example, without the server's.
+// measureBoot measures the boot of four hosts of the example. The server's host is not one of these
+// hosts.
 func measureBoot(ctx context.Context, machine lab.Machine, spec lab.Spec) (figure, error) {
 	spec.Name, spec.Hosts = "bench-boot", spec.Hosts[1:]
 	began := time.Now()
@@ -103,7 +104,7 @@ func deploy(ctx context.Context, f *stage.LabFleet) (engine.Summary, error) {
 	return s, nil
 }
 
-// finished is a job of a plan, at its end.
+// finished runs a plan and returns its job after the job's end.
 func finished(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
 	state := engine.NewState()
 	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply})
@@ -141,7 +142,7 @@ func measureMemory(ctx context.Context, f *stage.LabFleet) ([]figure, error) {
 	}, nil
 }
 
-// resident is the memory of the host's tutti, in MiB.
+// resident returns the memory of the tutti process on the host, in MiB.
 func resident(ctx context.Context, h *lab.Host) (float64, error) {
 	out, err := stage.Output(ctx, h, nil, "sh", "-c", "grep VmRSS /proc/$(pgrep -xo tutti)/status")
 	if err != nil {

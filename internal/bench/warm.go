@@ -17,16 +17,17 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// warmRounds is how often a warm and a cold run are measured, in turn.
+// warmRounds is how often a warm and a cold run are measured. The two alternate.
 const warmRounds = 7
 
-// warmPlans run one node each: the first one is warm, the second one cold.
+// warmPlans are two plans that run one node each. The run of the first plan is warm, and the run of
+// the second plan is cold.
 const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
-// measureWarm measures runs that find Puppet loaded beside runs that load it, in turn:
-// of two storage nodes of the Swift example, which has converged, then of one notify,
-// and of the storage nodes again without facter.conf, from which the hosts of a lab have
-// the dearest fact: no other node has that unless somebody has written it.
+// measureWarm compares runs that find Puppet loaded with runs that load Puppet. The two alternate.
+// measureWarm measures two storage nodes of the converged Swift example, then a manifest with one
+// notify, and then the storage nodes again without facter.conf. This file causes the most expensive
+// fact on the hosts of a lab. Other nodes have a facter.conf only if somebody wrote the file.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
@@ -77,7 +78,7 @@ func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	return figures, err
 }
 
-// writeNotify makes a fleet of one resource.
+// writeNotify writes a fleet with one resource.
 func writeNotify(dir, fleet string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "code/manifests"), 0o755); err != nil {
 		return err
@@ -92,8 +93,9 @@ func writeNotify(dir, fleet string) error {
 	)
 }
 
-// warmAndCold are the figures of one manifest: Puppet's processes, as the agents have
-// measured them. The first round is none: it brings the code.
+// warmAndCold returns the figures of one manifest. The figures are the times of Puppet's processes,
+// as the agents have measured the processes. The first round does not count, because the nodes
+// fetch the code in it.
 func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
 	source, err := os.ReadFile(fleet)
 	if err != nil {
@@ -132,7 +134,7 @@ func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float
 	}, nil
 }
 
-// planned is how the only run of a plan ended.
+// planned runs a plan and returns the result of its only run.
 func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
 	job, err := finished(ctx, f, plan)
 	if err != nil {
@@ -145,7 +147,8 @@ func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti
 	return *r.Result, nil
 }
 
-// parentMemory is what the warm parent has, whole and by its share of what is shared.
+// parentMemory returns the memory of the warm parent: all of it, and its proportional share of
+// shared memory.
 func parentMemory(ctx context.Context, h *lab.Host) ([]figure, error) {
 	out, err := stage.Output(ctx, h, nil, "sh", "-euc", "cat /proc/$(pgrep -x tutti-warm)/smaps_rollup")
 	if err != nil {

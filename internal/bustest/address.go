@@ -8,16 +8,15 @@ import (
 	"testing"
 )
 
-// The ports from which addresses are taken, below those that Linux gives to
-// connections by itself (ip_local_port_range): a port from among these may be one of
-// a connection as soon as nobody listens on it.
+// These ports are below the ports that Linux gives to outgoing connections (ip_local_port_range).
+// Otherwise a connection could take the port while no server listens on it.
 const (
 	firstPort = 20_000
 	portCount = 12_000
 )
 
-// Address reserves an address on loopback until the test ends. It is for a server that
-// is started in another process, or again.
+// Address reserves a loopback address until the test ends. Address is for a server that another
+// process starts, or that starts more than once.
 func Address(t testing.TB) string {
 	t.Helper()
 	addr, release, err := ReserveAddress()
@@ -28,9 +27,9 @@ func Address(t testing.TB) string {
 	return addr
 }
 
-// ReserveAddress is Address until release is called. No other process that calls it
-// gets the same one meanwhile: a name among the abstract sockets (unix(7)) stands for
-// the port, and goes with its process.
+// ReserveAddress is like Address, but the address is reserved until the caller calls release. No
+// other process that uses this function gets the same address at the same time. A name among the
+// abstract sockets (unix(7)) reserves the port, and disappears with its process.
 func ReserveAddress() (addr string, release func(), err error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(portCount)

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// TestAddressesAreReserved: nobody gets an address again before it is released, also
-// while nobody listens there.
+// TestAddressesAreReserved checks that nobody gets the same address again before its release, even
+// while no server listens there.
 func TestAddressesAreReserved(t *testing.T) {
 	seen := map[string]bool{}
 	for range 500 {

@@ -1,5 +1,5 @@
-// Package bustest runs a real bus with real credentials for tests: an
-// authority, an embedded server on a free port, and as many nodes as wanted.
+// Package bustest runs a real bus with real credentials for tests. The bus has an authority, an
+// embedded server on a free port, and any number of nodes.
 package bustest
 
 import (
@@ -31,8 +31,8 @@ type Bus struct {
 // MaxPayload is the largest message that a node may send.
 const MaxPayload = identity.MaxPayload
 
-// patience is how long a busy machine may take for one answer of the bus: the client's
-// own two and five seconds would fail a test there.
+// patience is the time limit for one answer of the bus on a busy machine. With the client's own
+// limits of two and five seconds, tests would fail there.
 const patience = time.Minute
 
 // Node is a node that has joined.
@@ -41,27 +41,27 @@ type Node struct {
 	JWT string
 }
 
-// Start makes an authority and starts its bus; both end with the test. It
+// Start creates an authority and starts its bus. The authority and the bus end with the test. It
 // does not fsync.
 func Start(t testing.TB) *Bus {
 	t.Helper()
 	return StartWith(t, func(*embed.Options) {})
 }
 
-// StartSync is Start with every write fsynced, as it is outside of tests.
+// StartSync is like Start, but with an fsync after each write, as outside of tests.
 func StartSync(t testing.TB) *Bus {
 	t.Helper()
 	return StartWith(t, func(o *embed.Options) { o.NoSync = false })
 }
 
-// StartWith is Start with other options.
+// StartWith is like Start, with other options.
 func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 	t.Helper()
 	return startIn(t, t.TempDir(), change)
 }
 
-// StartSyncIn is StartSync in a directory that may have been a bus's before,
-// also one that was killed.
+// StartSyncIn is like StartSync, in the given directory. The directory may have belonged to an
+// earlier bus, even to a killed one.
 func StartSyncIn(t testing.TB, dir string) *Bus {
 	t.Helper()
 	return startIn(t, dir, func(o *embed.Options) { o.NoSync = false })
@@ -86,8 +86,7 @@ func startIn(t testing.TB, dir string, change func(*embed.Options)) *Bus {
 // Dir returns the directory of the bus.
 func (b *Bus) Dir() string { return filepath.Join(b.dir, "bus") }
 
-// Stop ends the server; restart starts it again at its address, from what is
-// on disk.
+// Stop ends the server. restart starts the server again with the same address and disk.
 func (b *Bus) Stop() (restart func(t testing.TB)) {
 	b.Server.Shutdown()
 	return func(t testing.TB) {
@@ -117,14 +116,14 @@ func (b *Bus) start(t testing.TB, listen string, change func(*embed.Options)) {
 	b.addr = b.Server.Addr().String()
 }
 
-// Log returns the server's connection to the account of the log, Nodes that to
-// the account of the nodes. Both end with the test.
+// Log returns the server's connection to the account of the log. Nodes returns its connection to
+// the account of the nodes. Both connections end with the test.
 func (b *Bus) Log(t testing.TB) *nats.Conn {
 	t.Helper()
 	return b.connect(t, b.creds(t).Log)
 }
 
-// RemoteLog is Log over the network; it connects again after a restart.
+// RemoteLog is like Log, but over the network. The connection reconnects after a restart.
 func (b *Bus) RemoteLog(t testing.TB, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	user := b.creds(t).Log
@@ -136,7 +135,7 @@ func (b *Bus) RemoteLog(t testing.TB, options ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// JetStream is the API of the streams behind the log and the blobs.
+// JetStream returns the API of the streams that store the log and the blobs.
 func (b *Bus) JetStream(t testing.TB) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(b.Log(t), jetstream.WithDefaultTimeout(patience))
@@ -152,7 +151,7 @@ func (b *Bus) Nodes(t testing.TB) *nats.Conn {
 	return b.connect(t, b.creds(t).Nodes)
 }
 
-// System connects to the account of the bus itself.
+// System returns a connection to the account of the bus itself.
 func (b *Bus) System(t testing.TB) *nats.Conn { return b.connect(t, b.creds(t).System) }
 
 func (b *Bus) creds(t testing.TB) identity.BusCreds {
@@ -177,7 +176,7 @@ func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
 // URL returns the address of the bus for nodes.
 func (b *Bus) URL() string { return "nats://" + b.addr }
 
-// Join makes a node and admits it under name.
+// Join creates a node and admits it under the name.
 func (b *Bus) Join(t testing.TB, name tutti.NodeName) Node {
 	t.Helper()
 	node, err := identity.NewNode()
@@ -191,14 +190,13 @@ func (b *Bus) Join(t testing.TB, name tutti.NodeName) Node {
 	return Node{NodeIdentity: node, JWT: jwt}
 }
 
-// Raw connects as the node without any of our code in between, as an attacker
-// would.
+// Raw connects as the node without our client code, like an attacker.
 func (b *Bus) Raw(t testing.TB, n Node, options ...nats.Option) (*nats.Conn, error) {
 	t.Helper()
 	return b.RawTLS(t, n, b.TLS(t), options...)
 }
 
-// TLS returns the configuration of a client that trusts this bus alone.
+// TLS returns the configuration of a client that trusts only this bus.
 func (b *Bus) TLS(t testing.TB) *tls.Config {
 	t.Helper()
 	config, err := identity.ClientTLS(b.Authority.CA())
@@ -208,7 +206,7 @@ func (b *Bus) TLS(t testing.TB) *tls.Config {
 	return config
 }
 
-// RawTLS is Raw with another TLS configuration.
+// RawTLS is like Raw, with another TLS configuration.
 func (b *Bus) RawTLS(t testing.TB, n Node, config *tls.Config, options ...nats.Option) (*nats.Conn, error) {
 	t.Helper()
 	options = append([]nats.Option{

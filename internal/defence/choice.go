@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// choice says which rows are run: those that fit all of its fields.
+// choice selects the rows to run. A row must match all of its fields.
 type choice struct {
-	run     string // a regular expression for promise, file or test; empty: all
-	changed string // a git revision; empty: all
-	part    string // K/N: each Nth row, beginning with the Kth
-	most    int    // of those, at most so many, evenly spread; 0: all
+	run     string // run is a regular expression for promise, file or test. If run is empty, all rows match.
+	changed string // changed is a git revision. If changed is empty, all rows match.
+	part    string // K/N selects each Nth row, beginning with the Kth row
+	most    int    // most is the largest number of these rows, which are evenly spread. With 0 all rows run.
 }
 
-// of returns the chosen rows, in their order.
+// of returns the selected rows, in their order.
 func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	fits, err := regexp.Compile(c.run)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	return chosen, nil
 }
 
-// share reads part. The rows of one package stand side by side and take about as long
-// as each other, so every Nth row gives parts of about the same length.
+// share reads part. The rows of one package are adjacent and take about the same time. If a part
+// has every Nth row, all parts take about the same time.
 func (c choice) share() (k, n int, err error) {
 	_, err = fmt.Sscanf(c.part+"\n", "%d/%d\n", &k, &n)
 	if err != nil || k < 1 || k > n {
@@ -66,8 +66,9 @@ func (c choice) share() (k, n int, err error) {
 	return k, n, nil
 }
 
-// since returns what says whether a row is new, or its file or the file of its test
-// changed, since HEAD left the revision. Changes that are not committed count, too.
+// since returns a function that reports whether a row is new or changed since HEAD left the
+// revision. A row counts as changed if its file or the file of its test has changed. Uncommitted
+// changes count, too.
 func since(ctx context.Context, revision string) (func(defence) bool, error) {
 	base, err := git(ctx, "merge-base", revision, "HEAD")
 	if err != nil {
@@ -108,7 +109,7 @@ func changedFiles(ctx context.Context, base string) (map[string]bool, error) {
 	return files, err
 }
 
-// rowsAt returns the keys of the rows that a revision has.
+// rowsAt returns the keys of the rows in a revision.
 func rowsAt(ctx context.Context, revision string) (map[string]bool, error) {
 	names, err := git(ctx, "ls-tree", "-r", "--name-only", revision)
 	if err != nil {
@@ -134,7 +135,7 @@ func rowsAt(ctx context.Context, revision string) (map[string]bool, error) {
 	return keys, nil
 }
 
-// git runs git and returns what it printed.
+// git runs git and returns its output.
 func git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", args...).Output()
 	var exit *exec.ExitError

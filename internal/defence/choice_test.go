@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// promises are what tells rows apart.
+// promises returns the promises of the rows, which identify the rows.
 func promises(rows []defence) []string {
 	var all []string
 	for _, d := range rows {
@@ -27,7 +27,7 @@ func TestChoice(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		choice choice
-		want   string // promises, or what the error says
+		want   string // the expected promises, or the expected error text
 	}{
 		{"all", choice{part: "1/1"}, "a b c d e"},
 		{"of one package", choice{run: "^y/", part: "1/1"}, "c d e"},
@@ -65,8 +65,8 @@ const row = `- promise: %
   test: Test%
 `
 
-// TestChanged: a row runs if it is new, or if its file or the file of its test changed,
-// committed or not.
+// TestChanged checks that a row runs if it is new, or if its file or the file of its test has
+// changed. Uncommitted changes count, too.
 func TestChanged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"file", "test", "row", "helper", "nothing"} {

@@ -1,9 +1,9 @@
-// Command defence shows that tests can fail. For each defence of the files
-// defences.yaml it takes the defence out (in a copy that the compiler sees by
-// -overlay; no file of the tree changes), runs the test that must fail without
-// it, and then the same test with the defence in place. It prints one row of a
-// table for each and a last line with the counts, and fails if a test passes
-// without its defence.
+// Command defence shows that the tests can fail. For each row of the files defences.yaml, the
+// command removes the defence in a copy of the file. The compiler reads the copy with -overlay.
+// Command defence runs the test, which must fail without the defence. Command defence then runs the
+// test again with the defence, and the test must pass. No file of the tree changes. Command defence
+// prints a table with one line for each row, and a last line with the counts. Command defence fails
+// if a test passes without its defence.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	flag.StringVar(&c.run, "run", "", "only the rows whose promise, file or test fits this regular expression")
 	flag.StringVar(&c.changed, "changed", "", "only rows that are new, or whose file or test changed, since HEAD left this revision")
 	flag.StringVar(&c.part, "part", "1/1", "only this part of the rows, like 2/3")
-	flag.IntVar(&c.most, "most", 0, "at most so many rows, evenly spread over those that are left; 0: all")
+	flag.IntVar(&c.most, "most", 0, "the largest number of rows, evenly spread over the remaining rows; 0 means all")
 	list := flag.Bool("list", false, "print the rows and run nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -52,7 +52,8 @@ func run(ctx context.Context, c choice, list bool) error {
 	return tryAll(ctx, os.Stdout, rows)
 }
 
-// tryAll tries the rows in turn. Its last line counts what passed and what failed.
+// tryAll tries the rows one after the other. The last line of the output has the numbers of passed
+// and failed rows.
 func tryAll(ctx context.Context, out io.Writer, rows []defence) error {
 	fmt.Fprintln(out, "| invariant or attack | taken out | test | printed without it | prints with it |")
 	fmt.Fprintln(out, "|---|---|---|---|---|")

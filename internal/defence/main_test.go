@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTryAll: a row whose test fails without the defence passes. It fails if its test
-// sees nothing, or is red with the defence, too.
+// TestTryAll checks that a row passes if its test fails without the defence. A row fails if its
+// test also passes without the defence, or also fails with it.
 func TestTryAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "go.mod", "module example.net/x\n\ngo 1.21\n")

@@ -12,24 +12,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rowsFile is the name of the files that hold the rows, one for each package and one
-// for the Puppet module.
+// rowsFile is the name of the files with the rows. There is one file for each package and one for
+// the Puppet module.
 const rowsFile = "defences.yaml"
 
 // defence is one way in which the tree keeps a promise.
 type defence struct {
 	Promise string `yaml:"promise"` // an invariant of the design, or an attack
-	Out     string `yaml:"out"`     // what is taken out, in words
+	Out     string `yaml:"out"`     // the removed defence, in words
 	File    string `yaml:"file"`
 	Edits   []edit `yaml:"edits"`
-	Package string `yaml:"package"` // ./internal/server, or a spec file of the Puppet module
-	Test    string `yaml:"test"`    // a regular expression, as for go test -run; of a spec, an example's words
-	Tags    string `yaml:"tags"`
+	Package string `yaml:"package"` // for example ./internal/server, or a spec file of the Puppet module
+	// Test is a regular expression, as for go test -run. For a spec, Test has the words of an
+	// example.
+	Test string `yaml:"test"`
+	Tags string `yaml:"tags"`
 
-	from string // the file of the row
+	from string // the file that contains the row
 }
 
-// edit replaces what occurs once in the file.
+// edit replaces a text that occurs once in the file.
 type edit struct {
 	Old string `yaml:"old"`
 	New string `yaml:"new"`
@@ -73,7 +75,7 @@ func parse(raw []byte) ([]defence, error) {
 	return rows, err
 }
 
-// mutant is the file without the defence.
+// mutant returns the content of the file without the defence.
 func (d defence) mutant() (string, error) {
 	raw, err := os.ReadFile(filepath.Clean(d.File))
 	if err != nil {
@@ -89,13 +91,13 @@ func (d defence) mutant() (string, error) {
 	return source, nil
 }
 
-// key is the row as a text; two rows have the same key if they say the same.
+// key returns the row as a text. Two equal rows have the same key.
 func (d defence) key() string {
 	d.from = ""
 	return fmt.Sprintf("%+v", d)
 }
 
-// testFiles are the files that the row's test stands in.
+// testFiles returns the files that contain the row's test.
 func (d defence) testFiles() []string {
 	if d.isSpec() {
 		return d.specFiles()
@@ -112,7 +114,7 @@ func (d defence) testFiles() []string {
 	return found
 }
 
-// testNames are the functions that the row's test names, without subtests.
+// testNames returns the names of the test functions in the row, without subtests.
 func (d defence) testNames() []string {
 	var names []string
 	for name := range strings.SplitSeq(d.Test, "|") {
@@ -122,7 +124,8 @@ func (d defence) testNames() []string {
 	return names
 }
 
-// functionFile is the test file of a directory that declares the function, or "".
+// functionFile returns the test file in a directory that declares the function. functionFile
+// returns "" if there is no such file.
 func functionFile(dir, name string) string {
 	files, _ := filepath.Glob(filepath.Join(dir, "*_test.go")) // the pattern is well-formed
 	for _, file := range files {

@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// fewest rows: a walk that misses a file fails. A row that is given up lowers it.
+// fewest is the smallest allowed number of rows, so that the test fails if the walk misses a file.
+// Lower this number if you remove a row.
 const fewest = 308
 
-// Each row takes out something that is there, leaves Go, and names tests that
-// there are: whoever changes a defence hears of its row at once.
+// Each row must remove existing code, leave valid Go, and name existing tests. So a developer who
+// changes a defence immediately learns that its row does not fit.
 func TestTheRowsFitTheTree(t *testing.T) {
 	t.Chdir("../..")
 	all, err := read(os.DirFS("."))
@@ -41,7 +42,7 @@ func TestTheRowsFitTheTree(t *testing.T) {
 	}
 }
 
-// home is the file that a row belongs to.
+// home returns the rows file that a row belongs to.
 func (d defence) home() string {
 	if strings.HasPrefix(d.File, module+"/") {
 		return module + "/spec/" + rowsFile
@@ -49,7 +50,7 @@ func (d defence) home() string {
 	return path.Join(path.Dir(d.File), rowsFile)
 }
 
-// fitsGo says whether the row's edits apply and leave Go, and its tests are there.
+// fitsGo checks that the edits of a row apply and leave valid Go, and that its tests exist.
 func fitsGo(t *testing.T, d defence) {
 	t.Helper()
 	source, err := d.mutant()
@@ -67,8 +68,8 @@ func fitsGo(t *testing.T, d defence) {
 	}
 }
 
-// fitsSpec is the same of a row whose test is an example; whether it is Ruby shows
-// when it runs.
+// fitsSpec makes the same checks for a row whose test is an example. Whether the result is valid
+// Ruby shows only when the row runs.
 func fitsSpec(t *testing.T, d defence) {
 	t.Helper()
 	if _, err := d.mutant(); err != nil {

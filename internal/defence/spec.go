@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// module is the Puppet module: its defences are Ruby, and its tests specs.
+// module is the directory of the Puppet module. The defences of the module are in Ruby, and its
+// tests are specs.
 const module = "puppet"
 
-// isSpec says whether the row's test is an example of a spec file.
+// isSpec reports whether the row's test is an example in a spec file.
 func (d defence) isSpec() bool { return strings.HasSuffix(d.Package, "_spec.rb") }
 
-// warmPrefix begins the names of the examples that are rows of a table, warmRows.
+// warmPrefix is the beginning of the names of examples that come from the table warmRows.
 const (
 	warmPrefix = "is as cold: "
 	warmRows   = module + "/spec/support/warm_rows.rb"
 )
 
-// specFiles are the files that the row's example stands in.
+// specFiles returns the files that contain the row's example.
 func (d defence) specFiles() []string {
 	if strings.HasPrefix(d.Test, warmPrefix) {
 		return []string{d.Package, warmRows}
@@ -48,8 +49,7 @@ func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 
 const exampleTimeout = 5 * time.Minute
 
-// example runs the example in the tree that is there, and returns what it printed,
-// and whether it failed.
+// example runs the example in a tree, and returns its output and whether it failed.
 func (d defence) example(ctx context.Context, root string) (string, bool) {
 	file, err := filepath.Rel(module, d.Package)
 	if err != nil {
@@ -60,23 +60,23 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 	cmd := exec.CommandContext(ctx, "rspec", "--no-color", "--example", d.Test, file)
 	cmd.Dir = filepath.Join(root, module)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil { // rspec did not begin: it is not installed
+	if cmd.ProcessState == nil { // rspec did not start, because it is not installed
 		return err.Error(), true
 	}
 	return string(out), err != nil || strings.Contains(string(out), "0 examples")
 }
 
-// expectedRE is the failing line, and what an expectation or an error says below it.
+// expectedRE matches the failing line, and the text of the expectation or error below it.
 var expectedRE = regexp.MustCompile(`Failure/Error:\s*(\S.*)(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
 
-// objection is the first thing that a failing example said, in one line. A file that
-// does not load has none: that is no proof.
+// objection returns the first message of a failing example, in one line. objection returns nothing
+// for a file that does not load, because that proves nothing.
 func objection(out string) string {
 	m := expectedRE.FindStringSubmatch(out)
 	switch {
 	case m == nil:
 		return ""
-	case strings.HasPrefix(m[2], "== "): // what the run said, in place of the expectation's own words
+	case strings.HasPrefix(m[2], "== "): // the output of the run, in place of the expectation's own text
 		return quoted(m[1])
 	}
 	return quoted(m[2])

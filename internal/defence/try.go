@@ -27,7 +27,7 @@ func (d defence) try(ctx context.Context) (without, with string, err error) {
 		return "", "", errors.New("the test passes without the defence")
 	}
 	if without = d.complaint(out); without == "" {
-		return "", "", fmt.Errorf("nothing that a test said:\n%s", out)
+		return "", "", fmt.Errorf("the failed test printed no message:\n%s", out)
 	}
 	if out, failed = d.testWith(ctx); failed {
 		return "", "", fmt.Errorf("the test fails with the defence:\n%s", out)
@@ -61,7 +61,7 @@ func (d defence) complaint(out string) string {
 	return complaint(out)
 }
 
-// overlay writes the file without the defence and what tells the compiler.
+// overlay writes the file without the defence, and the overlay file for the compiler.
 func (d defence) overlay(dir string) (string, error) {
 	source, err := d.mutant()
 	if err != nil {
@@ -83,18 +83,18 @@ func (d defence) overlay(dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, raw, 0o600)
 }
 
-// test runs the test and returns what it printed, and whether it failed.
+// test runs the test and returns its output and whether it failed.
 func (d defence) test(ctx context.Context, more ...string) (string, bool) {
-	// Never from the cache of results: it does not see that a program which the test
-	// builds is another one.
+	// The cache of results is off, because it does not notice changes in a program that the test
+	// builds.
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-timeout=300s", "-run="+d.Test, "-tags="+d.Tags, d.Package)
-	// By the environment, so that a program that a test builds is without it, too.
+	// The environment sets the flags, so that a program that the test builds also lacks the defence.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(more, " "))
 	out, err := cmd.CombinedOutput()
 	return string(out), err != nil
 }
 
-// diffRE is the heading of a difference, changeRE its first line that tells one.
+// diffRE matches the heading of a difference. changeRE matches the first changed line below it.
 var (
 	diffRE   = regexp.MustCompile(`-\w+ \+\w+\)?:?$`)
 	changeRE = regexp.MustCompile(`(?m)^[\s\x{a0}]*([-+])[\s\x{a0}]+(\S.*)$`)
@@ -102,8 +102,8 @@ var (
 
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
-// complaint is the first thing that a failing test said, in one line. A build
-// that failed has none: that is no proof.
+// complaint returns the first message of a failing test, in one line. complaint returns nothing if
+// the build failed, because that proves nothing.
 func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""
@@ -120,7 +120,7 @@ func complaint(out string) string {
 	return quoted(said)
 }
 
-// quoted is what was said, as a cell of the table.
+// quoted returns a message as a cell of the table.
 func quoted(said string) string {
 	if cut := 160; len(said) > cut {
 		said = said[:cut] + " …"
@@ -128,9 +128,9 @@ func quoted(said string) string {
 	return "`" + strings.NewReplacer("|", "/", "`", "'").Replace(said) + "`"
 }
 
-// verdict is the last line of a test that passed.
+// verdict returns the last line of a test that passed.
 func verdict(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // of go test: before the package and the time
+	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // the text of go test before the package and the time
 	return quoted(strings.TrimSpace(last))
 }

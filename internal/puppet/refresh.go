@@ -11,23 +11,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// owed is a refresh of a resource that is still due.
+// owed is a refresh that a resource still needs.
 type owed struct {
 	by      []string // resources that have changed
-	applied string   // a resource that was being applied, and may have changed
+	applied string   // a resource that was being applied and may have changed
 	noted   bool     // the module says when it is done; an older module does not
 }
 
-// refreshes are all refreshes that are due at one point of a run's events.
+// refreshes are all refreshes that are still needed at one point of a run's events.
 type refreshes struct {
-	notifies map[string][]string // by resource; only resources that have begun and not ended
+	notifies map[string][]string // by resource; contains only unfinished resources
 	noted    map[string]bool     // those of them that the module has noted before it changed them
 	owed     map[string]*owed
 	over     map[string]bool // resources that were refreshed, or are not to be refreshed any more
 	bytes    int             // of all of these fields
 }
 
-// maxRefreshes bounds what is kept of a run's events, in bytes.
+// maxRefreshes bounds how many bytes of a run's events are kept.
 const maxRefreshes = 32 << 20
 
 // Refreshes reads from the events in a run's directory which resources are to be refreshed and were not (due), and which were
@@ -88,7 +88,7 @@ func lostRefreshes(dir string, failures []tutti.Failure) ([]tutti.Failure, error
 func (r *refreshes) note(e eventLine) {
 	switch e.Event {
 	case "start", "change": // an older module says at the start what would be refreshed
-		if len(e.Notifies) > 0 { // most notify no other resource
+		if len(e.Notifies) > 0 { // most resources notify no other resource
 			all := e.Notifies
 			if e.Event == "change" {
 				r.noted[e.Resource] = true
@@ -140,7 +140,8 @@ func (r *refreshes) ended(resource string) {
 	delete(r.noted, resource)
 }
 
-// sizeOf is the approximate size of a resource and of those that it notifies, in bytes.
+// sizeOf returns the approximate size of a resource and of the resources that it
+// notifies, in bytes.
 func sizeOf(resource string, notifies []string) int {
 	if len(notifies) == 0 {
 		return 0 // not kept

@@ -61,7 +61,7 @@ func TestLostRefreshes(t *testing.T) {
 	}
 }
 
-// Whatever a run owes, its result is one that the server takes.
+// However many refreshes are lost, the server accepts the result.
 func TestManyLostRefreshes(t *testing.T) {
 	var targets []string
 	for i := range 100 {

@@ -22,7 +22,7 @@ plans:
     steps: [{run: db}, {run: web}]
 `
 
-// The questions of the nodes.
+// These are the questions of the nodes.
 var (
 	askPort     = tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}
 	askDatabase = tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
@@ -36,7 +36,7 @@ const webReport = `{"resource_statuses": {"File[/etc/web.conf]": {"resource": "F
 	"events": [{"property": "content", "status": "success", "message": "content changed", "previous_value": "{md5}1", "desired_value": ["{md5}2"],
 		"time": "2026-01-02T03:04:06Z", "corrective_change": true}]}}}`
 
-// end ends a run with an outcome, the record and a report.
+// end ends a run with an outcome, a record and a report.
 func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string) {
 	t.Helper()
 	rec.Run, rec.Node = r.Run, n.Name
@@ -53,7 +53,7 @@ func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string
 	n.must(t, wire.OpResult, r, nil)
 }
 
-// runDB is a run of db-01: it exports databases and publishes its port.
+// runDB is a run of db-01 that exports databases and publishes its port.
 func runDB(t *testing.T, db *Node, port string, databases ...string) {
 	t.Helper()
 	o := db.MustClaim()
@@ -68,7 +68,7 @@ func runDB(t *testing.T, db *Node, port string, databases ...string) {
 	db.end(t, Result(o.Run, tutti.Changed), tutti.Record{}, "{}")
 }
 
-// runWeb is a run of web-01, which asks for all that it can.
+// runWeb is a run of web-01 that asks questions of every kind.
 func runWeb(t *testing.T, web *Node) {
 	t.Helper()
 	o := web.MustClaim()
@@ -83,7 +83,7 @@ func runWeb(t *testing.T, web *Node) {
 	web.end(t, Result(o.Run, tutti.Changed), tutti.Record{Reads: reads, Keys: keys}, webReport)
 }
 
-// TestExplains is the contract of tutti.Explains.
+// TestExplains is the contract of api.Explains.
 func TestExplains(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -131,12 +131,13 @@ func testGraph(t *testing.T, server API) {
 		},
 	}, got, err)
 	got, err = server.Graph(Operator(), "new")
-	want(t, "graph of who has no edges", api.Graph{Nodes: []api.GraphNode{{Node: "new-01"}}}, got, err)
+	want(t, "graph of a node without edges", api.Graph{Nodes: []api.GraphNode{{Node: "new-01"}}}, got, err)
 	_, err = server.Graph(Operator(), "nobody")
 	wantCode(t, "graph of nobody", err, tutti.CodeNotFound)
 }
 
-// testStale changes all that web-01 read: by a run of db-01, and by ada.
+// testStale changes everything that web-01 has read. A run of db-01 and the operator ada make these
+// changes.
 func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 	t.Helper()
 	ctx := Operator()
@@ -155,7 +156,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 		t.Fatal(err)
 	}
 	if why.Standing.State != api.NodeStale || why.Active == nil || why.Active.Job != "deploy-2" || why.Reads != 2 {
-		t.Errorf("web-01 stands %+v, runs %+v, %d reads", why.Standing, why.Active, why.Reads)
+		t.Errorf("web-01 is %+v, runs %+v, has %d reads", why.Standing, why.Active, why.Reads)
 	}
 	type cause struct {
 		Question, By, Key, Job, Starter string
@@ -172,7 +173,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 			got = append(got, one)
 		}
 		if c.At.File == "" {
-			t.Errorf("%+v: want where it was asked", c)
+			t.Errorf("%+v: want the place of the question", c)
 		}
 	}
 	const tune = "shared/hiera/web::tune"
@@ -245,12 +246,12 @@ func testResource(t *testing.T, server API) {
 	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "web-01", Resource: "motd"})
 	wantCode(t, "explain no reference", err, tutti.CodeInvalid)
 	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "nobody", Resource: "File[x]"})
-	wantCode(t, "explain a resource of nobody", err, tutti.CodeNotFound)
+	wantCode(t, "explain a resource of an unknown node", err, tutti.CodeNotFound)
 	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "new-01", Resource: "File[x]"})
-	wantCode(t, "explain a resource of who never ran", err, tutti.CodeNotFound)
+	wantCode(t, "explain a resource of a node that never ran", err, tutti.CodeNotFound)
 }
 
-// testWaiting lets web-01 wait for its port, after ada took it away.
+// testWaiting lets web-01 wait for its port, after ada has unset it.
 func testWaiting(t *testing.T, server API, web *Node) {
 	t.Helper()
 	ctx := Operator()
@@ -269,7 +270,7 @@ func testWaiting(t *testing.T, server API, web *Node) {
 	w := why.Waits[0]
 	want(t, "who could provide it", []tutti.NodeName{"db-01"}, w.Publishers, nil)
 	if w.Answered || len(w.Before) != 2 || w.Before[0].By != "node:db-01" || w.Before[0].Run == nil || w.Before[0].Run.Job != "deploy-2" {
-		t.Errorf("it waits for %+v: want who provided it before", w)
+		t.Errorf("it waits for %+v: want the node that provided the answer before", w)
 	}
 	if err := server.SetValue(ctx, "db/port", json.RawMessage("1")); err != nil {
 		t.Fatal(err)

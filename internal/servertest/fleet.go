@@ -1,6 +1,6 @@
-// Package servertest runs a real server on a log, blobs, a bus and identities in
-// memory, with nodes that do what a test says. It stands below the tests of
-// package server and of everything that speaks to a server.
+// Package servertest runs a real server on a log, blobs, a bus and identities in memory. The nodes
+// of this server do what the test wants. The tests of package server, and the tests of all users of
+// a server, are built on this package.
 package servertest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/sweep"
 )
 
-// Fleet is a server that serves, and what it stands on.
+// Fleet is a running server with its log, blobs, bus and identities.
 type Fleet struct {
 	*server.Server
 	Log      *memory.Log
@@ -39,18 +39,18 @@ type Fleet struct {
 
 var runs atomic.Int64
 
-// NewRunID makes run ids that no other fleet of this process makes.
+// NewRunID returns a run id that no other fleet of this process has.
 func NewRunID() tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", runs.Add(1)))
 }
 
-// Start starts a server on an empty log. It ends with the test.
+// Start starts a server on an empty log. The server ends with the test.
 func Start(t testing.TB, change ...func(*server.Options)) *Fleet {
 	t.Helper()
 	return Resume(t, memory.NewLog(), memory.NewBlobs(), change...)
 }
 
-// Resume starts a server on what another one left.
+// Resume starts a server on the log and blobs of an earlier server.
 func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*server.Options)) *Fleet {
 	t.Helper()
 	f := &Fleet{Log: log, Blobs: blobs, Bus: &Bus{}, Identity: &Identity{}, t: t, ended: make(chan struct{})}
@@ -77,14 +77,15 @@ func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*
 	return f
 }
 
-// Stop ends the server and returns why it ended; nil if it was told to.
+// Stop ends the server and returns the reason of its end. Stop returns nil if the server ended
+// because of Stop.
 func (f *Fleet) Stop() error {
 	f.cancel()
 	defer f.answering.Wait()
 	return f.Wait()
 }
 
-// Wait waits for the server's end.
+// Wait waits for the end of the server.
 func (f *Fleet) Wait() error {
 	<-f.ended
 	if errors.Is(f.err, context.Canceled) {
@@ -93,23 +94,23 @@ func (f *Fleet) Wait() error {
 	return f.err
 }
 
-// Restart ends the server and starts another one on the same log.
+// Restart ends the server and starts another server on the same log.
 func (f *Fleet) Restart(change ...func(*server.Options)) *Fleet {
 	f.t.Helper()
 	_ = f.Stop()
 	return Resume(f.t, f.Log, f.Blobs, change...)
 }
 
-// Operator is a context of the operator ada.
+// Operator returns a context of the operator ada.
 func Operator() context.Context { return tutti.WithActor(context.Background(), "operator:ada") }
 
-// Code is the manifest that Push pushes, and the content of its file.
+// CodePath is the path of the only file in the code that Push pushes. CodeContent is its content.
 const (
 	CodeContent = "notify { 'hello': }\n"
 	CodePath    = "manifests/site.pp"
 )
 
-// Push gives the server code and a fleet file.
+// Push sends code and a fleet file to the server.
 func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
 	f.t.Helper()
 	pushed := f.PushSite(CodeContent)
@@ -119,31 +120,32 @@ func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
 	return pushed
 }
 
-// PushSite gives the server code with one manifest.
+// PushSite sends code with one manifest to the server.
 func (f *Fleet) PushSite(manifest string) tutti.CodePushed {
 	f.t.Helper()
 	return f.PushSiteTo("production", manifest)
 }
 
-// PushSiteTo gives the server code of an environment with one manifest.
+// PushSiteTo sends code with one manifest for an environment to the server.
 func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
 	f.t.Helper()
 	return f.pushFiles(environment, map[string]string{CodePath: manifest}, nil)
 }
 
-// PushCounted gives the server code with one manifest, signed with a counter.
+// PushCounted sends code with one manifest to the server, signed with a counter.
 func (f *Fleet) PushCounted(manifest string, counter uint64) tutti.CodePushed {
 	f.t.Helper()
 	return f.pushSigned("production", map[string]string{CodePath: manifest}, nil, func(m tutti.CodeManifest) tutti.SignedCode { return SignAs(m, counter) })
 }
 
-// PushHeld gives the server code with one manifest, whose fleet file says how nodes react to it.
+// PushHeld sends code with one manifest to the server. The reaction says how nodes react to this
+// code.
 func (f *Fleet) PushHeld(manifest string, reaction tutti.CodeReaction) tutti.CodePushed {
 	f.t.Helper()
 	return f.pushFiles("production", map[string]string{CodePath: manifest}, &reaction)
 }
 
-// PushFiles gives the server code of these files.
+// PushFiles sends code with these files to the server.
 func (f *Fleet) PushFiles(files map[string]string) tutti.CodePushed {
 	f.t.Helper()
 	return f.pushFiles("production", files, nil)
@@ -203,13 +205,13 @@ func (f *Fleet) Everything() []tutti.Event {
 	return read(f.t, f.Log)
 }
 
-// Events returns the log, without where epochs begin: each log has that.
+// Events returns the events of the log without the epoch.begun events, which every log has.
 func (f *Fleet) Events() []tutti.Event {
 	f.t.Helper()
 	return Events(f.t, f.Log)
 }
 
-// Events returns a log, without where epochs begin: each log has that.
+// Events returns the events of a log without the epoch.begun events, which every log has.
 func Events(t testing.TB, log tutti.Log) []tutti.Event {
 	t.Helper()
 	return slices.DeleteFunc(read(t, log), func(e tutti.Event) bool { return e.Body.Kind() == "epoch.begun" })
@@ -227,7 +229,7 @@ func read(t testing.TB, log tutti.Log) []tutti.Event {
 	return out
 }
 
-// Kinds returns the kinds of events.
+// Kinds returns the kinds of the events.
 func Kinds(events []tutti.Event) []string {
 	var out []string
 	for _, e := range events {
@@ -236,13 +238,13 @@ func Kinds(events []tutti.Event) []string {
 	return out
 }
 
-// Since returns the kinds of what was appended after a number of events.
+// Since returns the kinds of the events after the first n events.
 func (f *Fleet) Since(n int) []string {
 	f.t.Helper()
 	return Kinds(f.Events()[n:])
 }
 
-// Denials returns what was refused, as `who: what`.
+// Denials returns the refusals in the log, as `who: what`.
 func (f *Fleet) Denials() []string {
 	f.t.Helper()
 	var out []string

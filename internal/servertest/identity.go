@@ -15,8 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Identity is a server.Identity without cryptography: a signature names who
-// signed.
+// Identity is a server.Identity without cryptography. A signature is the name of the signer.
 type Identity struct {
 	mu      sync.Mutex
 	tokens  int
@@ -25,7 +24,7 @@ type Identity struct {
 
 const signedByOperator = "signed by the operator"
 
-// Sign signs a manifest as the operator.
+// Sign signs a manifest in the name of the operator.
 func Sign(m tutti.CodeManifest) tutti.SignedCode {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -34,29 +33,29 @@ func Sign(m tutti.CodeManifest) tutti.SignedCode {
 	return tutti.SignedCode{Manifest: raw, Signature: []byte(signedByOperator)}
 }
 
-// Key is the key of the machine of that name.
+// Key returns the key of the machine with that name.
 func Key(machine string) tutti.NodeKey {
 	sum := sha256.Sum256([]byte(machine))
 	return tutti.NodeKey("U" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]) + "AAA")
 }
 
-// Box is the key that secrets for the machine of that name are sealed to.
+// Box returns the key for secrets of the machine with that name.
 func Box(machine string) *ecdh.PrivateKey {
 	sum := sha256.Sum256([]byte("box of " + machine))
 	box, err := ecdh.X25519().NewPrivateKey(sum[:])
 	if err != nil {
-		panic(err) // any 32 bytes are a key
+		panic(err) // any 32 bytes are a valid key
 	}
 	return box
 }
 
-// SignEnrol signs a request as its key would.
+// SignEnrol signs a request with the key in the request.
 func SignEnrol(in api.EnrolRequest) api.EnrolRequest {
 	in.Signature = []byte("signed by " + string(in.Key))
 	return in
 }
 
-// NewToken implements server.Identity. The text of a token is its secret.
+// NewToken implements server.Identity. NewToken uses the text of a token as its secret.
 func (i *Identity) NewToken(api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -86,19 +85,19 @@ func (i *Identity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
-// Revoked returns what was revoked.
+// Revoked returns all revoked keys.
 func (i *Identity) Revoked() []tutti.NodeKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.revoked)
 }
 
-// OperatorLife is how long a certificate is good that IssueOperator makes.
-// It is short, and more than a day: a server whose test sleeps that long has its timers to run.
+// OperatorLife is the lifetime of a certificate that IssueOperator creates. OperatorLife is short,
+// but more than a day. A test that sleeps for this time must run all timers of the server.
 const OperatorLife = 26 * time.Hour
 
-// IssueOperator implements server.Identity. The certificate is the name, its
-// serial number `serial-` and a number.
+// IssueOperator implements server.Identity. IssueOperator writes the operator's name as the
+// certificate. The serial number is `serial-` and a number.
 func (i *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
 	if string(in.Request) != "request" {
 		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "not a request: %q", in.Request)
@@ -112,7 +111,7 @@ func (i *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // FleetID is the id of the fleet.
 var FleetID = tutti.DigestOf([]byte("the fleet of the tests"))
 
-// SignAs signs a manifest as the operator, with a counter.
+// SignAs signs a manifest in the name of the operator, with a counter.
 func SignAs(m tutti.CodeManifest, counter uint64) tutti.SignedCode {
 	out := Sign(m)
 	st := State(tutti.StatementCode, tutti.Signed{Fleet: FleetID, Environment: m.Environment, Counter: counter, Digest: tutti.DigestOf(out.Manifest)}, "operator")
@@ -120,7 +119,7 @@ func SignAs(m tutti.CodeManifest, counter uint64) tutti.SignedCode {
 	return out
 }
 
-// State makes a statement that names who signed it.
+// State returns a statement with the names of its signers.
 func State(kind tutti.StatementKind, body any, signers ...string) tutti.Statement {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -136,7 +135,8 @@ func State(kind tutti.StatementKind, body any, signers ...string) tutti.Statemen
 // Fleet implements server.Signers.
 func (i *Identity) Fleet() tutti.Digest { return FleetID }
 
-// trusts are the names of the keys that sign after some statements; the first one is that of the operator.
+// trusts returns the names of the keys that are trusted after some statements. The first key is the
+// operator's key.
 func trusts(said []tutti.Statement) (keys []string, counter uint64, err error) {
 	keys = []string{"operator"}
 	for _, st := range said {
@@ -222,10 +222,10 @@ func (i *Identity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti
 	return out, err
 }
 
-// Signers returns an agent's view of who signs.
+// Signers returns the signers as an agent sees them.
 func (i *Identity) Signers() *AgentSigners { return &AgentSigners{identity: i} }
 
-// AgentSigners is an agent.Signers without cryptography, and without a disk.
+// AgentSigners is an agent.Signers without cryptography and without a disk.
 type AgentSigners struct {
 	identity *Identity
 	mu       sync.Mutex
@@ -258,14 +258,14 @@ func (s *AgentSigners) Trusts() uint64 {
 	return uint64(len(s.followed))
 }
 
-// Bus is a server.Bus that keeps what was rung, and rings those who listen.
+// Bus is a server.Bus that records its doorbells and calls the listeners.
 type Bus struct {
 	mu        sync.Mutex
 	rings     []Ring
 	listeners map[tutti.NodeKey]func(op string, payload []byte)
 }
 
-// Listen has f called for each doorbell of a node. f must not block.
+// Listen makes the bus call f for each doorbell of a node. The function f must not block.
 func (b *Bus) Listen(key tutti.NodeKey, f func(op string, payload []byte)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -275,7 +275,7 @@ func (b *Bus) Listen(key tutti.NodeKey, f func(op string, payload []byte)) {
 	b.listeners[key] = f
 }
 
-// Ring is a doorbell that was rung.
+// Ring is one recorded doorbell.
 type Ring struct {
 	Key tutti.NodeKey
 	Op  string
@@ -302,7 +302,7 @@ func (b *Bus) Ring(key tutti.NodeKey, op string, payload []byte) error {
 	return nil
 }
 
-// Rung returns all doorbells that were rung.
+// Rung returns all recorded doorbells.
 func (b *Bus) Rung() []Ring {
 	b.mu.Lock()
 	defer b.mu.Unlock()

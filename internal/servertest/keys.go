@@ -6,22 +6,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The key sets of Keys.
+// These are the key sets of Keys.
 var (
 	OldKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("old CA")), Issuer: "AOLD"}
 	NewKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("new CA")), Issuer: "ANEXT"}
 )
 
-// Keys is a server.Keys without keys, whose sets survive a restart of the server. It can be rotated once.
+// Keys is a server.Keys without real keys. The key sets survive a restart of the server. Keys can
+// be rotated once.
 type Keys struct {
 	mu      sync.Mutex
 	sets    tutti.KeySets
 	settled int
-	// Fails, if set, is what Rotate returns.
+	// If Fails is set, Rotate returns it.
 	Fails error
 }
 
-// MakeKeys makes one that was never rotated.
+// MakeKeys returns a Keys that was never rotated.
 func MakeKeys() *Keys { return &Keys{sets: tutti.KeySets{Present: OldKeys}} }
 
 // KeySets implements server.Keys.
@@ -55,7 +56,7 @@ func (k *Keys) Settle() {
 	k.settled++
 }
 
-// Settled is how often Settle was called.
+// Settled returns how often Settle was called.
 func (k *Keys) Settled() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

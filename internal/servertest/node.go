@@ -13,19 +13,20 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Node is a machine that has joined.
+// Node is a machine that has joined the fleet.
 type Node struct {
 	Name  tutti.NodeName
 	Key   tutti.NodeKey
 	Fleet *Fleet
-	Agent wire.Claim // what its agent says of itself; empty: one of release 0.2.0
-	// Ticket is what its messages carry; empty: its agent keeps none.
+	Agent wire.Claim // Agent is the claim of the node's agent. If Agent is empty, the agent is of release 0.2.0.
+	// Ticket is the ticket in its messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
-	// Machine is its installation, empty: its agent does not say.
+	// Machine identifies its installation. Machine is empty if the agent does not report its
+	// installation.
 	Machine tutti.Digest
 }
 
-// Join lets the machine of that name in, into groups that its token fixes.
+// Join lets the machine with that name join, with groups from its token.
 func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 	f.t.Helper()
 	token, err := f.CreateToken(Operator(), api.CreateToken{Name: string(name), Groups: groups})
@@ -39,22 +40,22 @@ func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 	return n
 }
 
-// Node returns a machine that has joined before.
+// Node returns a machine that has already joined.
 func (f *Fleet) Node(name tutti.NodeName) *Node {
 	return &Node{Name: name, Key: Key(string(name)), Fleet: f, Agent: wire.Claim{Knows: tutti.Capabilities()}}
 }
 
-// Request is what the machine sends to join with a token.
+// Request returns the request with which the machine joins with a token.
 func (n *Node) Request(token api.CreatedToken) api.EnrolRequest {
 	return SignEnrol(api.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key, BoxKey: seal.PublicKey(Box(string(n.Key)))})
 }
 
-// Call asks the server for an operation; out may be nil.
+// Call sends a request to the server. The argument out may be nil.
 func (n *Node) Call(op string, in, out any) error {
 	return n.CallWithin(context.Background(), op, in, out)
 }
 
-// CallWithin is Call, as long as ctx lasts.
+// CallWithin is like Call, but ends with ctx.
 func (n *Node) CallWithin(ctx context.Context, op string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -74,7 +75,7 @@ func (n *Node) must(t testing.TB, op string, in, out any) {
 	}
 }
 
-// Claim asks for work; nil: there is none.
+// Claim asks for work. Claim returns nil if there is no work.
 func (n *Node) Claim() *tutti.Order {
 	n.Fleet.t.Helper()
 	var out wire.Claimed
@@ -82,7 +83,7 @@ func (n *Node) Claim() *tutti.Order {
 	return out.Order
 }
 
-// Claimed asks for work as Claim does; whoever may not ask has none.
+// Claimed is like Claim, but also returns nil if the server refuses the claim.
 func (n *Node) Claimed() *tutti.Order {
 	var out wire.Claimed
 	if n.Call(wire.OpClaim, n.Agent, &out) != nil {
@@ -91,7 +92,7 @@ func (n *Node) Claimed() *tutti.Order {
 	return out.Order
 }
 
-// MustClaim claims a run that must be there.
+// MustClaim claims a run and fails the test if there is no run.
 func (n *Node) MustClaim() tutti.Order {
 	n.Fleet.t.Helper()
 	o := n.Claim()
@@ -101,7 +102,7 @@ func (n *Node) MustClaim() tutti.Order {
 	return *o
 }
 
-// Gate hands a compiled catalog over.
+// Gate sends the data of a compiled catalog.
 func (n *Node) Gate(in wire.Gate) wire.Gated {
 	n.Fleet.t.Helper()
 	var out wire.Gated
@@ -109,7 +110,7 @@ func (n *Node) Gate(in wire.Gate) wire.Gated {
 	return out
 }
 
-// Ask asks a question on behalf of a run.
+// Ask asks one question for a run.
 func (n *Node) Ask(run tutti.RunID, q tutti.Query) wire.Answered {
 	n.Fleet.t.Helper()
 	var out wire.Answered
@@ -117,19 +118,19 @@ func (n *Node) Ask(run tutti.RunID, q tutti.Query) wire.Answered {
 	return out
 }
 
-// Read asks a question and returns it as a record has it.
+// Read asks a question and returns it in the form of a record.
 func (n *Node) Read(run tutti.RunID, q tutti.Query) tutti.Read {
 	n.Fleet.t.Helper()
 	a := n.Ask(run, q)
 	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
 }
 
-// Publish sets a value on behalf of a run.
+// Publish sets a value for a run.
 func (n *Node) Publish(run tutti.RunID, key, value string) error {
 	return n.Call(wire.OpPublish, wire.Publish{Run: run, Key: key, Value: json.RawMessage(value)}, nil)
 }
 
-// Hello exchanges the ticket, as an agent does that has connected.
+// Hello exchanges the ticket, like an agent after it has connected.
 func (n *Node) Hello(next, boot string) error {
 	err := n.Call(wire.OpHello, wire.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name), Machine: n.Machine}, nil)
 	if err == nil {
@@ -138,18 +139,18 @@ func (n *Node) Hello(next, boot string) error {
 	return err
 }
 
-// Finish hands a result over that ended well.
+// Finish sends a successful result.
 func (n *Node) Finish(run tutti.RunID) {
 	n.Fleet.t.Helper()
 	n.must(n.Fleet.t, wire.OpResult, Result(run, tutti.Changed), nil)
 }
 
-// Forget makes the agent one of an earlier release, which does not know some things.
+// Forget makes the agent one of an earlier release, which lacks certain capabilities.
 func (n *Node) Forget(version string, names ...tutti.Capability) {
 	n.Agent = wire.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
 }
 
-// Pass claims a run, passes its gate and ends it well.
+// Pass claims a run, passes its gate and ends it successfully.
 func (n *Node) Pass() tutti.Order {
 	n.Fleet.t.Helper()
 	o := n.MustClaim()
@@ -158,8 +159,8 @@ func (n *Node) Pass() tutti.Order {
 	return o
 }
 
-// Result is a result of one second, when the time of synctest begins; a failure is
-// one of resources.
+// Result returns a result of one second, at the start time of synctest. A failed result has the
+// reason resources.
 func Result(run tutti.RunID, outcome tutti.Outcome) tutti.Result {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := tutti.Result{Run: run, Outcome: outcome, StartedAt: start, EndedAt: start.Add(time.Second)}

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// TestTokens is the contract of tutti.Tokens.
+// TestTokens is the contract of api.Tokens.
 func TestTokens(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -41,17 +41,17 @@ func TestTokens(t *testing.T, side Side) {
 	want(t, "log", []string{"token.created", "token.created", "token.revoked", "audit.denied", "node.enrolled"}, Kinds(f.Events()), nil)
 }
 
-// TestOperators is the contract of tutti.Operators. Requests are the word
-// `request`, as of Identity.
+// TestOperators is the contract of api.Operators. As in Identity, a certificate request is the word
+// `request`.
 func TestOperators(t *testing.T, side Side) {
 	f := Start(t)
 	_, err := f.IssueOperator(Operator(), api.IssueOperator{Operator: "ada", Request: []byte("request")})
 	wantCode(t, "who asks", err, "")
 	server, ctx := side(t, f), Operator()
 	_, err = server.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("nothing")})
-	wantCode(t, "a request that is none", err, tutti.CodeInvalid)
+	wantCode(t, "a request that is not valid", err, tutti.CodeInvalid)
 	_, err = server.IssueOperator(ctx, api.IssueOperator{Operator: "local", Request: []byte("request")})
-	wantCode(t, "the name of who comes through the socket", err, tutti.CodeInvalid)
+	wantCode(t, "the name that the socket's operator has", err, tutti.CodeInvalid)
 	bob, err := server.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("request"), CodeKey: true})
 	want(t, "issued", "bob", string(bob.Certificate), err)
 	mine, err := server.RenewOperator(ctx, []byte("request"))

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Idle is the status of a Puppet that is enabled and does nothing.
+// Idle returns the status of a Puppet that is enabled and does nothing.
 func Idle() *tutti.PuppetStatus {
 	return &tutti.PuppetStatus{Enabled: true, Status: "stopped", Message: "Currently stopped; last completed run never"}
 }
 
-// Puppet lets a node that is connected answer each question with what f returns, in
-// a goroutine of its own; a reply without a verdict is none.
+// Puppet lets a connected node answer each question with the result of f, in a separate goroutine.
+// If the reply has no verdict, the node sends no answer.
 func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 	n.Fleet.t.Helper()
 	n.must(n.Fleet.t, wire.OpBeat, wire.Beat{Version: "1"}, nil)
@@ -28,19 +28,19 @@ func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 		n.Fleet.answering.Go(func() {
 			if r := f(q); r.Verdict != "" {
 				r.Request = q.Request
-				_ = n.Call(wire.OpAnswer, r, nil) // what is wrong with it, the asker is told
+				_ = n.Call(wire.OpAnswer, r, nil) // the asking operator gets the error
 			}
 		})
 	})
 }
 
-// Obeys is a Puppet that does what it may.
+// Obeys gives the node a Puppet that does everything that it may do.
 func (n *Node) Obeys() {
 	enabled, message := true, ""
 	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
 		out := tutti.RemoteReply{Verdict: tutti.RemoteOK, Rule: "policy:1: allow"}
 		switch q.Action {
-		case tutti.RemoteStatus, tutti.RemoteRun: // its status is the answer
+		case tutti.RemoteStatus, tutti.RemoteRun: // the answer is the status
 		case tutti.RemoteEnable, tutti.RemoteDisable:
 			if err := n.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil); err != nil {
 				return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: err.Error()}
@@ -61,7 +61,7 @@ func (n *Node) Obeys() {
 	})
 }
 
-// Asked is all answers to a question, by node.
+// Asked returns all answers to a question, by node.
 func Asked(t testing.TB, server api.Remotes, in api.AskNodes) map[tutti.NodeName]api.NodeAnswer {
 	t.Helper()
 	out := map[tutti.NodeName]api.NodeAnswer{}
@@ -80,7 +80,7 @@ func Asked(t testing.TB, server api.Remotes, in api.AskNodes) map[tutti.NodeName
 	return out
 }
 
-// TestRemotes is the contract of tutti.Remotes.
+// TestRemotes is the contract of api.Remotes.
 func TestRemotes(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -113,7 +113,7 @@ func TestRemotes(t *testing.T, side Side) {
 		code tutti.Code
 	}{
 		{"no action", api.AskNodes{}, tutti.CodeInvalid},
-		{"a selector that is none", api.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
+		{"a selector that is not valid", api.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
 		{"nobody", api.AskNodes{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
 		{"for ever", api.AskNodes{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
 		{"a message that is not one line", api.AskNodes{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
@@ -144,7 +144,7 @@ func TestRemotes(t *testing.T, side Side) {
 	_, err = server.StartJob(ctx, api.StartJob{
 		Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: tutti.RunOptions{Environment: "staging"}}, Mode: tutti.ModeApply,
 	})
-	wantCode(t, "another environment than the fleet's, by apply", err, tutti.CodeConflict)
+	wantCode(t, "apply with another environment than the fleet's", err, tutti.CodeConflict)
 	_, err = server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{}, Mode: tutti.ModeApply})
 	wantCode(t, "runs on no nodes", err, tutti.CodeInvalid)
 }

@@ -19,8 +19,8 @@ plans:
     steps: [{run: web}]
 `
 
-// hostileReport is a report with a change of a Sensitive property, a failure, and
-// text that speaks to terminals.
+// hostileReport is a report with a change of a Sensitive property, a failure, and text with control
+// sequences for terminals.
 const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resource_statuses": {
 	"File[/etc/web.conf]": {"file": "/x/web.pp", "line": 7, "changed": true, "out_of_sync": true, "corrective_change": true, "evaluation_time": 0.5,
 		"containment_path": ["Stage[main]", "Web", "File[/etc/web.conf]"],
@@ -32,7 +32,8 @@ const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resourc
 
 const hostileLog = "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"message\":\"no \\u001b[2Jdisk\",\"source\":\"/Stage[main]/Exec[boom]\"}\n{\"level\":\"notice\"}\n"
 
-// sent ends the claimed run of a node with a report and a log, each if it is one.
+// sent claims a run of a node and ends it with a report and a log. An empty report or log is not
+// sent.
 func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunID {
 	t.Helper()
 	o := n.MustClaim()
@@ -51,7 +52,7 @@ func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunI
 	return o.Run
 }
 
-// TestReports is the contract of tutti.Reports.
+// TestReports is the contract of api.Reports.
 func TestReports(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -93,9 +94,9 @@ func TestReports(t *testing.T, side Side) {
 		code      tutti.Code
 	}{
 		{"no run", string(NewRunID()), tutti.CodeNotFound},
-		{"a beginning that all have", "0000", tutti.CodeConflict},
-		{"too little of an id", "000", tutti.CodeInvalid},
-		{"an end that one has", string(both)[24:], ""},
+		{"a beginning that all ids have", "0000", tutti.CodeConflict},
+		{"too few characters of an id", "000", tutti.CodeInvalid},
+		{"the end of only one id", string(both)[24:], ""},
 		{"nothing", "", tutti.CodeInvalid},
 	} {
 		_, err := server.RunReport(ctx, tc.run)
@@ -106,12 +107,12 @@ func TestReports(t *testing.T, side Side) {
 	}
 	got, err := server.RunReport(ctx, string(both))
 	if err != nil || got.Missing == nil || got.Missing.Why != api.ReportNotKept || got.Result == nil {
-		t.Errorf("a report that was let go: %+v, %v", got.Missing, err)
+		t.Errorf("a report that was deleted: %+v, %v", got.Missing, err)
 	}
 }
 
-// testLatest shows the latest run of a node, also one that goes on. The name of a
-// node comes before the end of an id.
+// testLatest shows the latest run of a node, even if the run has not ended. The name of a node has
+// priority over the end of an id.
 func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	t.Helper()
 	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {
@@ -121,7 +122,7 @@ func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	end := string(first)[28:]
 	f.Join(tutti.NodeName(end))
 	_, err := server.RunReport(Operator(), end)
-	wantCode(t, "a node with the name of an end", err, tutti.CodeNotFound)
+	wantCode(t, "a node whose name is the end of an id", err, tutti.CodeNotFound)
 	if want := "run it: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a node that never ran: %v, want %q", err, want)
 	}
@@ -140,7 +141,7 @@ func testReport(t *testing.T, server API, run tutti.RunID) {
 		Events: []api.ResourceEvent{{Property: "mode", Status: "success", Old: "0644", New: "0600", Corrective: true}},
 	}, got.Report.Resources[2], nil)
 	if text := fmt.Sprintf("%+v", got); strings.Contains(text, "hunter") || strings.Contains(text, "\x1b") {
-		t.Errorf("it has a secret, or speaks to a terminal: %q", text)
+		t.Errorf("it has a secret or a control sequence: %q", text)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// API is all that operators ask of a server.
+// API contains all interfaces that operators use.
 type API interface {
 	api.Jobs
 	api.Nodes
@@ -28,8 +28,8 @@ type API interface {
 	api.Reports
 }
 
-// Side makes one side of a server's interfaces: the server itself, or a client
-// of it whose operator is called ada.
+// Side returns one side of the server's interfaces: the server itself, or a client whose operator
+// is called ada.
 type Side func(t *testing.T, f *Fleet) API
 
 const suiteFleet = `
@@ -58,7 +58,7 @@ func want[T any](t *testing.T, what string, want, got T, err error) {
 	}
 }
 
-// TestJobs is the contract of tutti.Jobs.
+// TestJobs is the contract of api.Jobs.
 func TestJobs(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -68,7 +68,7 @@ func TestJobs(t *testing.T, side Side) {
 	_, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	wantCode(t, "start without a fleet file", err, tutti.CodeNotFound)
 	_, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: "dance"})
-	wantCode(t, "start in a mode that is none", err, tutti.CodeInvalid)
+	wantCode(t, "start in an unknown mode", err, tutti.CodeInvalid)
 	f.Push(suiteFleet)
 	job, err := server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	want(t, "start", tutti.JobID("deploy-1"), job, err)
@@ -84,7 +84,7 @@ func TestJobs(t *testing.T, side Side) {
 	stop := errors.New("stop")
 	err = server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(api.Watched) error { return stop })
 	if !errors.Is(err, stop) {
-		t.Errorf("a watch that its watcher ends: %v", err)
+		t.Errorf("a watch that the watcher ends: %v", err)
 	}
 	wantCode(t, "watch no job", server.WatchJob(ctx, api.WatchJob{Job: "deploy-9"}, nil), tutti.CodeNotFound)
 	wantCode(t, "cancel a job that has ended", server.CancelJob(ctx, api.CancelJob{Job: job}), tutti.CodeConflict)
@@ -109,7 +109,7 @@ func TestJobs(t *testing.T, side Side) {
 	want(t, "whose the node is", job, nodes[0].HeldBy, err)
 }
 
-// follow watches a job and lets its node go on with what it sees.
+// follow watches a job and lets the job's node continue when it sees certain events.
 func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(Operator(), 20*time.Second)
@@ -140,7 +140,7 @@ func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	return kinds
 }
 
-// record ends a run with a record, and reads it.
+// record ends a run with a record, and then reads the record from the server.
 func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	t.Helper()
 	sent := tutti.Record{Run: run, Node: node.Name, Keys: []tutti.KeyRead{{Key: "a"}}, Published: map[string]tutti.Digest{"x": tutti.DigestOf(nil)}}
@@ -160,12 +160,12 @@ func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	want(t, "record", sent, got, err)
 }
 
-// TestNodes is the contract of tutti.Nodes.
+// TestNodes is the contract of api.Nodes.
 func TestNodes(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
 	_, err := server.CreateToken(ctx, api.CreateToken{Name: "web-["})
-	wantCode(t, "a pattern that is none", err, tutti.CodeInvalid)
+	wantCode(t, "a pattern that is not valid", err, tutti.CodeInvalid)
 	token, err := server.CreateToken(ctx, api.CreateToken{Name: "web-*", TTL: time.Hour, Groups: []tutti.GroupName{"web"}})
 	if err != nil || token.Text == "" || token.Token == "" || time.Until(token.Expires) > time.Hour {
 		t.Fatalf("token %+v, %v", token, err)
@@ -187,9 +187,9 @@ func TestNodes(t *testing.T, side Side) {
 	node.Forget("0.1.0", "debug", "tags")
 	node.Claim()
 	nodes, err = server.ListNodes(ctx)
-	want(t, "what its agent is too old for", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
+	want(t, "the capabilities that its agent lacks", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
 	shown, err := server.ShowNode(ctx, "web-01")
-	want(t, "the same of one node", nodes[0].TooOldFor, shown.TooOldFor, err)
+	want(t, "the same capabilities by ShowNode", nodes[0].TooOldFor, shown.TooOldFor, err)
 	want(t, "its version", "0.1.0", shown.Version, err)
 	wantCode(t, "replace nobody", server.ReplaceNode(ctx, "nobody"), tutti.CodeNotFound)
 	wantCode(t, "remove nobody", server.RemoveNode(ctx, "nobody"), tutti.CodeNotFound)
@@ -208,13 +208,13 @@ func TestNodes(t *testing.T, side Side) {
 	}
 }
 
-// TestCodes is the contract of tutti.Codes.
+// TestCodes is the contract of api.Codes.
 func TestCodes(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
 	_, err := server.GetFleet(ctx)
 	wantCode(t, "no fleet file", err, tutti.CodeNotFound)
-	content := []byte("notify { 'a': }\x00\xff\n") // not all files are text
+	content := []byte("notify { 'a': }\x00\xff\n") // not every file is text
 	digest := tutti.DigestOf(content)
 	missing, err := server.MissingBlobs(ctx, []tutti.Digest{digest})
 	want(t, "missing", []tutti.Digest{digest}, missing, err)
@@ -247,32 +247,32 @@ func TestCodes(t *testing.T, side Side) {
 	want(t, "the fleet file", set, now, err)
 
 	effect, err := server.PushEffect(ctx, api.AskPush{Code: digest, Fleet: api.FleetSource{File: "my.yaml", Source: []byte(suiteFleet)}})
-	want(t, "what a push causes where nobody has joined", 0, effect.Runs, err)
+	want(t, "the runs that a push causes if no node has joined", 0, effect.Runs, err)
 	_, err = server.PushEffect(ctx, api.AskPush{Fleet: api.FleetSource{File: "my.yaml", Source: []byte("fleet: 3\n")}})
-	wantCode(t, "what a bad fleet file causes", err, tutti.CodeInvalid)
+	wantCode(t, "the effect of an invalid fleet file", err, tutti.CodeInvalid)
 	suggested, err := server.SuggestGrants(ctx, "")
-	want(t, "the grants that are missing where nothing ran", 0, len(suggested.Grants), err)
+	want(t, "the missing grants if nothing ran", 0, len(suggested.Grants), err)
 	_, err = server.SuggestGrants(ctx, "none-1")
-	wantCode(t, "the grants that a job lacked that is not there", err, tutti.CodeNotFound)
+	wantCode(t, "the missing grants of an unknown job", err, tutti.CodeNotFound)
 	shown, err := server.ShowCode(ctx, api.AskCode{})
 	want(t, "the code of the fleet file's environment", pushed.Code, shown.Pushed.Code, err)
 	_, err = server.ShowCode(ctx, api.AskCode{Environment: "test"})
-	wantCode(t, "the code of an environment that has none", err, tutti.CodeNotFound)
+	wantCode(t, "the code of an environment without code", err, tutti.CodeNotFound)
 	read, err := server.ReadCode(ctx, api.AskCode{Path: CodePath})
 	want(t, "a file of the code", string(content), string(read.Content), err)
 	read, err = server.ReadCode(ctx, api.AskCode{Path: "."})
-	want(t, "what is below the top of the code", 2, len(read.Below), err)
+	want(t, "the files below the top of the code", 2, len(read.Below), err)
 	_, err = server.ReadCode(ctx, api.AskCode{Path: "../etc/passwd"})
-	wantCode(t, "a file that is not of the code", err, tutti.CodeNotFound)
+	wantCode(t, "a file outside of the code", err, tutti.CodeNotFound)
 	_, err = server.ReadCode(ctx, api.AskCode{Path: CodePath, Before: true})
-	wantCode(t, "a file of the code before, which there is not", err, tutti.CodeNotFound)
+	wantCode(t, "a file of the earlier code, which does not exist", err, tutti.CodeNotFound)
 	_, err = server.ReleaseCode(ctx, "")
 	wantCode(t, "code that is not held", err, tutti.CodeConflict)
 	_, err = server.ReleaseCode(ctx, "test")
 	wantCode(t, "code that was not pushed", err, tutti.CodeNotFound)
 }
 
-// TestValues is the contract of tutti.Values.
+// TestValues is the contract of api.Values.
 func TestValues(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -321,7 +321,7 @@ func TestValues(t *testing.T, side Side) {
 	want(t, "what is left", 2, len(all), err)
 }
 
-// TestPauses is the contract of tutti.Pauses.
+// TestPauses is the contract of api.Pauses.
 func TestPauses(t *testing.T, side Side) {
 	f := Start(t)
 	server, ctx := side(t, f), Operator()
@@ -342,7 +342,7 @@ func TestPauses(t *testing.T, side Side) {
 		wantCode(t, bad.what, err, bad.code)
 	}
 	for _, target := range []string{"", "db", "db-01"} {
-		wantCode(t, "unpause what is not paused", server.Unpause(ctx, target), tutti.CodeNotFound)
+		wantCode(t, "unpause a target that is not paused", server.Unpause(ctx, target), tutti.CodeNotFound)
 	}
 	var paused []api.PauseView
 	for _, in := range []api.Pause{{Reason: "first"}, {Reason: "lunch"}, {Target: "db", Reason: "a\nb", For: time.Hour}, {Target: "db-01", Reason: "disk"}} {
@@ -373,5 +373,5 @@ func TestPauses(t *testing.T, side Side) {
 		t.Fatal(err)
 	}
 	got, err = server.ListPauses(ctx)
-	want(t, "nothing of a node that was removed", []api.PauseView{}, got, err)
+	want(t, "no pause of a removed node", []api.PauseView{}, got, err)
 }

@@ -3,9 +3,9 @@
 $LOAD_PATH.unshift(File.expand_path('../lib', __dir__))
 require_relative 'support/real_run'
 
-# Runs in a row through one warm parent, some of them killed at a random moment, facts collected after some of the others: what it
-# costs the parent (docs/benchmarks.md).
-#   ruby spec/many.rb [RUNS [KILLED [SEED]]]
+# The script starts many runs through one warm parent. Some are killed at a random moment, and after some of the others
+# facts are collected. The script measures the cost for the parent (docs/benchmarks.md). ruby spec/many.rb [RUNS
+# [KILLED [SEED]]]
 runs, killed, seed = ARGV.map { |text| Integer(text) } + [300, 20, 1].drop(ARGV.length)
 random = Random.new(seed)
 victims = (10...runs).to_a.sample(killed, random: random)
@@ -20,7 +20,8 @@ cut = 0 # runs that a kill came in time for
 span = nil # how much a run says before it applies
 began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-# What kills a run waits until it has written so many bytes of what it does, which is a moment, but no time.
+# The kill comes after the run has written a certain number of bytes about its phases. The moment of the kill depends on
+# progress and not on time.
 def kill(run, pid, bytes)
   Waiting.for(60, 'the next phase') { !WarmParent.alive?(pid) || (File.size?(run.path("#{run.run}/phase.jsonl")) || 0) >= bytes }
   Process.kill('KILL', pid)

@@ -3,7 +3,7 @@
 require 'open3'
 require_relative '../spec_helper'
 
-# What a person starts by hand works as without Tutti.
+# A Puppet that a person starts by hand works as it does without Tutti.
 RSpec.describe 'Puppet without a run of Tutti' do
   let(:run) { RealRun.new }
 

@@ -2,7 +2,7 @@
 
 require_relative '../spec_helper'
 
-# Parts of a catalog that wait for an answer, while the rest of it is applied.
+# Parts of a catalog wait for an answer while Puppet applies the rest.
 RSpec.describe 'blocks that wait' do
   let(:run) { RealRun.new }
 

@@ -5,7 +5,7 @@ require 'fileutils'
 require 'open3'
 require 'timeout'
 
-# The compiles of a Puppet Server, in a process that is set up as one.
+# The compiles of a Puppet Server, in a process that is set up like a Puppet Server.
 RSpec.describe 'compiles on a Puppet Server' do
   around { |example| Dir.mktmpdir { |dir| Dir.chdir(@dir = dir) { example.run } } }
 
@@ -42,12 +42,13 @@ RSpec.describe 'compiles on a Puppet Server' do
     File.write('environments/production/manifests/site.pp', text)
   end
 
-  # A line of the manifest, of no class.
+  # Returns the place of a line in the manifest, outside of classes.
   def place(line)
     { 'resource' => 'Class[main]', 'file' => "#{@dir}/environments/production/manifests/site.pp", 'line' => line }
   end
 
-  # A Puppet Server; the block gets what begins a compile, and what waits for one to end.
+  # Starts a Puppet Server. The block gets a function that begins a compile, and a function that
+  # waits for its end.
   def serving(within: 60)
     script = File.expand_path('../support/compile_server.rb', __dir__)
     Open3.popen2(RbConfig.ruby, '-I', File.expand_path('../../lib', __dir__), script, @dir, err: "#{@dir}/err") do |input, output, process|
@@ -103,7 +104,8 @@ RSpec.describe 'compiles on a Puppet Server' do
       release[request['key']].pop
       { ok: true, found: true, value: "for #{request['key']}", digest: digest(request['key']), seq: 4 }
     end
-    # Puppet's own code runs in one of them at a time, since not all of it may in several.
+    # Puppet's own code runs in only one thread at a time, because some of it does not support
+    # several threads.
     came = []
     serving do |start, ended|
       names.each do |name|
@@ -123,7 +125,7 @@ RSpec.describe 'compiles on a Puppet Server' do
     expect(handed).to eq(names.map { |name| [[name, 'port'], %w[lookup_options port], ["80 #{name}"]] })
   end
 
-  # As a Puppet Server with several threads does; nobody lets one of them wait for another.
+  # The threads work like the threads of a Puppet Server, without waiting for each other.
   it 'mixes no records of compiles in four threads, fifty each' do
     manifest(<<~PUPPET)
       $me = $trusted['certname']

@@ -3,7 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/cases'
 
-# How a run ends is told by its files alone.
+# The files of a run alone show how the run has ended.
 RSpec.describe 'the ending of a run' do
   Cases.all.each do |example|
     it "#{example.name}: #{example.reason}" do

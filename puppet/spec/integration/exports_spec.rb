@@ -10,7 +10,7 @@ RSpec.describe 'exported resources' do
 
   after { run.clean }
 
-  # Positions and the run's own directory are not what the fixture is about.
+  # The fixture does not contain positions and the directory of the run.
   def portable(export)
     export.reject { |name, _| %w[file line].include?(name) }
   end
@@ -53,7 +53,7 @@ RSpec.describe 'exported resources' do
   end
 
   it 'collects every type as it was exported' do
-    # What comes from the server has its keys sorted.
+    # Data from the server has sorted keys.
     run.agent.exports = golden.map { |export| PuppetX::Tutti::Canonical.sort(export.merge('node' => 'other.example.net')) }
     run.manifest("Kinds <<| tag == 'ring' |>>\nfile { '/x': noop => true }\nnotify { ['x', 'y', 'before']: }\n#{kinds}").call
     text = run.events('done').find { |event| event['resource'] == 'Notify[kinds all]' }

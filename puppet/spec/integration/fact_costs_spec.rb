@@ -3,7 +3,8 @@
 require_relative '../spec_helper'
 require_relative '../support/own_facter'
 
-# What facts cost, for whom a machine's owner asks why Puppet is slow there.
+# The examples check the cost of facts. An owner uses the cost to find out why Puppet is slow on a
+# machine.
 RSpec.describe 'what facts cost' do
   lib = 'code/production/modules/m/lib/facter'
   slow = <<~RUBY
@@ -35,13 +36,13 @@ RSpec.describe 'what facts cost' do
     facter.clean
   end
 
-  # One that has read the present facter.conf.
+  # Returns a warm parent that has read the present facter.conf.
   def parent
     @parent&.stop
     @parent = WarmParent.new(environment) if WarmParent.wanted?
   end
 
-  # The next run, with facts that were collected ahead where it is warm.
+  # The next run. If the run is warm, it uses facts that were collected ahead.
   def following(run)
     @parent&.collect(run.dir)
     run.again.tap { |other| other.environment.replace(environment) }.call

@@ -5,14 +5,15 @@ require_relative '../support/certificates'
 require_relative '../support/own_facter'
 require_relative '../support/warm_rows'
 
-# Facts that a child of the warm parent collects after one run, for the next.
+# The examples check facts that a child of the warm parent collects after one run, for the next run.
 RSpec.describe 'facts that are collected ahead' do
   fact = ->(value) { "Facter.add(:mine) { setcode { #{value} } }\n" }
   plugin = 'code/production/modules/m/lib/facter/mine.rb'
 
   thing = "Puppet::Type.newtype(:thing) { newparam(:name) }\nrequire_relative 'thing/part'\n"
 
-  # To start one takes as long as two runs: all share it but those that end it, or need it to be another one.
+  # The start of a parent takes as long as two runs. So the examples share one parent, except examples that end
+  # the parent or need another one.
   let(:parent) { @parent }
   let(:first) do
     RealRun.new(parent: parent).manifest("notify { \"${facts['mine']} ${facts['os']['family']}\": }\n").tap do |run|
@@ -30,7 +31,7 @@ RSpec.describe 'facts that are collected ahead' do
 
   after(:all) { @parent.stop }
 
-  # The second run, with facts of after the first one, and something between.
+  # Starts the second run, with facts that were collected after the first run, and a change in between.
   def second(age: 60)
     first.call
     parent.collect(first.dir, age: age)
@@ -68,14 +69,15 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, said(run).first]).to match([1, /one/]), run.said
   end
 
-  # Facter runs all external facts to find that there is no fact of a name, and Puppet always asks for such names.
+  # Facter runs all external facts before it reports that a fact does not exist, and Puppet always asks for some
+  # unknown facts.
   it 'are all that the run asks for, what there is not included' do
     first.write('code/production/modules/m/facts.d/outside.sh', "#!/bin/sh\necho x >> #{first.path('asked')}\n", mode: 0o755)
     run = second
     expect([ages(run).length, File.readlines(first.path('asked')).length]).to eq([1, 2]), run.said
   end
 
-  # The first run, and a collection after it that does not end before it is told to.
+  # Does the first run, and then starts a collection that does not end before the example lets it end.
   let(:collecting) do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
@@ -169,7 +171,7 @@ RSpec.describe 'facts that are collected ahead' do
     expect(ages(run)).to eq([]), run.said
   end
 
-  # What the agent is told after a run.
+  # Returns the file that the agent reads after a run.
   def now
     JSON.parse(File.read(first.path("#{first.run}/facts-now.json")))
   end
@@ -293,7 +295,7 @@ RSpec.describe 'facts that are collected ahead' do
     end
   end
 
-  # A fact that asks for the type package does so: it sets what apt is to ask nobody for.
+  # A fact that uses the type package makes such a change. The type tells apt not to ask questions.
   it 'bring what facts have changed in the process' do
     first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && ENV.delete('LANG') && File.umask(0o027) && Dir.chdir('/usr') && 'one'"))
     command = first.write('command', "#!/bin/sh\necho \"$OF_M\" \"${LANG-none}\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
@@ -403,7 +405,8 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
-  # `puppet agent` gets its plugins after the run has begun; here from a directory, since no server answers.
+  # `puppet agent` gets its plugins after the run has begun. Here the plugins come from a directory, because no
+  # server answers.
   context 'for `puppet agent`' do
     let(:probe) { File.join(Dir.mktmpdir('tutti-probe'), 'probe.rb') }
     let(:parent) do
@@ -451,7 +454,7 @@ RSpec.describe 'facts that are collected ahead' do
       expect([ages(run), facts(run).values_at('mine', 'newer')]).to eq([[], %w[two here]]), run.said
     end
 
-    # The server names another environment: Puppet gets plugins and facts once more.
+    # The server names another environment, so Puppet gets plugins and facts once more.
     context 'which is of another environment than it thought' do
       let(:more) { 'def get_facts(*); super; super; end' }
 

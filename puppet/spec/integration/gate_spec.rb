@@ -2,10 +2,10 @@
 
 require_relative '../spec_helper'
 
-# What the gate is told of a catalog, so that it can be proved that applying it again would change nothing.
+# The gate gets details about a catalog, which can prove that applying it again would change nothing.
 RSpec.describe "the gate's points" do
   digest = /\Asha256:\h{64}\z/
-  # What is handed over for code that is written into a directory of its own.
+  # Returns the gate's data for code in a separate directory.
   define_method(:point) do |manifest, files, &prepare|
     run = RealRun.new(mode: 'compile')
     run.order['mode'] = 'compile'

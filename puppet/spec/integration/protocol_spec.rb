@@ -132,7 +132,7 @@ RSpec.describe 'the run protocol' do
       package { 'x': provider => 'pacman' }
       notify { 'quiet': noop => true }
     PUPPET
-    # Puppet 8 leaves what did not change out of the statuses; the metrics count all.
+    # Puppet 8 leaves unchanged resources out of the statuses, but the metrics count all resources.
     done = run.events('done').map { |event| event['resource'] }
     expect(done).to include(*run.report['resource_statuses'].keys), run.said
     total = run.report['metrics']['resources']['values'].assoc('total').last

@@ -2,7 +2,8 @@
 
 require_relative '../spec_helper'
 
-# What a resource refreshes once it has changed, said before it is applied: a run that is cut off says what it owes.
+# The run reports before applying a resource which resources its change would refresh. Therefore an interrupted
+# run has already reported the refreshes that are still due.
 RSpec.describe 'what a resource notifies' do
   let(:run) { RealRun.new }
 

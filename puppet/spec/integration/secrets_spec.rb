@@ -12,7 +12,7 @@ RSpec.describe 'secrets' do
     File.read(run.path(file))
   end
 
-  # All that the run has left, but the files that it was to write.
+  # Returns all files that the run has left, except the files that it had to write.
   def left
     Dir.glob("#{run.path('')}/**/*", File::FNM_DOTMATCH).select { |path| File.file?(path) && !path.end_with?('.txt') }
   end

@@ -2,7 +2,8 @@
 
 require_relative '../spec_helper'
 
-# A run honours what the site has set up, except what would make it another run than was ordered.
+# A run uses the settings of the site, except settings that would make the run different from the
+# order.
 RSpec.describe "the site's own settings" do
   let(:run) { RealRun.new }
 

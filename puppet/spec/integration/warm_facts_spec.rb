@@ -5,7 +5,7 @@ require_relative '../support/own_facter'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
-# Providers that ask Facter themselves, for what there is not, time and again.
+# Providers that ask Facter repeatedly for facts that do not exist.
 RSpec.describe 'a fact that a module asks for, of a warm parent' do
   let(:facter) { OwnFacter.new }
   let(:parent) { WarmParent.new(RealRun.environment.merge('RUBYLIB' => facter.dir)) }
@@ -17,7 +17,8 @@ RSpec.describe 'a fact that a module asks for, of a warm parent' do
     facter.clean
   end
 
-  # Both runs do in a function what the block says, which has the module's directory of facts, and tell what it has returned.
+  # Both runs call a function with the code of the block, and report its result. The block gets the module's directory
+  # of facts.
   def twins(body)
     Twins.new(parent) do |machine|
       machine.write("#{WarmRows::LIB}/facter/mine.rb", WarmRows.fact('mine', "'one'"))

@@ -3,7 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/real_run'
 
-# The parent itself: what it is when it waits, and how it ends.
+# The examples check the parent itself: its state when it waits, and its end.
 RSpec.describe 'a warm parent' do
   let(:parent) { WarmParent.new(RealRun.environment) }
   let(:run) { RealRun.new(parent: parent).manifest("notify { 'a': }\n") }
@@ -13,7 +13,7 @@ RSpec.describe 'a warm parent' do
     parent.stop
   end
 
-  # Waits until nothing is left to do for the parent: it is in `select`, and no child is left.
+  # Waits until the parent has no more work: it is in `select`, and has no children.
   def rest(parent)
     Waiting.for(60, 'a parent that rests') { parent.children.empty? && parent.proc('stat').rpartition(')').last.split.first == 'S' }
   end
@@ -99,7 +99,8 @@ RSpec.describe 'a warm parent' do
     expect(Dir.children(run.dir)).to eq(['run.json'])
   end
 
-  # The parent opens pid.new after its fork: a FIFO without a reader holds it there.
+  # The parent opens pid.new after its fork. A FIFO without a reader blocks the parent at that
+  # point.
   it 'is killed between the fork and the pid on disk: its child ends without a word' do
     run.write("#{run.run}/run.json", JSON.generate(run.order))
     File.mkfifo(File.join(run.dir, 'pid.new'))
@@ -111,7 +112,7 @@ RSpec.describe 'a warm parent' do
     expect(parent.silent?).to be(true)
   end
 
-  # A package that is unpacked meanwhile: one file loaded is the old one, the next the new one.
+  # A package is unpacked during the loading: one loaded file is old, and the next file is new.
   it 'makes no child if a file has changed between its loading and the end of loading' do
     load = "load File.join(RbConfig::CONFIG['rubylibdir'], 'pathname.rb')\n"
     loaded = run.write('site/pathname.rb', load)
@@ -123,7 +124,7 @@ RSpec.describe 'a warm parent' do
     torn&.stop
   end
 
-  # Nobody has read the answer: there is a pid, and the run is what it says.
+  # Nobody has read the answer. But a pid is on disk, and the run continues.
   it 'is killed after the answer: the run goes on' do
     run.agent.start
     run.write("#{run.run}/run.json", JSON.generate(run.order))

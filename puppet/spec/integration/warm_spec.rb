@@ -7,9 +7,9 @@ require_relative '../support/system_files'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
-# A run is as if there were no warm parent: the same code, warm and cold, gives the same result.
+# A run has the same result as without a warm parent: the same code, warm and cold, gives equal results.
 RSpec.describe 'a run of a warm parent' do
-  # Libraries of its own, which may be changed.
+  # Makes separate libraries that the examples may change.
   def make_site
     @facter = OwnFacter.new
     @site = @facter.dir
@@ -57,7 +57,8 @@ RSpec.describe 'a run of a warm parent' do
     end
   end
 
-  # What a process reads once, and where: `of` has the variable that says where, and what then reads it.
+  # These are files that a process reads only once. `of` contains the variable with the path, and the
+  # code that reads the file.
   {
     'the time zone has changed' =>
       { name: 'TZ', prefix: ':', texts: %w[Etc/GMT-3 Asia/Tokyo].map { |zone| File.binread("/usr/share/zoneinfo/#{zone}") },
@@ -88,7 +89,7 @@ RSpec.describe 'a run of a warm parent' do
     end
   end
 
-  # What Puppet says of the directories that it makes is not the same twice.
+  # Puppet's messages about directories that it creates differ between two runs.
   it 'is cold where puppet.conf asks for debug messages, as where the order does' do
     machine = RealRun.new(parent: parent).manifest("notify { 'a': }\n").puppet_conf("log_level = debug\n").call
     expect(machine.lines('phase.jsonl').map { |line| line['cold'] }.compact).to eq(['puppet.conf asks for debug messages']), machine.said

@@ -3,10 +3,11 @@
 require 'puppet'
 require_relative 'real_run'
 
-# The ways a run can end, one by one: what the agent must be able to tell apart from the files of a run alone.
-# The specs check them, and record.rb keeps them as samples for the agent's own tests.
+# The cases are the ways in which a run can end. The agent must distinguish all of these ways with the
+# files of a run alone. The specs check these cases, and record.rb stores the cases as samples for the
+# agent's own tests.
 module Cases
-  # `last` is the phase before `done`; `error` a pattern for the error that a person is shown, with its position.
+  # `last` is the phase before `done`. `error` is a pattern for the error that a person sees, with its position.
   Case = Struct.new(:name, :reason, :order, :setup, :exit, :last, :report, :error, :at, keyword_init: true)
 
   GOOD = "notify { 'hello': }\n"
@@ -173,7 +174,7 @@ module Cases
     ]
   end
 
-  # Runs of `puppet agent`; what needs a Puppet Server is shown with a real one (e2e).
+  # Runs of `puppet agent`. Cases that need a Puppet Server are tested with a real one (e2e).
   def self.agents
     agent = { 'program' => 'agent', 'environment' => '', 'environmentpath' => '' }
     [

@@ -2,7 +2,7 @@
 
 require 'openssl'
 
-# An authority, and a node's certificate of it.
+# Creates an authority, and a certificate of this authority for a node.
 module Certificates
   Pair = Struct.new(:certificate, :key)
 

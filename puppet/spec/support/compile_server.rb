@@ -1,19 +1,20 @@
 # frozen_string_literal: true
 
-# A process that compiles as a Puppet Server does: compile_server.rb DIR. Each line that it reads is a request,
-# [certname, transaction_uuid] as JSON, which is compiled in a thread of its own; what came of it is printed as a line.
-# With a third element it is compiled so often, one after the other, with uuids of their own; all that came of it is one line.
+# This process compiles like a Puppet Server: compile_server.rb DIR. Each input line is a request, [certname,
+# transaction_uuid] as JSON. A separate thread compiles the request and prints the result as one line. With a
+# third element the thread repeats the compile this number of times with different uuids, and prints all results
+# as one line.
 require 'json'
 require 'monitor'
 require 'puppet'
 require 'puppet/indirector/code'
 
-# Puppet's locks are there on JRuby only (puppet/concurrent); without them it loads one type or function in two threads at once,
-# and fails. Here one lock stands for all of them.
+# Puppet has locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two threads
+# at the same time fails. Here one lock replaces all locks of Puppet.
 module Locked
   LOCK = Monitor.new
 
-  # All methods that the class or module has by now.
+  # Wraps all methods that the class or module has at this moment.
   def self.all_of(owner)
     names = owner.instance_methods(false) + owner.private_instance_methods(false) - [:initialize]
     owner.prepend(Module.new { names.each { |name| define_method(name) { |*args, **options, &block| LOCK.synchronize { super(*args, **options, &block) } } } })
@@ -34,8 +35,8 @@ Puppet::Node.indirection.terminus_class = :plain
 Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
-# What PuppetDB's termini and its library are to a Puppet Server: they answer from the file puppetdb.json, and note what they store
-# in the file stored, what they are asked in the file asked.
+# FakePuppetDB replaces PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The
+# fake PuppetDB records stored data in the file stored, and questions in the file asked.
 module FakePuppetDB
   def self.note(file, line)
     File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# What functions of the module find in a compile: `run` is this process's run of Tutti. Compiles that fail say nothing.
+# This context is the environment of the module's functions in a compile. `run` is this process's run of Tutti.
+# Failed compiles print nothing.
 RSpec.shared_context 'with a run of Tutti' do
   before(:all) do
     Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?

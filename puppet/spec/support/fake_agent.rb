@@ -4,9 +4,9 @@ require 'fileutils'
 require 'json'
 require 'socket'
 
-# The agent's side of the run protocol, in memory: answers from `answers`, remembers every request.
-# Behaviour is changed per operation with `on`, whose block gets the request, and what its connection said hello with, and
-# returns the response.
+# FakeAgent is the agent's side of the run protocol, in memory. The fake agent answers from `answers` and records
+# every request. `on` changes the behaviour of one operation. The block of `on` gets the request and the hello of
+# its connection, and returns the response.
 class FakeAgent
   attr_reader :path, :requests, :store
 
@@ -35,7 +35,7 @@ class FakeAgent
     self
   end
 
-  # The requests of one operation, in order.
+  # Returns the recorded requests of one operation, in order.
   def asked(operation)
     requests.select { |request| request['op'] == operation }
   end

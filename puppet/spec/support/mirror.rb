@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A function of a module that tells what it sees of the process that it runs in.
+# Mirror is a function of a module that reports what it sees in its process.
 module Mirror
   FUNCTION = <<~'RUBY'
     require 'json'
@@ -52,7 +52,7 @@ module Mirror
     end
   RUBY
 
-  # What a command sees that the run starts.
+  # COMMAND reports what it sees when the run starts it.
   COMMAND = <<~'SH'
     #!/bin/sh
     exec > "$1"

@@ -3,7 +3,8 @@
 require 'fileutils'
 require 'tmpdir'
 
-# A Facter of its own, which is as the system's: it may be changed, and so may its facter.conf and its cache.
+# OwnFacter is a copy of the system's Facter. The examples may change the copy, its facter.conf and
+# its cache.
 class OwnFacter
   # Goes into RUBYLIB.
   attr_reader :dir

@@ -7,12 +7,13 @@ require 'tmpdir'
 require_relative 'fake_agent'
 require_relative 'warm_parent'
 
-# One real run of the launcher against a fake agent, in a directory of its own.
+# A RealRun is one real run of the launcher with a fake agent, in a separate directory.
 class RealRun
   MODULE = File.realpath('../..', __dir__)
   LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
 
-  # Facter asks augparse for its version; where there is none it loads all lenses of Augeas: three quarters of a run's time.
+  # Facter asks augparse for its version. Without augparse, Facter loads all lenses of Augeas, which takes three
+  # quarters of a run's time.
   def self.environment
     @environment ||= begin
       bin = Dir.mktmpdir('tutti-bin')
@@ -25,7 +26,7 @@ class RealRun
 
   attr_reader :root, :run, :agent, :order, :status, :environment
 
-  # The warm parent of the runs of which nothing else is said; nil: they are cold.
+  # Returns the warm parent of runs that name no other parent. The parent is nil if these runs are cold.
   def self.parent
     WarmParent.shared(environment) if WarmParent.wanted?
   end
@@ -46,7 +47,7 @@ class RealRun
                'confdir' => path('conf'), 'vardir' => path('var') }
   end
 
-  # Another run on the same machine.
+  # Returns another run on the same machine.
   def again(parent: @parent)
     RealRun.new(node: order['node'], parent: parent, root: root).tap do |other|
       other.order.merge!(order.reject { |name, _| %w[run socket].include?(name) })
@@ -80,13 +81,13 @@ class RealRun
     self
   end
 
-  # Certificates as far as it is looked whether there are any.
+  # Writes empty certificate files, because only their existence is checked.
   def certificates
     ['ssl/certs/ca.pem', "ssl/certs/#{order['node']}.pem"].each { |name| write(name, '') }
     self
   end
 
-  # Takes the lock as another Puppet does: a living process with a name of Puppet's.
+  # Takes the lock like another Puppet: with a living process whose name looks like Puppet.
   def hold_lock
     puppet = write('puppet-other', "#!/bin/sh\nread line\n", mode: 0o755)
     @reader, @writer = IO.pipe
@@ -103,7 +104,7 @@ class RealRun
     @holder = nil
   end
 
-  # A manifest whose only resource stays until the run's end is released.
+  # Returns a manifest whose only resource waits until the example releases the end of the run.
   def waiting_manifest
     File.mkfifo(path('hold'))
     @hold = File.open(path('hold'), 'r+').tap { |fifo| fifo.sync = true }
@@ -122,7 +123,7 @@ class RealRun
     self
   end
 
-  # Runs to the end; the agent serves meanwhile.
+  # Runs to the end, while the agent answers.
   def call
     agent.mode = order['mode']
     agent.start
@@ -137,7 +138,7 @@ class RealRun
     release_lock
   end
 
-  # Waits, as the run goes on, until a file of it matches.
+  # Waits during the run until a file of the run matches.
   def wait_for(name, pattern)
     file = path(name)
     Waiting.for(60, -> { "#{name} matches #{pattern.inspect}\n#{said}" }) { File.exist?(file) && File.read(file).match?(pattern) }
@@ -156,7 +157,7 @@ class RealRun
                   in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
   end
 
-  # Nobody sets the environment of a run that a warm parent does.
+  # Returns whether the run is warm. A warm run cannot have another environment than its parent.
   def warm?
     !@parent.nil? && environment == @parent.environment
   end
@@ -173,7 +174,7 @@ class RealRun
     lines('phase.jsonl').last
   end
 
-  # Whether it has said that it has ended.
+  # Returns whether the run has reported its end.
   def ended?
     File.exist?(path("#{run}/phase.jsonl")) && done['phase'] == 'done'
   end
@@ -196,7 +197,7 @@ class RealRun
     File.exist?(path("#{run}/report.json"))
   end
 
-  # Everything the run said, for failure messages.
+  # Returns all output of the run, for failure messages.
   def said
     %w[phase.jsonl log.jsonl stdout stderr].map do |name|
       file = path("#{run}/#{name}")

@@ -4,14 +4,15 @@ require 'fileutils'
 require 'tmpdir'
 require_relative 'certificates'
 
-# A file that a process reads once, as those below /etc are, which may be changed; perhaps by way of another one.
+# A SystemFiles is a file that a process reads only once, like the files below /etc. The examples may change
+# this file. Another file may refer to this file.
 class SystemFiles
-  # An openssl.cnf whose protocol another file says.
+  # OPENSSL is an openssl.cnf that includes another file, which sets the protocol.
   OPENSSL = "openssl_conf = init\n.include %s\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n"
 
   AUTHORITY = Certificates.make('authority').certificate.to_pem
 
-  # The one that is read, and the one that changes.
+  # first is the file that is read, and last is the file that changes.
   attr_reader :first, :last
 
   # @param text [String, nil] of the first one, with a place for the other one's name; nil: there is one only
@@ -24,7 +25,7 @@ class SystemFiles
     File.write(@first, format(text, @last))
   end
 
-  # As a package and an editor write: another file of the same name.
+  # Writes a new file with the same name, like a package or an editor.
   def write(text)
     File.binwrite("#{@last}.new", text)
     File.rename("#{@last}.new", @last)

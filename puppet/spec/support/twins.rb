@@ -3,9 +3,9 @@
 require 'json'
 require_relative 'real_run'
 
-# The same code on the same machine, run by a child of a warm parent and then cold, and what both said.
+# Runs the same code on the same machine twice, warm and then cold, and compares the output.
 class Twins
-  # What differs between two runs of the same process, too.
+  # VOLATILE lists fields that also differ between two runs of the same kind.
   VOLATILE = %w[t time pid elapsed evaluation_time start_time metrics catalog_uuid configuration_version config_retrieval warm facts_age digest
                 facts_digest].freeze
 
@@ -20,12 +20,12 @@ class Twins
     yield @machine
   end
 
-  # A run before them, as a child of the same parent.
+  # Starts an earlier run, in a child of the same parent.
   def before
     @machine.again(parent: @parent).call
   end
 
-  # Both begin with the same state.
+  # Both runs begin with the same state.
   def call
     var = @machine.path('var')
     FileUtils.cp_r(var, "#{var}-before")
@@ -36,19 +36,20 @@ class Twins
     self
   end
 
-  # Why the warm one went on cold.
+  # Returns the reason why the warm run became cold.
   def why
     @warm.lines('phase.jsonl').map { |line| line['cold'] }.compact.first
   end
 
-  # Where they are not the same.
+  # Returns the differences between the two results.
   # @return [Array] what only the warm one said, and what only the cold one said
   def differences
     warm, cold = [@warm, @cold].map { |run| Twins.result(run) }
     (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
   end
 
-  # Everything that a run said, as numbered parts. A run that began again has its phases and requests once more.
+  # Returns all output of a run, as numbered parts. If a run started again, its phases and requests before
+  # that do not count.
   def self.result(run)
     phases = run.lines('phase.jsonl')
     phases = phases.drop(phases.rindex { |line| line.key?('warm') && !line.key?('facts_age') })
@@ -62,7 +63,7 @@ class Twins
     end
   end
 
-  # What Facter measures, and the numbers of processes and files in what is said for debugging.
+  # Removes Facter's measurements, and the numbers of processes and files in debug messages.
   def self.less(line)
     return line unless %w[debug info].include?(line['level'])
 
@@ -83,7 +84,7 @@ class Twins
   end
   private_class_method :said, :steady, :less
 
-  # What a file of the runs' directories says in both.
+  # Returns the content of a file in the directories of both runs.
   # @return [Array<String>] the warm one's and the cold one's
   def files(name)
     [@warm, @cold].map { |run| File.read(File.join(run.dir, name)).gsub(run.run, 'RUN') }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# Waits for what only a look can tell. It looks a hundred times a second, and not all the time: the runs need the processor.
+# Waits for a condition that only a check can show. The method checks a hundred times a second and not continuously,
+# because the runs need the processor.
 module Waiting
   EVERY = 0.01 # seconds
 

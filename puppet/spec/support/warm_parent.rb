@@ -5,7 +5,8 @@ require 'socket'
 require 'timeout'
 require_relative 'waiting'
 
-# A warm parent, as the agent has one. The specs' runs are its children where TUTTI_SPECS=warm.
+# A WarmParent is a warm parent, as the agent uses it. With TUTTI_SPECS=warm the runs of the specs
+# are its children.
 class WarmParent
   Status = Struct.new(:exitstatus)
 
@@ -14,7 +15,7 @@ class WarmParent
       ENV['TUTTI_SPECS'] == 'warm'
     end
 
-    # The one that all specs of a process share; it ends with it.
+    # Returns the parent that all specs of a process share. The shared parent ends with the process.
     def shared(environment)
       @shared ||= new(environment).tap { |parent| at_exit { parent.stop } }
     end
@@ -40,13 +41,14 @@ class WarmParent
     answer
   end
 
-  # Has facts collected by the order of a run that has ended; the runs after that may take them.
+  # Starts a collection of facts with the order of a run that has ended. Later runs may use these
+  # facts.
   def begin_collection(dir, age: 60)
     order('do' => 'facts', 'dir' => dir)
     @facts = { 'facts_for' => dir, 'facts_age' => age }
   end
 
-  # The same, and waits for its end.
+  # collect is like begin_collection, but waits for the end of the collection.
   def collect(dir, age: 60)
     before = children # a run may have ended, and its end not be taken
     begin_collection(dir, age: age)
@@ -54,7 +56,7 @@ class WarmParent
     Waiting.for(60, 'the end of the collection') { !children.include?(collector) }
   end
 
-  # The runs after that take none.
+  # Later runs use no facts of a collection.
   def forget
     @facts = nil
   end
@@ -64,7 +66,7 @@ class WarmParent
     run(machine.dir)['changed']
   end
 
-  # Says something and waits for nothing.
+  # Sends an order without waiting for an answer.
   def order(order)
     @socket.puts(JSON.generate(order))
   end
@@ -74,17 +76,17 @@ class WarmParent
     Timeout.timeout(60) { JSON.parse(@socket.gets) }
   end
 
-  # What Linux says of it.
+  # Returns a file of the parent in /proc.
   def proc(file)
     File.read("/proc/#{@pid}/#{file}")
   end
 
-  # The open descriptors and what they are.
+  # Returns the open file descriptors with their targets.
   def descriptors
     Dir.children("/proc/#{@pid}/fd").to_h { |fd| [fd.to_i, File.readlink("/proc/#{@pid}/fd/#{fd}").sub(/\d+/, 'N')] }
   end
 
-  # Those of its children that are not gone, or whose end it has not taken.
+  # Returns children that still exist, or whose exit the parent has not collected.
   def children
     proc("task/#{@pid}/children").split.map(&:to_i)
   end
@@ -95,21 +97,21 @@ class WarmParent
     @pid = nil
   end
 
-  # Its end without a word.
+  # Kills the parent.
   def kill
     Process.kill('KILL', @pid)
     Process.wait(@pid)
     @pid = nil
   end
 
-  # Whether nothing comes any more, now that it is gone.
+  # Returns whether the socket is closed now that the parent has ended.
   def silent?
     Timeout.timeout(60) { @socket.gets.nil? }
   rescue Errno::ECONNRESET
     true
   end
 
-  # Waits until a child is gone, which is not this process's own.
+  # Waits until a process has ended that is not a child of this process.
   # @return [Status] with what it said last
   def self.wait(pid, phases)
     Waiting.for(120, 'the end of the run') { !alive?(pid) }

@@ -3,10 +3,11 @@
 require 'fileutils'
 require 'puppet'
 
-# What may differ between a run that finds Puppet loaded and one that loads it itself, one by one.
+# The rows list all things that may differ between a run that finds Puppet loaded and a run that loads Puppet
+# itself.
 module WarmRows
-  # `between`: a run of the same parent goes before, and what happens after it. `cold`: why the run goes on cold; `changed`: which file the
-  # parent ends for.
+  # `between` means that another run of the same parent comes first. The given change happens after that run.
+  # `cold` is the reason why the run becomes cold. `changed` is the file because of which the parent ends.
   Row = Struct.new(:reason, :setup, :between, :cold, :changed, :order, :shows, keyword_init: true)
 
   LIB = 'code/production/modules/m/lib'
@@ -22,7 +23,7 @@ module WarmRows
     end
   RUBY
 
-  # A type of a module's, whose provider says a word.
+  # Returns a type of a module, whose provider logs a word.
   def self.own(word, confine = '')
     { "#{LIB}/puppet/type/own.rb" => "Puppet::Type.newtype(:own) do\n  newparam(:name) { isnamevar }\n  newproperty(:state)\n" \
                                      "  def self.word; 'type #{word}'; end\nend\n",
@@ -35,7 +36,7 @@ module WarmRows
       RUBY
   end
 
-  # A provider for a type of Puppet's, which says a word.
+  # Returns a provider of a module for a type of Puppet. It logs a word.
   def self.aaa(word)
     { "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }
       Puppet::Type.type(:group).provide(:aaa) do

@@ -4,7 +4,7 @@ require_relative '../spec_helper'
 require_relative '../support/compiling'
 require 'puppet_x/tutti/run'
 
-# The functions with blocks, in a compile of a manifest.
+# The examples check the functions with blocks, in the compile of a manifest.
 RSpec.describe 'tutti::with and tutti::require_exports' do
   around { |example| Dir.mktmpdir { |dir| (@modules = dir) && File.symlink(RealRun::MODULE, File.join(dir, 'tutti')) && example.run } }
 
@@ -20,7 +20,7 @@ RSpec.describe 'tutti::with and tutti::require_exports' do
 
   include_context 'with a run of Tutti'
 
-  # The titles of all notify and tutti_waiting in the catalog.
+  # Returns the titles of all notify and tutti_waiting in the catalog.
   def catalog(manifest)
     environment = Puppet::Node::Environment.create(:production, [@modules])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do

@@ -57,7 +57,7 @@ RSpec.describe PuppetX::Tutti::Client do
     expect(client.call('value', { 'key' => 'fast' })['value']).to eq('fast')
   end
 
-  # What a stopped process does: its sockets stay open, and nobody reads them.
+  # The sockets of a stopped process stay open, and nobody reads them.
   it 'gives up at the deadline also where the agent is frozen and takes no request' do
     frozen = UNIXServer.new(@path)
     greeter = Thread.new { frozen.accept.tap { |socket| socket.gets && socket.write("{\"ok\":true}\n") } }
@@ -71,7 +71,7 @@ RSpec.describe PuppetX::Tutti::Client do
     frozen&.close
   end
 
-  # Ruby 3 and JRuby do not wait for room in it.
+  # Ruby 3 and JRuby do not wait for room in the queue.
   it 'gives up where the agent is frozen and its queue of connections is full' do
     frozen = UNIXServer.new(@path).tap { |server| server.listen(0) }
     waiting = UNIXSocket.new(@path)

@@ -16,7 +16,7 @@ RSpec.describe PuppetX::Tutti::Content do
   }
   uris = ['puppet:///modules/m/one', 'puppet:///modules/m/two', "puppet:///modules/other/t w\u00f6", 'puppet:///modules/m/dir', 'puppet:///modules/m/later']
 
-  # The content of these modules below a directory of its own.
+  # Returns the content of these modules in a separate directory.
   def content(name, files)
     modules = File.join(@root, name, 'modules')
     files.each do |file, text|

@@ -5,7 +5,7 @@ require 'facter'
 require 'puppet_x/tutti/fact_costs'
 
 RSpec.describe PuppetX::Tutti::FactCosts do
-  # Each look at the clock is a second after the one before.
+  # Each reading of the clock is one second later than the reading before.
   before { allow(described_class).to receive(:now).and_return(*(1..8)) }
 
   it 'counts what a fact asks for with the one that it asks, and not twice' do

@@ -9,7 +9,7 @@ RSpec.describe PuppetX::Tutti::FactLeavings do
 
   after { FileUtils.rm_rf(dir) }
 
-  # In a process of its own, since it stays: what is said of a file that is loaded.
+  # Returns the result for a file in a separate process, because loaded code stays in a process.
   def said(text, name = 'm/lib/facter/mine.rb', how: 'load')
     path = File.join(dir, name)
     FileUtils.mkdir_p(File.dirname(path))

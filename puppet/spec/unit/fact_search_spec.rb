@@ -5,7 +5,7 @@ require 'puppet_x/tutti/fact_search'
 
 RSpec.describe PuppetX::Tutti::FactSearch do
   describe PuppetX::Tutti::FactSearch::Names do
-    # Facter's part of it, which counts.
+    # This class replaces Facter's own parser and counts its calls.
     let(:parser) do
       Class.new do
         attr_reader :asked
@@ -28,7 +28,8 @@ RSpec.describe PuppetX::Tutti::FactSearch do
   end
 
   describe PuppetX::Tutti::FactSearch::Configuration do
-    # Facter's part of it, which counts: what is wrong is empty, and complained of.
+    # This class replaces Facter's own reader of facter.conf. This reader counts its calls, and
+    # returns an empty result with a complaint for an invalid file.
     let(:reader) do
       Class.new do
         attr_accessor :conf, :times, :meanwhile
@@ -84,7 +85,8 @@ RSpec.describe PuppetX::Tutti::FactSearch do
     end
   end
 
-  # Facter has these places; where it has them no more, nothing is spared, and nobody would notice.
+  # The code depends on these methods of Facter. If Facter renamed these methods, nothing would be
+  # saved, and nobody would notice.
   it 'is where Facter looks' do
     expect(Facter::QueryParser.method(:found_fact?).arity).to eq(2)
     expect(Facter::ConfigReader.method(:refresh_config).arity).to eq(1)

@@ -5,8 +5,8 @@ require 'puppet_x/tutti/client'
 require 'puppet_x/tutti/order'
 require 'puppet_x/tutti/run'
 
-# What the agent answers may be damaged: then a question has no answer, with a reason. It is never an empty one, and
-# nothing is let through the gate.
+# The answer of the agent may be damaged. If the answer is damaged, the question has no answer, and the error
+# gives a reason. The client never returns an empty answer, and no run passes the gate.
 RSpec.describe 'hostile answers' do
   around { |example| Dir.mktmpdir { |dir| (@path = File.join(dir, 's')) && example.run } }
 

@@ -8,7 +8,7 @@ RSpec.describe PuppetX::Tutti::Leaves do
     Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
   end
 
-  # Yields the leaves of a manifest.
+  # Yields the leaves of a manifest's catalog.
   def leaves(manifest)
     environment = Puppet::Node::Environment.create(:production, [])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do

@@ -8,14 +8,15 @@ RSpec.describe PuppetX::Tutti::Lock do
   around { |example| Dir.mktmpdir { |dir| (@path = File.join(dir, 'lock')) && example.run } }
 
   let(:lock) { described_class.new(@path) }
-  # A process of that name that lives until the example ends.
+  # Starts a process with this name that lives until the example ends.
   let(:named) do
     lambda do |name|
       script = File.join(File.dirname(@path), name)
       File.write(script, "#!/bin/sh\nread line\n")
       File.chmod(0o755, script)
       reader, @writer = IO.pipe
-      # An answer from the process itself would need a second pipe; its name is what counts.
+      # Only the name of the process counts. An answer from the process itself would need a second
+      # pipe.
       @pid = Process.spawn(script, in: reader)
       Waiting.for(60, 'the name of the process') { File.read("/proc/#{@pid}/comm").strip == name[0, 15] }
       @pid

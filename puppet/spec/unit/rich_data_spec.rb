@@ -23,7 +23,7 @@ RSpec.describe PuppetX::Tutti::RichData do
     end
   end
 
-  # Data with the keys of all its hashes the other way round.
+  # Returns the data with the keys of all hashes in reverse order.
   def turned(data)
     case data
     when Hash then data.map { |key, value| [key, turned(value)] }.reverse.to_h

@@ -51,7 +51,8 @@ RSpec.describe 'the type tutti_value' do
     end
   end
 
-  # As a catalog has a Sensitive value: in clear, with its name beside it.
+  # Returns a Sensitive value in the form of a catalog: the clear value, and the name of the
+  # parameter in a list.
   def secret(attributes)
     source = Puppet::Resource.new('Tutti_value', 't/k', parameters: { value: 'hunter2' }.merge(attributes))
     source.sensitive_parameters << :value

@@ -17,7 +17,8 @@ RSpec.describe PuppetX::Tutti::Waits do
 
   include_context 'with a run of Tutti'
 
-  # The names of what a compile of this manifest waits for; hiera keys as if these had been asked.
+  # Returns the names of the questions for which a compile of this manifest waits. The hiera keys in
+  # asked count as looked up.
   def ending(manifest, asked: [])
     run.hiera
     asked.each { |key| run.keys.record(key) }
@@ -61,7 +62,7 @@ RSpec.describe PuppetX::Tutti::Waits do
     PuppetX::Tutti::Unanswered.new('there is no value "k"', described_class.wait('value', 'k', {}))
   end
 
-  # The error that the block raises while another one is handled.
+  # Returns the error that the block raises while Ruby handles another error.
   def instead
     raise unanswered
   rescue StandardError => e

@@ -37,7 +37,7 @@ Puppet::Type.newtype(:tutti_value) do
     end
   end
 
-  # A parameter, since properties lose the types of JSON: ['a'] becomes 'a', [] and false are never looked at.
+  # This is a parameter, because properties lose the types of JSON: ['a'] becomes 'a', and Puppet ignores [] and false.
   newparam(:value) do
     desc 'The value: any data of the Puppet language but undef; integers, booleans, lists and hashes keep their types.'
 
@@ -67,7 +67,8 @@ Puppet::Type.newtype(:tutti_value) do
     munge { |value| [value].flatten.map { |target| target.include?(':') ? target : "group:#{target}" }.sort.uniq }
   end
 
-  # Puppet compares this property alone with that of the run before: were it idempotent, each new value would be corrective.
+  # Puppet compares only this property with the run before. If the property were idempotent, each new value
+  # would count as corrective.
   newproperty(:ensure, idempotent: false) do
     desc 'Whether this node publishes the value.'
 
@@ -98,7 +99,7 @@ Puppet::Type.newtype(:tutti_value) do
     raise Puppet::Error, 'nothing to publish: give value or source_file (a shared value is never undef)'
   end
 
-  # Puppet hands the value of a parameter over in clear and says only by name that it was Sensitive.
+  # Puppet passes the clear value of a Sensitive parameter, and reports only by name that it was Sensitive.
   def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
     if deferred?(:value)
       raise Puppet::ResourceError.new("#{ref}: the value is Deferred: #{PuppetX::Tutti::Run::LAZY}, or publish what the manifest has", file, line)
@@ -118,7 +119,7 @@ Puppet::Type.newtype(:tutti_value) do
     defined?(Puppet::Pops::Evaluator::DeferredValue) && parameter(name)&.value.instance_of?(Puppet::Pops::Evaluator::DeferredValue)
   end
 
-  # Whether the value is sealed.
+  # Returns whether the value must be sealed.
   def secret?
     @secret ? true : false
   end

@@ -4,10 +4,11 @@ require_relative 'facts_ahead'
 
 module PuppetX
   module Tutti
-    # A child of the warm parent that collects facts, and what it said: in a file without a name, since what the parent knows, all of
-    # its children know. A run that begins meanwhile waits for it rather than to begin again.
+    # Ahead is a child of the warm parent that collects facts, together with the child's output. The output is in a
+    # file without a name, because everything in the parent's memory is in all of its children. If a run begins during
+    # the collection, it waits for the collection and does not start again.
     class Ahead
-      # What the parent waits for, while it goes on: a byte, or the end.
+      # The parent waits for this pipe while the collection runs: for a byte, or for its end.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows
@@ -33,7 +34,7 @@ module PuppetX
         @out = nil
       end
 
-      # Gives it to a run, to one only.
+      # Gives the collection to a run. Only one run can get a collection.
       # @param dir [String, nil] the run whose facts would do
       # @param age [Numeric] seconds that they may be old
       # @return [Ahead, nil]
@@ -44,12 +45,12 @@ module PuppetX
         self
       end
 
-      # In the child of a run: whether it has ended, now or within some seconds.
+      # In the child of a run: returns whether the collection has ended, now or within some seconds.
       def ended?(within = 0)
         @out.nil? || !IO.select([@out], nil, nil, within).nil? || !File.exist?("/proc/#{@pid}")
       end
 
-      # In the child of a run: waits for it. Once.
+      # In the child of a run: waits for the facts. Once.
       # @return [FactsAhead::Facts, nil] nil: it has none
       def facts
         hurry
@@ -60,14 +61,14 @@ module PuppetX
         close
       end
 
-      # This process has no part in it any more.
+      # Closes this process's files of the collection.
       def close
         @out&.close
         @out = nil
         @said.close
       end
 
-      # A collection that goes on is nobody's any more: it is over when this returns.
+      # Ends a collection that still runs. When the method returns, the collection has ended.
       def stop
         over = @out.nil?
         close
@@ -81,7 +82,7 @@ module PuppetX
 
       private
 
-      # A run waits for it now. It has a group of its own.
+      # A run waits for the collection now, so it gets normal priority. The collection has its own process group.
       def hurry
         Process.setpriority(Process::PRIO_PGRP, @pid, 0)
       rescue SystemCallError
@@ -98,7 +99,7 @@ module PuppetX
         nil
       end
 
-      # It goes on while the machine sleeps.
+      # This clock also runs while the machine sleeps.
       def now
         Process.clock_gettime(Process::CLOCK_BOOTTIME)
       end

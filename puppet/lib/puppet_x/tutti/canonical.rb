@@ -5,13 +5,15 @@ require 'json'
 
 module PuppetX
   module Tutti
-    # Data in one form only: keys sorted at every level, so that equal data has equal digests.
+    # This module writes data in only one form, with sorted keys at every level, so that equal data has equal
+    # digests.
     module Canonical
       def self.json(data)
         exact(sort(data))
       end
 
-      # JSON of anything, the keys of hashes in their own order. Two strings that differ in any byte are different in it.
+      # Returns JSON of any data, with the keys of hashes in their own order. Two strings that differ in one
+      # byte have different JSON.
       def self.exact(data)
         JSON.generate(data)
       rescue JSON::GeneratorError, EncodingError

@@ -8,8 +8,9 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # The digest of what a catalog would do: without file, line, version, uuids, code id and times; resources, names of
-    # parameters and tags sorted. The keys of a hash keep their order: what a type or a template makes of it has that order.
+    # This module computes the digest of the effects of a catalog. The digest leaves out file, line, version,
+    # uuids, code id and times. Resources, parameter names and tags are sorted. The keys of a hash keep their
+    # order, because the result of a type or a template may depend on it.
     module CatalogDigest
       # @param key [String, nil] secrets count by a digest made with this key; without one they are left out
       def self.of(catalog, key: nil)

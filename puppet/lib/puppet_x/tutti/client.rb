@@ -7,15 +7,16 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # One connection to the agent over a unix socket, the run's or that for compiles: a request, a response, in order.
-    # When the socket is gone (the agent restarts) it reconnects, says hello and repeats its request
-    # for RECONNECT seconds; every request is safe to repeat.
+    # A Client is one connection to the agent over a unix socket, either the run's socket or the socket for compiles.
+    # Each request gets its response in order. If the socket is gone because the agent restarts, the client
+    # reconnects, says hello and repeats its request for RECONNECT seconds. Every request is safe to repeat.
     class Client
       RECONNECT = 30
       PAUSE = 0.1
       ANSWER = 120
-      # How deep JSON nests: a value 256 levels (the server's bound), and what is around it. Ruby's own bound of 100
-      # would make one deep value an unreadable answer for every node that has it in Hiera.
+      # NESTING is the largest depth of JSON. A value has at most 256 levels (the server's bound), and the message
+      # adds some levels. With Ruby's own bound of 100, one deep value would be an unreadable answer for every
+      # node that has it in Hiera.
       NESTING = 300
 
       # @param path [String] the socket
@@ -81,7 +82,7 @@ module PuppetX
         raise NoAnswer.new(response['code'] || 'internal', "#{operation}: #{response['error'] || 'no reason given'}")
       end
 
-      # Nobody empties the socket of an agent that is stopped, and what does not fit would block for ever.
+      # If the agent is stopped, nobody reads its socket, and a blocking write could wait for ever.
       # @return [Boolean] false when the deadline has passed before all was written
       def write_line(line, deadline)
         rest = "#{line}\n".b
@@ -109,7 +110,7 @@ module PuppetX
         line
       end
 
-      # The answer may still come, and must not be taken for that of the next request.
+      # The answer may still come later. The next request must not take this late answer for its own answer.
       def late(message)
         close
         raise NoAnswer.new('deadline', message)

@@ -4,19 +4,20 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # Where the collectors of a compile are written. Puppet evaluates them later, when its stack is empty.
+    # This class knows the places in the code where the collectors of a compile are written. Puppet
+    # evaluates collectors later, when its stack is empty.
     class Collectors
       def initialize
         @positions = {}.compare_by_identity
         @current = nil
       end
 
-      # A collector was made from the expression at this place.
+      # Records that Puppet created a collector from the expression at this place.
       def made(collector, file, line)
         @positions[collector] = { 'file' => file, 'line' => line }.compact
       end
 
-      # The questions inside the block are this collector's.
+      # Questions inside the block belong to this collector.
       def within(collector)
         outer = @current
         @current = collector
@@ -25,7 +26,7 @@ module PuppetX
         @current = outer
       end
 
-      # Whether it is a collector that asks.
+      # Returns whether a collector asks the present question.
       def asking?
         !@current.nil?
       end

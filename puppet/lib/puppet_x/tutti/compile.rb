@@ -5,10 +5,11 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # A compile on a Puppet Server, for a node of Tutti: the questions are the same, the answers are the node's, and what was read
-    # and exported is handed over before the node gets its catalog. It belongs to one compile and to one thread.
+    # This class is a compile on a Puppet Server for a node of Tutti. The compile asks the same questions as a run and
+    # gets the node's answers. The compile reports its reads and exports before the node gets its catalog. The object
+    # belongs to one compile and one thread.
     class Compile < Run
-      # How many keys a message names.
+      # SHOWN is the number of keys that a message names.
       SHOWN = 3
 
       attr_reader :node
@@ -28,7 +29,7 @@ module PuppetX
         @lags = []
       end
 
-      # Asked by the Hiera level, and by nobody else.
+      # Only the Hiera level calls this method.
       def hiera
         @level = true
         load_hiera
@@ -44,8 +45,8 @@ module PuppetX
         @closed[key]
       end
 
-      # Where the level is forgotten, something else stands in the place of Tutti's values, and no record would show it. A level that
-      # is there is asked at the first lookup already, for `lookup_options`.
+      # If hiera.yaml does not name the level, other values replace the values of Tutti, and no record shows this.
+      # If hiera.yaml names the level, Puppet calls the level at the first lookup, for `lookup_options`.
       # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
       def check_level
         return if @level || keys.keys.empty?
@@ -59,8 +60,9 @@ module PuppetX
                              "as its first level; without it this Puppet Server compiles past keys that Tutti has: #{passed.first(SHOWN).join(', ')}#{more}"
       end
 
-      # What PuppetDB answers to a question, which it is asked once, in the block. Which catalogs it has is asked before, and Tutti
-      # after: so whatever it stores meanwhile is seen as not stored yet.
+      # Returns the answer of PuppetDB to a question. The block asks PuppetDB only once. The method first asks PuppetDB
+      # for its catalogs, then runs the block, and then asks Tutti. If PuppetDB stores a catalog in between, this
+      # catalog counts as not yet stored.
       def through_puppetdb(type, filter)
         return yield unless @recorded
 
@@ -73,8 +75,9 @@ module PuppetX
         end
       end
 
-      # Hands over what was read and exports; without that the node gets no catalog. What goes to PuppetDB is told of every run:
-      # its exports are the node's from here on.
+      # Reports the reads and the exports. Without this report the node gets no catalog. If the catalog goes to
+      # PuppetDB, the method reports the catalog for every run. From now on the catalog's exports are the
+      # node's exports.
       def hand_over(catalog)
         return unless @recorded || @puppetdb
 
@@ -82,7 +85,7 @@ module PuppetX
         hand({ 'exports' => Exports.of(catalog), 'waits' => waits.noted, **stored })
       end
 
-      # There is no catalog. What was read is told all the same: an answer may be why.
+      # There is no catalog. The reads are reported even if the compile failed, because an answer may be the reason.
       def not_compiled(error)
         hand({ 'exports' => [], 'waits' => waits.ending(error), 'failed' => true }) if @recorded
       rescue Puppet::Error => e

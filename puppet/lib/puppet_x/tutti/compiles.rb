@@ -12,17 +12,19 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # The compiles of a Puppet Server. Several go on at once, in threads and in JRubies: nothing of one is kept here.
+    # This module handles the compiles of a Puppet Server. Several compiles run at the same time, in
+    # threads and in JRubies. Therefore the module stores nothing about a single compile.
     module Compiles
-      # Beside puppet.conf; it need not exist.
+      # The configuration file is in the directory of puppet.conf. It is optional.
       FILE = 'tutti-server.yaml'
       DEFAULTS = { 'socket' => '/run/tutti-agent/compile.sock', 'exports' => 'tutti' }.freeze
       ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze
-      # For an agent that starts again. While it waits, the Puppet Server has one JRuby less.
+      # RECONNECT is the number of seconds to wait for an agent that restarts. During this wait the Puppet
+      # Server has one JRuby less.
       RECONNECT = 5
 
       class << self
-        # Installs the hooks, once for each JRuby; the termini do so, before the first compile.
+        # Installs the hooks, once for each JRuby. The termini call this method before the first compile.
         def install
           return if @installed || !Puppet.run_mode.server?
 
@@ -32,7 +34,7 @@ module PuppetX
           Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
         end
 
-        # Whether this is a Puppet Server that compiles with Tutti.
+        # Returns whether this process is a Puppet Server that compiles with Tutti.
         def installed?
           @installed == true
         end
@@ -42,12 +44,12 @@ module PuppetX
           @config ||= read(File.join(Puppet[:confdir], FILE))
         end
 
-        # Whether PuppetDB stores facts and catalogs, and answers collectors.
+        # Returns whether PuppetDB stores facts and catalogs, and answers collectors.
         def puppetdb?
           installed? && config['exports'] == 'puppetdb'
         end
 
-        # A compile for a node, in the block.
+        # Runs the block as a compile for a node.
         def around(name)
           client = Client.new(config['socket'], hello(name), reconnect: RECONNECT)
           greeting = greeting(client)
@@ -84,7 +86,8 @@ module PuppetX
           catalog
         end
 
-        # A missing level is said in place of what follows from it.
+        # If the level is missing, the error says that the level is missing. The error does not show
+        # the failure that follows from this.
         def levelled(compile)
           catalog = yield
         rescue StandardError => e
@@ -107,7 +110,7 @@ module PuppetX
         end
       end
 
-      # Remembers which run of the node has asked for the catalog.
+      # Remembers which run of the node has requested the catalog.
       module Request
         private
 
@@ -116,7 +119,7 @@ module PuppetX
         end
       end
 
-      # Every catalog that is compiled.
+      # This hook runs for every compile of a catalog.
       module Compiler
         def compile(node, code_id = nil)
           Compiles.around(node.name) { super }

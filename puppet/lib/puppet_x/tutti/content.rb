@@ -7,11 +7,12 @@ require 'puppet/indirector/request'
 
 module PuppetX
   module Tutti
-    # What a catalog does not contain and yet decides what applying it does: files that it names, and code that is loaded
-    # while it is applied. Digests do not depend on where the code lies. Each file is read once; there is no cache that
-    # could be wrong.
+    # This class reads content that decides the effect of a catalog although it is not in the catalog. Examples
+    # are files that the catalog names, and code that Puppet loads while it applies the catalog. The digests do
+    # not depend on the directory of the code. The class reads each file once. The class has no cache that could
+    # be wrong.
     class Content
-      # Two directories that link to each other, and what is not there, are content too.
+      # Two directories that link to each other, and missing files, also count as content.
       LOOP = 'loop'
       ABSENT = 'absent'
 
@@ -23,8 +24,8 @@ module PuppetX
 
       # @param uris [Array<String>] `puppet:` addresses, all alternatives
       # @param texts [Array<String>] what may name files of the code by their path: find_file(), module_directory()
-      # @return [String, nil] the digest of their content; nil where nobody can know it: another mount than `modules`,
-      #   another server, a file that cannot be read
+      # @return [String, nil] the digest of their content, or nil if the content is unknown. The content
+      #   is unknown for another mount than `modules`, for another server, and for an unreadable file.
       def sources(uris, texts = [])
         named = uris.uniq.sort.map { |uri| [uri, of(path(uri))] }
         listed((named + places(texts)).map { |entry| [entry] }) { |entry| entry }
@@ -44,8 +45,8 @@ module PuppetX
 
       private
 
-      # What texts name below the directories of the code. Of a module that is all of it: a script that is named may read
-      # what lies beside it.
+      # Returns the files that texts name below the directories of the code. If a text names a file in a module,
+      # the whole module counts, because a script may read files next to itself.
       def places(texts)
         roots.each_with_index.flat_map do |root, index|
           names = texts.flat_map { |text| text.b.scan(%r{#{Regexp.escape(root.b)}(?:/+([\w.-]+)|(?![\w.-]))}n).flatten }.uniq
@@ -56,12 +57,12 @@ module PuppetX
         end
       end
 
-      # The directories of modules, and that of the environment.
+      # Returns the directories of the modules and of the environment.
       def roots
         @roots ||= [*@environment.modulepath, @environment.configuration&.path_to_env].compact.map { |dir| dir.to_s.chomp('/') }.uniq
       end
 
-      # Where an address leads on this node; nil where its module has no such file.
+      # Returns the path to which an address leads on this node. The path is nil if the module has no such file.
       def path(uri)
         request = Puppet::Indirector::Request.new(:file_metadata, :find, uri, nil, environment: @environment)
         mount, path = Puppet::FileServing::Configuration.configuration.split_path(request)
@@ -97,7 +98,7 @@ module PuppetX
         end
       end
 
-      # The digest of a list of lists of strings; the block makes the inner lists.
+      # Returns the digest of a list of lists of strings. The block makes the inner lists.
       def listed(items)
         sum = Digest::SHA256.new
         items.each do |item|

@@ -2,12 +2,13 @@
 
 module PuppetX
   module Tutti
-    # A control group for one run, below the scope that systemd has delegated to the warm parent: what a run leaves behind is
-    # found by it, as by the scope of a run that was started by itself (internal/puppet/kill.go).
+    # This module makes a control group for one run, below the scope that systemd has delegated to the warm parent.
+    # With this group the agent finds the processes that a run leaves, like with the scope of a cold run
+    # (internal/puppet/kill.go).
     module ControlGroup
       SCOPE = %r{/tutti-warm-[^/]+\.scope\z}.freeze
 
-      # Puts a process into the group of its run.
+      # Moves a process into the group of its run.
       # @return [Array<String>] its directories; none where systemd does not run
       def self.make(run, pid)
         own.map do |directory|
@@ -18,7 +19,7 @@ module PuppetX
         end
       end
 
-      # Removes the groups that nobody is in.
+      # Removes the groups without processes.
       # @return [Array<String>] those that somebody is still in
       def self.sweep(groups)
         groups.reject do |group|
@@ -31,7 +32,7 @@ module PuppetX
         end
       end
 
-      # This process's own groups in each hierarchy that systemd made.
+      # Returns the groups of this process in each hierarchy that systemd has created.
       def self.own
         File.readlines('/proc/self/cgroup', chomp: true).filter_map do |line|
           _, controllers, path = line.split(':', 3)
@@ -39,7 +40,8 @@ module PuppetX
         end
       end
 
-      # Where a hierarchy is: the unified one, alone or beside others, or systemd's own of before.
+      # Returns the directory of a hierarchy: the unified one, alone or together with others, or the older one of
+      # systemd itself.
       def self.mount(controllers)
         return "/sys/fs/cgroup/#{controllers.delete_prefix('name=')}" unless controllers.empty?
 

@@ -4,8 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Two nodes that export the same resource, for a node that collects both. Puppet refuses such a catalog, but does not say
-    # whose resources they are.
+    # Reports two nodes that export the same resource to a node that collects both. Puppet refuses a catalog with
+    # duplicates, but does not say which nodes export the resources.
     module Duplicates
       # @param found [Array<Puppet::Parser::Resource>] what a collector gets; the collector_id says whose each is
       # @param place [Hash] of the collector

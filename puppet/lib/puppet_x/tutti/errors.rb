@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module PuppetX
-  # The Ruby side of Tutti; nothing here needs more than Puppet and Ruby's own library.
+  # This module is the Ruby side of Tutti. This code needs only Puppet and Ruby's standard library.
   module Tutti
-    # The order cannot be carried out on this node as it is: nothing was compiled, nothing was applied.
+    # The node cannot carry out the order. Nothing was compiled or applied.
     class Refused < StandardError; end
 
-    # The agent did not answer a question, or answered that it will not.
-    # `code` is one of the protocol's codes: refused, unavailable, invalid, deadline, internal.
+    # The agent did not answer a question, or refused to answer it. `code` is one of the codes of
+    # the protocol: refused, unavailable, invalid, deadline, internal.
     class NoAnswer < StandardError
       attr_reader :code
 

@@ -5,7 +5,7 @@ require_relative 'refreshes'
 
 module PuppetX
   module Tutti
-    # Writes what happens to each resource of the host catalog while it happens.
+    # Writes the events of each resource in the host catalog while they happen.
     class Events
       # How many references one line has.
       MOST = 100
@@ -20,7 +20,7 @@ module PuppetX
         @due = Set.new # references of the resources that are to be refreshed
       end
 
-      # The evaluation of a resource: says that it begins, yields, says how it ended.
+      # Reports that the evaluation of a resource begins, yields, and reports how it ended.
       def around(transaction, resource)
         total(transaction)
         @journal.write('event' => 'start', 'resource' => resource.ref)
@@ -50,7 +50,8 @@ module PuppetX
         @journal.write('event' => 'refreshed', 'resource' => resource.ref)
       end
 
-      # Says how those ended that Puppet judged without evaluating them (no provider, a failed generation).
+      # Reports the results of resources that Puppet judged without evaluating them (no provider, a failed
+      # generation).
       def rest(statuses)
         statuses.each do |status|
           next if @ended.include?(status.resource) || !(status.failed? || status.skipped?)
@@ -98,7 +99,8 @@ module PuppetX
         )
       end
 
-      # The first failure, else why it was skipped, else what changed. Puppet has redacted secrets in event messages.
+      # Returns the first failure. If no event failed, the method returns the reason for skipping the resource,
+      # or else the change. Puppet has already removed secrets from event messages.
       def message(status)
         event = status.events.find { |e| e.status == 'failure' }
         return event.message if event

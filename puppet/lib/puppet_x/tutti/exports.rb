@@ -5,28 +5,30 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # Exported resources between a catalog and the protocol.
+    # Converts exported resources between a catalog and the protocol.
     module Exports
-      # The exports of a compiled catalog. A parameter that is or contains a Sensitive is named, never shown.
+      # Returns the exports of a compiled catalog. If a parameter is or contains a Sensitive, the export
+      # has its name but not its value.
       # @return [Array<Hash>] sorted by type and title
       def self.of(catalog)
         catalog.resources.select(&:exported).map { |resource| export(resource) }
                .sort_by { |export| [export['type'], export['title']] }
       end
 
-      # A resource as the compiler takes it from a collector.
+      # Returns a resource in the form in which the compiler takes it from a collector.
       # @param export [Hash] an export of another node
       def self.resource(export, scope)
         parameters = (export['parameters'] || {}).map do |name, data|
           Puppet::Parser::Resource::Param.new(name: name.to_sym, value: RichData.decode(data))
         end
         resource = Puppet::Parser::Resource.new(export['type'], export['title'], parameters: parameters, scope: scope)
-        # One id per origin: the compiler asks a collector several times and must know its own again.
+        # There is one id for each origin, because the compiler asks a collector several times and must
+        # recognise resources that it already has.
         resource.collector_id = origin(export)
         resource
       end
 
-      # A resource that was found, for code that reads it.
+      # Returns a found resource as data for code that reads it.
       # @param resource [Puppet::Parser::Resource]
       def self.listed(resource)
         parameters = resource.to_hash.reject { |name, value| value.nil? || value == :undef || own_name?(resource, name, value) }
@@ -35,7 +37,7 @@ module PuppetX
           'tags' => resource.tags.to_a.map(&:to_s).sort, 'certname' => resource.collector_id.to_s.split('|', 2).first }
       end
 
-      # A type as collectors name it.
+      # Returns the name of a type as collectors write it.
       # @param type [String, Puppet::Pops::Types::PResourceType] what a function was given
       # @param function [String] which says so
       def self.type_name(type, function)
@@ -45,12 +47,12 @@ module PuppetX
         type_name(type.type_name, function)
       end
 
-      # Whose resource an export is, in the words of PuppetDB.
+      # Returns the origin of an export in the form that PuppetDB uses.
       def self.origin(export)
         [export['node'], export['type'], export['title']].join('|')
       end
 
-      # Parameters of a resource in rich data.
+      # Returns the parameters of a resource in rich data.
       # @return [Array(Hash, Array<String>)] the parameters in clear, and the names of those that are secret
       def self.parameters(resource)
         clear = {}
@@ -65,7 +67,7 @@ module PuppetX
         [clear.sort.to_h, sensitive.uniq.sort]
       end
 
-      # Whether a parameter only repeats the title.
+      # Returns whether a parameter only repeats the title.
       def self.own_name?(resource, name, value)
         name == resource.send(:namevar) && value == resource.title
       end

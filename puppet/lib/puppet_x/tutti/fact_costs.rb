@@ -2,7 +2,8 @@
 
 module PuppetX
   module Tutti
-    # What the facts of this process cost, as Facter measures them itself (`facter --timing`). Facts are resolved in threads of their own.
+    # This module measures the time that the facts of this process cost, in the way in which Facter itself measures
+    # it (`facter --timing`). Facter resolves facts in separate threads.
     module FactCosts
       LIMIT = 0.2 # seconds; what costs less is nobody's concern
       KEY = :tutti_fact_costs
@@ -17,7 +18,7 @@ module PuppetX
       @measured = Queue.new
 
       class << self
-        # From now on each fact is measured. A Facter that has no timer is not.
+        # After this call each fact is measured. A Facter without a timer is not measured.
         def watch
           require 'facter'
           Facter::Framework::Benchmarking::Timer.singleton_class.prepend(Timer)
@@ -25,7 +26,7 @@ module PuppetX
           nil
         end
 
-        # Without what other facts took that it asked for.
+        # Measures a fact without the time of other facts that it asked for.
         def measure(name)
           outer = Thread.current[KEY]
           Thread.current[KEY] = 0.0
@@ -37,7 +38,7 @@ module PuppetX
           Thread.current[KEY] = outer && (outer + took)
         end
 
-        # What costs much, by the name that it has in facter.conf, and where that file is.
+        # Returns the slow facts by their names in facter.conf, and the path of that file.
         # @return [Hash] slow: seconds by name; conf: path, if there are any
         def record
           slow = Array.new(@measured.size) { @measured.pop }.select { |_, seconds| seconds > LIMIT }
@@ -56,7 +57,7 @@ module PuppetX
 
         private
 
-        # The group that is cached as a whole, or the fact, or the file of an external one.
+        # Returns the name of the group that is cached as a whole, or of the fact, or of the file of an external fact.
         def name(groups, fact)
           group, = groups.find { |_, facts| Array(facts).any? { |of| fact == of || fact.start_with?("#{of}.") } }
           group || fact

@@ -4,9 +4,10 @@ require 'facter'
 
 module PuppetX
   module Tutti
-    # What the files of facts leave in a process besides facts: where facts were collected in another process, it is missing. What they
-    # require is no part of it, and neither is what they define inside of Facter. Methods that they define outside of any class, as those
-    # of puppetlabs-apt do, are lent: the first call loads the file.
+    # This class finds changes that the files of facts leave in a process besides facts. If another process collected
+    # the facts, this process lacks these changes. Libraries that the files require do not count, and definitions
+    # inside of Facter do not count either. The files may define methods outside of any class, like the files of
+    # puppetlabs-apt. The methods are lent: their first call loads the file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze
@@ -17,7 +18,7 @@ module PuppetX
         new.of(&block)
       end
 
-      # Has a method load its file when it is called for the first time.
+      # Defines a method that loads its file when it is called for the first time.
       def self.lend(name, path)
         Object.class_eval do
           define_method(name) do |*all, &block|
@@ -52,7 +53,8 @@ module PuppetX
         ]
       end
 
-      # A file that was loaded from where facts are, and not required: what is required the run requires, too.
+      # Returns whether a file was loaded from a directory of facts, and not with require. A run itself requires the
+      # libraries that it needs.
       def fact?(path)
         path&.end_with?('.rb') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && facts?(File.dirname(path))
       end
@@ -90,7 +92,8 @@ module PuppetX
         found.to_h { |_, name, _| [name, Object.instance_method(name).source_location&.first] }.select { |_, path| fact?(path) }
       end
 
-      # Of global variables and handlers nobody knows where they come from.
+      # Ruby does not say which file has set a global variable or a handler, so this method searches the text of the
+      # files.
       def written(globals)
         @read.uniq.select { |path| fact?(path) }.each do |path|
           text = File.binread(path)
@@ -100,7 +103,7 @@ module PuppetX
         nil
       end
 
-      # From the module's directory on.
+      # Returns the path from the module's directory on.
       def short(path)
         path[%r{[^/]+/lib/facter/.*}] || path
       end

@@ -4,16 +4,18 @@ require 'facter'
 
 module PuppetX
   module Tutti
-    # Spares Facter what it does again for every single fact that a module asks for itself, and most of all for one that does not exist, which
-    # it never remembers: providers ask for such a fact for each line of a file. All that can change while a run goes on is looked at as ever;
-    # what is remembered follows from its arguments alone.
+    # Saves work that Facter repeats for every fact that a module requests itself. The most expensive requests are for
+    # facts that do not exist. Facter never remembers that a fact does not exist, and some providers request such a
+    # fact for each line of a file. Everything that can change during a run is still read each time. Only results that
+    # depend on their arguments alone are remembered.
     module FactSearch
       def self.install
         Facter::QueryParser.singleton_class.prepend(Names)
         Facter::ConfigReader.singleton_class.prepend(Configuration)
       end
 
-      # Whether the name of a fact is what was asked for: two regular expressions for each fact that there may be.
+      # Reports whether a fact's name matches the question. Facter uses two regular expressions for each possible
+      # fact.
       module Names
         def found_fact?(name, question)
           names = (@tutti_names ||= {})[question] ||= {}
@@ -21,8 +23,9 @@ module PuppetX
         end
       end
 
-      # facter.conf, read each time, and parsed again if it is another one. One that is wrong, which Facter complains of, is always parsed, and so
-      # is one that may mean something else by what is around it.
+      # Reads facter.conf each time, and parses the file again only if it has changed. Facter complains about an
+      # invalid file, so an invalid file is always parsed. A file whose meaning may depend on other files or variables
+      # is also always parsed.
       module Configuration
         ELSEWHERE = /include|\$/n.freeze
 

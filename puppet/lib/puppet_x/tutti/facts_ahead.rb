@@ -9,21 +9,22 @@ require_relative 'outside'
 
 module PuppetX
   module Tutti
-    # Facts that are collected after one run for the next one. It is what a run is up to its lock, in a directory of its own and without an
-    # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
+    # This class collects facts after one run for the next run. The process does the first part of a run, up to the
+    # lock. The process has its own directory and no agent. The collecting process uses the settings of a run and asks
+    # Facter through Puppet's terminus. If the process ends before it has facts, there are no facts from it.
     class FactsAhead < Launcher
-      # Of the run whose facts they are compared with; what it says is for the agent.
+      # NOW is a file in the directory of the run whose facts are compared. The agent reads this file.
       NOW = 'facts-now.json'
-      # How many names of changed facts are told.
+      # NAMES is the largest number of changed facts that the file names.
       NAMES = 10
-      # Seconds that a collection may take which the agent has lost.
+      # LIMIT is the time limit, in seconds, for a collection that the agent has lost.
       LIMIT = 600
-      # As little of the processor as there can be.
+      # LOWEST is the lowest priority of the processor.
       LOWEST = 19
-      # A type, or a part of one.
+      # Matches the file of a type, or of a part of a type.
       TYPE = %r{/puppet/type/(?<type>[^/]+?)(?<part>/.+)?\.rb\z}.freeze
 
-      # What Facter said, in a child of the warm parent.
+      # Facts are the answers of Facter, in a child of the warm parent.
       # @param said [Hash] answers as a whole by question
       # @param single [Hash] further answers by name; nil: there is no such fact
       # @param messages [Array<Hash>] what was logged meanwhile
@@ -45,20 +46,20 @@ module PuppetX
           nil
         end
 
-        # Seconds since they were collected.
+        # Returns the seconds since the facts were collected.
         def age
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now than before.
+        # Returns whether no Puppet run of any kind has ended since then, and the plugins have not changed.
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
           false # a plugin went between two looks
         end
 
-        # Leaves in this process what the run's own collection would have left: a type that a fact has asked for sets the environment, other
-        # code of a module counts on a library.
+        # Makes the same changes in this process that the run's own collection would have made. For example, a type that
+        # a fact has used sets the environment, and other code of a module expects a library.
         # @return [String, nil] why that cannot be
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
@@ -76,7 +77,7 @@ module PuppetX
         end
       end
 
-      # Facter, as Puppet has it, which remembers what it said, or knows it already.
+      # Told is Puppet's Facter, which remembers its answers or already has them.
       module Told
         attr_reader :said, :single, :asked
 
@@ -100,7 +101,8 @@ module PuppetX
           whole(question) { super }
         end
 
-        # What is not among what it said as a whole, Facter is asked for: it runs all external facts before it says that there is none.
+        # If a fact is not in the complete answer, this method asks Facter for it. Facter runs all external facts before
+        # it reports that a fact does not exist.
         def value(name)
           found = told(name.to_s)
           return found unless found.nil?
@@ -117,14 +119,14 @@ module PuppetX
           nil
         end
 
-        # Puppet adds facts of its own to what it gets.
+        # Puppet adds its own facts to the returned hash.
         def whole(question)
           @messages.shift(@messages.size).each { |message| Puppet::Util::Log.create(message) }
           (@said[question] ||= yield).dup
         end
       end
 
-      # The fact plugins that are not in the code of an environment, which is known by its digest.
+      # Returns the fact plugins outside the code of an environment. The code itself is identified by its digest.
       # @param external [Array<String>] see external
       def self.plugins(external)
         dirs = [*puppets, *elsewhere, *external]
@@ -138,14 +140,16 @@ module PuppetX
       end
       private_class_method :puppets
 
-      # The directories of facts that Facter knows by itself, or by facter.conf: after facts were found.
+      # Returns the directories of facts that Facter knows by itself or from facter.conf. Facter knows these
+      # directories only after it has found facts.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
         dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }
         dirs.uniq.reject { |dir| dir.start_with?(code) } - puppets.map { |dir| File.expand_path(dir) }
       end
 
-      # Where modules have facts that are on the modulepath and not in the environment (basemodulepath).
+      # Returns the directories of facts in modules that are on the modulepath but outside the environment
+      # (basemodulepath).
       def self.elsewhere
         environment = Puppet.lookup(:environments).get(Puppet[:environment]) unless Puppet.run_mode.agent?
         modules = environment ? environment.modules.reject { |one| one.path.start_with?("#{Puppet[:environmentpath]}/") } : []
@@ -153,7 +157,8 @@ module PuppetX
       end
       private_class_method :elsewhere
 
-      # Tells the last Puppet run, whoever started it, from others: each replaces its summary. The clock may be set by any of them.
+      # Identifies the last Puppet run of any kind, because each run replaces its summary. The time alone would not be
+      # enough, because a run may change the clock.
       def self.last_run
         stat = File.stat(Puppet[:lastrunfile])
         [stat.mtime, stat.ino]
@@ -161,13 +166,14 @@ module PuppetX
         nil # none yet
       end
 
-      # What a fact may change for all that the run does later.
+      # Returns things that a fact may change for the rest of the run.
       def self.process
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # Types, providers and the like Puppet loads itself, where it comes to use them: also a type that was required, if it would be loaded
-      # from there, and unless what was required later may count on it.
+      # Puppet itself loads types, providers and similar files when it needs them. A required type also counts if Puppet
+      # would load the type from the same file. An exception is a type on which a library may depend that was required
+      # later.
       # @param before [Array<String>] what Ruby had loaded
       # @return [Array<String>] what was required since
       def self.required(before)
@@ -179,7 +185,7 @@ module PuppetX
         files
       end
 
-      # Where Puppet finds a type.
+      # Returns the path where Puppet finds a type.
       def self.autoloaded(type)
         Puppet::Util::Autoload.get_file("puppet/type/#{type}", Puppet.lookup(:current_environment))
       end
@@ -204,7 +210,7 @@ module PuppetX
         Launcher.current.start
       end
 
-      # Without a parent nobody may be left who ends a collection that hangs. It is the first of its session.
+      # Without a parent, nobody would end a collection that hangs. This process is the first of its session.
       def self.ends_at_last
         Thread.new do
           sleep LIMIT
@@ -213,7 +219,7 @@ module PuppetX
       end
       private_class_method :ends_at_last
 
-      # A directory in the run's, which goes with it if nobody removes it before.
+      # Returns a directory in the run's directory. The directory is removed with the run's directory at the latest.
       def self.scratch(dir)
         File.join(dir, 'ahead').tap do |scratch|
           FileUtils.rm_rf(scratch)
@@ -259,7 +265,7 @@ module PuppetX
 
       private
 
-      # Says whether these are the facts that the run had.
+      # Reports whether these facts equal the facts of the run.
       def compare(values, external, outside)
         volatile = @order.volatile_facts
         before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
@@ -271,21 +277,21 @@ module PuppetX
         nil # it has collected none, or a full disk
       end
 
-      # Those of the run that count as facts; a run of an earlier release has not looked.
+      # Returns the digests of the run that count as facts. A run of an earlier release has none.
       def outside_before
         JSON.parse(File.read(file('../outside.json')))
       rescue Errno::ENOENT
         {}
       end
 
-      # What the run asked for one by one.
+      # Returns the names of the facts that the run asked for one by one.
       def asked
         JSON.parse(File.read(file("../#{FACT_USE}")))['asked']
       rescue SystemCallError, JSON::ParserError
         []
       end
 
-      # What Facter complained of; a run that collects its own facts logs it, too.
+      # The messages of Facter. A run that collects its own facts also logs these messages.
       def messages
         File.readlines(file('log.jsonl')).map { |line| JSON.parse(line) }.select { |line| line['source'] == 'Facter' }
             .map { |line| { level: line['level'].to_sym, source: 'Facter', message: line['message'] } }
@@ -296,7 +302,7 @@ module PuppetX
         Run.current = Run.new(@order, nil)
       end
 
-      # Nothing that is loaded may be used: then neither may its facts.
+      # If the loaded code may not be used, its facts may not be used either.
       def start_over(why)
         exit unless why.nil?
       end

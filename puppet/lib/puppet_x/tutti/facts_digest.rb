@@ -5,8 +5,9 @@ require_relative 'canonical'
 
 module PuppetX
   module Tutti
-    # The digest of a node's facts without those that change at each collection and would keep the node suspect for ever, and without
-    # those that are the run's and not the node's.
+    # This module computes the digest of a node's facts. The digest leaves out facts that change at each
+    # collection, because these facts would keep the node suspect for ever. The digest also leaves out facts
+    # that belong to the run and not to the node.
     module FactsDigest
       # Whole facts. The list is part of the module's documentation (README).
       VOLATILE = %w[

@@ -5,8 +5,9 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # A collector's filter in normal form: prefix lists, tags in lower case, the two sides of `and` and `or` sorted,
-    # so that the same question is the same data whoever asks it and however it is written.
+    # This module writes the normal form of a collector's filter, with prefix lists, tags in lower case, and the two
+    # sides of `and` and `or` sorted. The same question always has the same data, regardless of who asks it and how
+    # it is written.
     module Filter
       OPERATORS = { '==' => '=', '!=' => '!=' }.freeze
 
@@ -23,7 +24,7 @@ module PuppetX
         end
       end
 
-      # The other way round: a filter as data, as a collector would give it.
+      # The opposite direction: returns the filter as a collector would give it.
       # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
       # @return [Array]
       def self.infix(prefix)

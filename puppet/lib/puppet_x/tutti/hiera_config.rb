@@ -5,10 +5,11 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # The global hiera.yaml of a run: Tutti's level first, the levels of the site's own file below it.
+    # This module makes the global hiera.yaml of a run. Tutti's level is the first, and the levels
+    # of the site's own file follow.
     module HieraConfig
       LEVEL = { 'name' => 'Tutti', 'lookup_key' => 'tutti::hiera' }.freeze
-      # What Puppet takes where the site has no file or no hierarchy.
+      # Puppet uses this hierarchy if the site has no file or no hierarchy.
       DEFAULT = [{ 'name' => 'Common', 'path' => 'common.yaml' }].freeze
 
       # @param path [String] the site's file, which need not exist
@@ -33,7 +34,8 @@ module PuppetX
       end
       private_class_method :load
 
-      # Paths in a file are relative to its own directory; the merged file lies elsewhere.
+      # Paths in a hiera.yaml are relative to its directory, but the merged file is in another
+      # directory.
       def self.anchored(level, defaults, root)
         return level unless level.is_a?(Hash)
 

@@ -10,8 +10,9 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # Where the launcher takes part in Puppet's own run. Installed in the launcher's process only;
-    # the places are the same in Puppet 7.23, 8 and OpenVox. Each hook hands over to the launcher and keeps no state.
+    # This module installs the hooks by which the launcher adds its code to Puppet's own run. The hooks
+    # are installed only in the launcher's process. The places are the same in Puppet 7.23, 8 and OpenVox.
+    # Each hook calls the launcher and stores no state.
     module Hooks
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
@@ -38,7 +39,7 @@ module PuppetX
         Questions.install
       end
 
-      # `puppet apply`: the settings of the run, the lock around everything, the phases.
+      # These hooks for `puppet apply` cover the run's settings, the lock around everything, and the phases.
       module Apply
         def setup
           Launcher.current.settings(options)
@@ -63,7 +64,7 @@ module PuppetX
         end
       end
 
-      # `puppet agent`: the settings of the run, the lock around everything.
+      # These hooks for `puppet agent` cover the run's settings and the lock around everything.
       module Agent
         def setup
           Launcher.current.settings(options)
@@ -76,14 +77,15 @@ module PuppetX
         end
       end
 
-      # Wherever Puppet looks whether it is disabled.
+      # This hook runs at each place where Puppet checks whether Puppet is disabled.
       module Disabler
         def disabled?
           super.tap { |is| Launcher.current.disabled(disable_message) if is }
         end
       end
 
-      # The way to a catalog of the Puppet Server's: the phases, and the gate before anything is made of it.
+      # These hooks are on the way to a catalog of the Puppet Server. They write the phases, and wait at the gate before
+      # Puppet uses the catalog.
       module Retrieval
         def get_facts(options)
           Launcher.current.collecting
@@ -93,13 +95,13 @@ module PuppetX
           end
         end
 
-        # Asked by get_facts, behind pluginsync.
+        # get_facts calls this method after pluginsync.
         def find_facts
           Launcher.current.asking
           super
         end
 
-        # An environment that the server has not is no catalog, too.
+        # If the server does not have the environment, there is no catalog either.
         def valid_server_environment?
           Launcher.current.phase('compile')
           super
@@ -116,7 +118,7 @@ module PuppetX
         end
       end
 
-      # Why a compile ended without a catalog.
+      # This hook records why a compile ended without a catalog.
       module Compiler
         def compile(node, code_id = nil)
           super
@@ -126,7 +128,7 @@ module PuppetX
         end
       end
 
-      # The end of a run: its id, the way to the catalog's application, its report.
+      # These hooks handle a run's id, the way to the application of its catalog, and its report.
       module Configurer
         def initialize(transaction_uuid = nil, job_id = nil)
           run = Run.current.order.run
@@ -151,7 +153,7 @@ module PuppetX
         end
       end
 
-      # The events of the host catalog's resources; settings catalogs pass here too.
+      # These hooks write the events of the host catalog's resources. Settings catalogs also pass here.
       module Transaction
         private
 
@@ -208,15 +210,16 @@ module PuppetX
         end
       end
 
-      # What tells a corrective change from an intentional one. Puppet keeps it for `puppet agent` only; without it every
-      # change of `puppet apply` is intentional.
+      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
+      # state only for `puppet agent`. Without this state every change of `puppet apply` counts as
+      # intentional.
       module Persistence
         def enabled?(catalog)
           catalog.host_config?
         end
       end
 
-      # environment.conf stays as it is; the module that the agent ships comes last.
+      # environment.conf stays unchanged. The module of the agent comes last on the modulepath.
       module EnvironmentConf
         def modulepath
           [super, *Run.current.order.modulepath].reject(&:empty?).join(File::PATH_SEPARATOR)

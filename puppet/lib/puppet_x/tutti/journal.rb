@@ -7,12 +7,12 @@ module PuppetX
     # An append-only file of JSON lines. A line is one write, so a killed process leaves whole lines.
     # `write` never raises: a full disk must not end a Puppet run midway.
     class Journal
-      # RFC 3339 with milliseconds, as all files of a run use it.
+      # Returns the time as RFC 3339 with milliseconds, like in all files of a run.
       def self.now
         Time.now.utc.strftime('%Y-%m-%dT%H:%M:%S.%LZ')
       end
 
-      # JSON of anything that Puppet says, also of strings that are not valid UTF-8.
+      # Returns JSON of any text of Puppet, including strings that are not valid UTF-8.
       def self.json(data)
         JSON.generate(data)
       rescue JSON::GeneratorError, EncodingError
@@ -28,7 +28,7 @@ module PuppetX
         end
       end
 
-      # Replaces a file as a whole, on disk when this returns.
+      # Replaces a whole file. The new content is on disk when this method returns.
       def self.replace(path, data)
         temporary = "#{path}.new"
         File.open(temporary, 'w', 0o600) do |file|
@@ -44,7 +44,7 @@ module PuppetX
         @file.sync = true
       end
 
-      # Appends one line; fields that are nil are left out.
+      # Appends one line, without the fields that are nil.
       def write(fields)
         append(fields)
       rescue SystemCallError, IOError

@@ -5,8 +5,9 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # Puppet tells its key recorder every hiera key that it looks up, whoever answers.
-    # The recorder does not learn the scope, which says in which class: `within` does.
+    # Puppet calls its key recorder for every hiera key that it looks up, regardless of the level
+    # that answers. The recorder does not get the scope, which says in which class the lookup is.
+    # `within` sets the scope.
     class KeyRecorder < Puppet::Pops::Lookup::KeyRecorder
       def initialize(run)
         super()
@@ -15,10 +16,10 @@ module PuppetX
         @scope = nil
       end
 
-      # Whoever else wants to know of each key, nil: nobody.
+      # outer is another recorder that also gets each key. It is nil if there is no such recorder.
       attr_writer :outer
 
-      # The lookups inside the block are made in this scope.
+      # Lookups inside the block belong to this scope.
       def within(scope)
         outer = @scope
         @scope = scope
@@ -27,7 +28,7 @@ module PuppetX
         @scope = outer
       end
 
-      # Called by Puppet; keeps the first asker.
+      # Puppet calls this method. The recorder stores only the first place of each key.
       def record(key)
         @asked[Puppet::Pops::Lookup::LookupKey.new(key).root_key] ||= Position.of(@scope)
         @outer&.record(key)
@@ -40,12 +41,12 @@ module PuppetX
         end
       end
 
-      # Whether this run asked for a key that Tutti's level does not have.
+      # Returns whether this run asked for a key that Tutti's level does not have.
       def unanswered?(key)
         @asked.key?(key) && !@run.hiera?(key)
       end
 
-      # Where a key was first asked for.
+      # Returns the place where a key was first looked up.
       def position(key)
         @asked[key]
       end

@@ -8,9 +8,9 @@ require_relative 'client'
 
 module PuppetX
   module Tutti
-    # One run of Puppet on behalf of Tutti: the program `puppet-tutti RUNDIR`.
-    # What it says goes to files of the run's directory (docs/run-protocol.md); no pipe leads to anybody, since a
-    # broken pipe fails a Puppet run midway.
+    # A Launcher is one run of Puppet that Tutti has ordered: the program `puppet-tutti RUNDIR`. The run writes
+    # everything to files of its directory (docs/run-protocol.md). The run uses no pipes, because a broken pipe
+    # makes a Puppet run fail in the middle.
     class Launcher
       BAD_ORDER = 64
       LOCKED = 75
@@ -33,7 +33,7 @@ module PuppetX
           @current.start
         end
 
-        # A run in a child of the warm parent.
+        # Starts a run in a child of the warm parent.
         # @param preload [Preload] what is loaded already, and perhaps the facts
         def warm(dir, preload)
           ARGV.replace([dir])
@@ -41,7 +41,7 @@ module PuppetX
           current.start
         end
 
-        # Writes which process the run of a directory is.
+        # Writes the process of a run to the file pid in its directory.
         # @return [Hash]
         def mark(dir, pid)
           start = File.read("/proc/#{pid}/stat").rpartition(')').last.split[19]
@@ -75,12 +75,12 @@ module PuppetX
         refuse("#{e.message} (#{e.code})")
       end
 
-      # Writes the phase that begins now.
+      # Writes the phase that now begins.
       def phase(name, fields = {})
         @phases.write({ 'phase' => name }.merge(fields))
       end
 
-      # Makes the settings of this run from the order, over those of the site's puppet.conf.
+      # Sets the settings of this run from the order. The settings of the order override the site's puppet.conf.
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
@@ -90,7 +90,7 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Everything from lock to report.
+      # Surrounds everything from the lock to the report.
       def surround(&block)
         Settings.new(@order, @dir).route
         trap_signals
@@ -103,13 +103,14 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Facts are needed next, of what plugins `puppet agent` gets now.
+      # The run collects facts next. `puppet agent` gets its plugins now.
       def collecting
         phase('facts')
       end
 
-      # All plugins are there, Facter is asked next. If a collection goes on, it is waited for; facts that were good when the run began may be
-      # so no more: a Puppet run was waited for, plugins came. Once more if the server names another environment.
+      # All plugins are there, and Facter is asked next. If a collection still runs, the method waits for the
+      # collection. Facts that were good at the start may be outdated now, because the run waited for another Puppet run
+      # or got new plugins. Puppet calls the method once more if the server names another environment.
       def asking
         if @preload
           facts = @ahead ? @ahead.facts : @facts
@@ -121,7 +122,7 @@ module PuppetX
         FactCosts.watch
       end
 
-      # The node is known, its catalog is compiled next.
+      # The node is known, and its catalog is compiled next.
       def compiling(node)
         raise Puppet::Error, "tutti: no facts of #{node.name} were found" if Run.current.facts.nil?
 
@@ -130,12 +131,12 @@ module PuppetX
         Settings.check_manifest(node)
       end
 
-      # The node has the Puppet Server's plugins and its facts, it asks for a catalog next.
+      # The node has the Puppet Server's plugins and its facts, and requests a catalog next.
       def synchronised
         start_over(@preload.synced || @preload.refuted) if @preload
       end
 
-      # `puppet agent` is disabled on this node; whoever has disabled it says why.
+      # `puppet agent` is disabled on this node. The message gives the reason.
       def disabled(message)
         phase('lock', 'disabled' => message.to_s)
         Puppet.notice("tutti: Puppet is disabled: #{message}")
@@ -143,7 +144,8 @@ module PuppetX
         exit DISABLED
       end
 
-      # Whether the run has ended before it could change anything: then Puppet has nothing to report, to nobody.
+      # Returns whether the run has ended before it could change anything. If the run has ended in this way, Puppet
+      # sends no report.
       def ended?
         !@ended.nil?
       end
@@ -153,7 +155,7 @@ module PuppetX
         waits(Run.current.waits.ending(error))
       end
 
-      # Waits at the gate; returns only when the run may apply its catalog.
+      # Waits at the gate. The method returns only if the run may apply its catalog.
       def gate(catalog)
         waits(Run.current.waits.noted)
         phase('gate')
@@ -168,7 +170,8 @@ module PuppetX
         phase('convert')
       end
 
-      # The catalog is applied next. Whatever the site's settings do to the indirections, not without the gate.
+      # The catalog is applied next. The run must have passed the gate, even if the site's settings change the
+      # indirections.
       def applying
         raise Puppet::Error, 'tutti: the catalog did not pass the gate, it is not applied' unless @gate_passed
 
@@ -183,7 +186,7 @@ module PuppetX
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
 
-      # Keeps the facts for questions that are asked later (docs/howto/puppet.md). No run fails for that.
+      # Keeps the facts for questions that come later (docs/howto/puppet.md). If this fails, the run still continues.
       def facts(values)
         @fact_costs ||= FactCosts.record
         Run.current.outside = Outside.new(Puppet.lookup(:current_environment), @order.volatile_facts).facts unless @order.agent?
@@ -195,14 +198,14 @@ module PuppetX
 
       private
 
-      # Puppet says much while it is loaded.
+      # Puppet logs much while it is loaded.
       def debug
         return 'the order asks for debug messages' if @order.debug?
 
         'puppet.conf asks for debug messages' if defined?(Puppet::Util::Log) && Puppet::Util::Log.level == :debug
       end
 
-      # Facts that were collected ahead are good for what is asked before all are.
+      # Facts that were collected ahead may answer questions that come before the collection of all facts.
       def facts_ahead
         @ahead = @preload.ahead
         return use(nil) unless @ahead&.ended?
@@ -211,7 +214,7 @@ module PuppetX
         @ahead = nil
       end
 
-      # From here on facts are those that were collected ahead, if they are still good.
+      # From now on the facts are the facts that were collected ahead, if they are still valid.
       # @param facts [FactsAhead::Facts, nil]
       def use(facts)
         @facts = (facts if facts&.valid?)
@@ -220,7 +223,7 @@ module PuppetX
         @fact_costs = @facts&.costs
       end
 
-      # Says what this compile waits for.
+      # Reports the questions for which this compile waits.
       def waits(list)
         phase('compile', 'waits' => list) unless list.empty?
       end
@@ -250,7 +253,7 @@ module PuppetX
                               'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => @order.node,
                               'pid' => Process.pid
                             })
-        # The agent's word, not the file's, says whether this run may change anything.
+        # The agent's answer, and not the file, decides whether this run may change anything.
         mode = client.greeting['mode']
         raise Refused, "the agent says mode #{mode.inspect}, the order says #{@order.mode.inspect}" unless mode == @order.mode
 
@@ -275,8 +278,9 @@ module PuppetX
         end
       end
 
-      # A process of its own: nothing to read, nothing that breaks, and a name that Puppet's lock takes for a Puppet.
-      # Without an argument `puppet apply` reads code from stdin: none, so the manifest that environment.conf says counts.
+      # Makes the process independent: it has no input and no pipes that can break, and its name looks like a Puppet to
+      # Puppet's lock. Without an argument `puppet apply` reads code from stdin. Stdin is empty, so Puppet uses the
+      # manifest of environment.conf.
       def detach
         $stdin.reopen(File::NULL)
         $stdout.reopen(file('stdout'), 'a')
@@ -292,23 +296,23 @@ module PuppetX
         SIGNALS.each { |name| Signal.trap(name) { interrupted(name) } }
       end
 
-      # Puppet ends in its own way and reports; that a signal was the cause is known here only.
+      # Puppet ends in its own way and writes a report. Only this process knows that a signal was the cause.
       def interrupted(name)
         @cause = SignalException.new(name)
         raise @cause
       end
 
-      # The run begins again with nothing loaded ahead, as the same process; nothing of it has been compiled yet.
+      # The run starts again in the same process with nothing loaded ahead. Nothing was compiled yet.
       def start_over(why)
         return if why.nil?
 
         @phases.write('cold' => why)
-        # All of it is said again, but that plugins came.
+        # The new start repeats all messages, except the messages about new plugins.
         File.truncate(file('log.jsonl'), 0) unless @order.agent?
         exec(@environment, RbConfig.ruby, PROGRAM, @dir, unsetenv_others: true)
       end
 
-      # Registered before Puppet is loaded, so that it runs after everything that Puppet registers.
+      # Puppet is not loaded yet when this handler is registered, so the handler runs after all handlers of Puppet.
       def at_process_exit
         owner = Process.pid
         at_exit { done($!) if Process.pid == owner } # rubocop:disable Style/SpecialGlobalVars
@@ -322,7 +326,8 @@ module PuppetX
         phase('done', fields)
       end
 
-      # Says what facts cost, and which were asked for one by one: the next collection is to know those, too.
+      # Records the cost of facts, and the facts that were requested one by one. The next collection must also have
+      # the facts that were requested one by one.
       def note_facts
         return if @fact_costs.nil?
 

@@ -4,8 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # The single values in the parameters of what a catalog applies, at any depth, also those of secrets: nothing of them
-    # may leave this process.
+    # This class collects the single values in the parameters of the resources that a catalog applies, at any
+    # depth. The values include secrets, so no value may leave this process.
     class Leaves
       def initialize(catalog)
         @leaves = []
@@ -22,7 +22,7 @@ module PuppetX
         @leaves.grep(String)
       end
 
-      # Whether something is resolved only while the catalog is applied.
+      # Returns whether some value is resolved only while Puppet applies the catalog.
       def deferred?
         deferred = Puppet::Pops::Types::TypeFactory.deferred.implementation_class
         @leaves.any?(deferred)

@@ -5,12 +5,12 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # Declares in the catalog that something was left out of it.
+    # Declares a resource in the catalog for something that was left out.
     module LeftOut
       TYPE = 'Tutti_waiting'
 
-      # One resource for each question and container: what requires a class must not be applied if a block of that class is
-      # left out, whoever else waits for the same.
+      # There is one resource for each question and container. A block of a class may be left out. Then Puppet must not
+      # apply resources that require the class, even if another block waits for the same answer.
       # @param title [String] what is missing
       # @param question [String] for people
       def self.declare(scope, title, question)

@@ -5,10 +5,10 @@ require 'puppet/util/pidlock'
 
 module PuppetX
   module Tutti
-    # Puppet's own run lock, which `puppet agent` takes and `puppet apply` does not.
-    # Who holds it, and whether a lock is left over, is decided by Puppet's Pidlock alone.
+    # Puppet's own run lock. `puppet agent` takes this lock, and `puppet apply` does not. Only
+    # Puppet's Pidlock decides who holds the lock, and whether it is stale.
     class Lock
-      # The agent's lock file, also where it is set for `puppet agent` only.
+      # Returns the agent's lock file, even if its path is set only for `puppet agent`.
       def self.path
         Puppet.settings.values(Puppet[:environment].to_sym, :agent).interpolate(:agent_catalog_run_lockfile)
       end
@@ -38,8 +38,8 @@ module PuppetX
 
       private
 
-      # Pidlock looks at the owner with `ps`, which fails where there is none (small systems),
-      # and when the owner ends between its two looks.
+      # Pidlock checks the owner with `ps`. The check fails on small systems without `ps`, and when
+      # the owner ends between two checks.
       def attempt
         @lock.lock
       rescue Puppet::ExecutionFailure
@@ -48,7 +48,7 @@ module PuppetX
         false
       end
 
-      # Pidlock's own rule, read from /proc.
+      # This method uses the same rule as Pidlock, with data from /proc.
       def puppet?(pid)
         name = proc_text(pid, 'comm')
         name.match?(/puppet(-.*)?$/) || (name.include?('ruby') && command(pid).include?('puppet'))

@@ -4,11 +4,11 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Puppet's log messages as JSON lines.
+    # This module writes Puppet's log messages as JSON lines.
     module Log
       LOCATION = /\(file: (?<file>[^,()]+?)(?:, line: (?<line>\d+))?(?:, column: (?<pos>\d+))?\)/.freeze
 
-      # Everything that Puppet logs in this process also goes to this journal.
+      # Writes everything that Puppet logs in this process to this journal, too.
       def self.to(journal)
         Puppet::Util::Log.newdesttype(:tutti) do
           define_singleton_method(:match?) { |object| object == :tutti }
@@ -17,7 +17,7 @@ module PuppetX
         Puppet::Util::Log.newdestination(:tutti)
       end
 
-      # Some errors say where they are in the text only.
+      # Some errors contain their place only in the text.
       def self.fields(message)
         text = message.message.to_s
         fields = { 'level' => message.level.to_s, 'message' => text, 'source' => message.source.to_s }

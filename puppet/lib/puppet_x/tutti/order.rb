@@ -5,17 +5,18 @@ require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # What the agent ordered: the content of run.json, checked.
+    # An Order is the agent's order: the checked content of run.json.
     class Order
       PROTOCOL = 1
       MODES = %w[apply noop compile].freeze
       PROGRAMS = %w[apply agent].freeze
       TEXTS = %w[run node mode environment environmentpath socket].freeze
-      # What `puppet agent` needs not: its code is the Puppet Server's, and its environment may be.
+      # OWN_CODE are fields that an order for `puppet agent` does not need. The code is on the Puppet Server, and the
+      # environment may be chosen there.
       OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
       LISTS = %w[modulepath tags skip_tags volatile_facts owed].freeze
-      # Directories of a Puppet that does not use its defaults.
+      # DIRECTORIES are directories of a Puppet that does not use its default directories.
       DIRECTORIES = %w[confdir vardir].freeze
 
       (TEXTS + SECONDS.keys + LISTS).each do |name|
@@ -47,7 +48,7 @@ module PuppetX
         mode == 'noop'
       end
 
-      # Whether the catalog is the Puppet Server's.
+      # Returns whether the catalog comes from the Puppet Server.
       def agent?
         @data['program'] == 'agent'
       end
@@ -56,7 +57,7 @@ module PuppetX
         @data['debug'] == true
       end
 
-      # The directory of the environment.
+      # Returns the directory of the environment.
       def code
         File.join(environmentpath, environment)
       end
@@ -66,12 +67,13 @@ module PuppetX
         @data.slice(*DIRECTORIES).compact
       end
 
-      # What stands for Puppet's agent_disabled_lockfile, while the run's job has disabled every other Puppet; nil: nothing.
+      # Returns path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has disabled
+      # every other Puppet. The path is nil if no job has disabled Puppet.
       def disabled_lockfile
         @data['disabled_lockfile']
       end
 
-      # The node-local key that digests of secrets are made with; nil when the agent gives none.
+      # Returns the node's own key for digests of secrets. The key is nil if the agent gives no key.
       def digest_key
         @data['digest_key']
       end

@@ -8,13 +8,15 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest, and Hiera's data that lie
-    # elsewhere with the file that names them. Each counts as one more fact: a node is suspect when a package has brought another module.
-    # Files are told apart by place, size and time of change: nothing is read. What a version control keeps beside its files does not count.
+    # This class finds the files that a compile uses from the node and not from the pushed code. These are modules of
+    # $basemodulepath, a manifest, and Hiera data elsewhere with the file that names this data. Each kind counts as one
+    # more fact. For example, a node becomes suspect after a package has installed another version of a module. Files
+    # are compared by path, size and change time, without reading them. The private files of a version control system
+    # do not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
-      # More files of one kind are not looked at.
+      # The digest covers at most this number of files of each kind.
       LIMIT = 50_000
       APART = %w[.git .svn .hg].freeze
 
@@ -45,7 +47,8 @@ module PuppetX
         @modulepath ||= outside(@environment.modulepath)
       end
 
-      # Where modules are: many are links. Tutti's own has a version.
+      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because
+      # it has a version.
       def modules
         @modules ||= modulepath.flat_map { |dir| Dir.glob(File.join(dir, '*')) }.sort.select { |path| File.directory?(path) }
                                .map { |path| File.realpath(path) } - [Settings::ROOT]
@@ -55,17 +58,17 @@ module PuppetX
         @data ||= outside(configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
       end
 
-      # The file of the node. A run has one of its own, which is made of that.
+      # The node's own hiera.yaml. A run has its own hiera.yaml, which is made from this file.
       def site_hiera
         Settings.site_hiera || Puppet[:hiera_config]
       end
 
-      # The node's, the environment's and those of modules.
+      # Returns the hiera.yaml files of the node, of the environment and of modules.
       def configs
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # Where files of data are that are links.
+      # Returns the directories of data files that are links.
       def behind_links
         links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
         links.map { |path| File.dirname(File.realpath(path)) }
@@ -76,7 +79,7 @@ module PuppetX
         File.join(root.to_s, 'hiera.yaml') if root
       end
 
-      # Where levels have their files.
+      # Returns the directories and files of the levels in a hiera.yaml.
       def places(file)
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
         levels = [*hiera['hierarchy'], hiera['defaults']].grep(Hash)
@@ -86,7 +89,8 @@ module PuppetX
         [] # the compile says what is wrong with it
       end
 
-      # What is there for some node. A path of which nothing is known may be anything.
+      # Returns the existing files of a path for any node. If the whole path is a variable, nothing is known about
+      # the path, and the result is empty.
       def matching(path)
         pattern = path.gsub(/%\{[^}]*\}/, '*')
         pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []
@@ -103,7 +107,7 @@ module PuppetX
         "sha256:#{Digest::SHA256.hexdigest(lines.sort.join)}" unless lines.empty?
       end
 
-      # Directories behind links, too, each once.
+      # Follows links to directories, and visits each directory once.
       def files(root)
         Enumerator.new do |out|
           roots = [root]

@@ -4,7 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Where in the manifests a question is asked, as far as Puppet tells.
+    # Position finds the place in the manifests where a question is asked, if Puppet reports the
+    # place.
     module Position
       def self.of(scope)
         file, line = Puppet::Pops::PuppetStack.top_of_stack

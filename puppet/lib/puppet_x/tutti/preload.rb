@@ -2,10 +2,11 @@
 
 module PuppetX
   module Tutti
-    # What the warm parent has loaded for its children. Only code of Puppet's, in an empty environment and without settings, and no
-    # fact is resolved. What of it a run would have loaded otherwise, that run is not to use (docs/adr/0014-warm-runner.md).
+    # Preload is the code that the warm parent has loaded for its children. This is only code of Puppet,
+    # loaded in an empty environment and without settings. No fact is resolved. If a run would have loaded
+    # some of this code differently, the run must not use it (docs/adr/0014-warm-runner.md).
     class Preload
-      # What a run needs besides the types, and loads when it comes to it.
+      # FILES are files other than types that a run loads when it needs them.
       FILES = %w[
         puppet/util/command_line puppet/application/apply puppet/application/agent puppet/agent puppet/daemon
         puppet/indirector/catalog/compiler puppet/indirector/catalog/rest puppet/indirector/catalog/store_configs
@@ -16,13 +17,14 @@ module PuppetX
       ].freeze
       OWN = %w[hooks lock log settings events].freeze
       PROVIDER = %r{\Apuppet/provider/(?<type>[^/]+)/[^/]+\z}.freeze
-      # What is read once, when code is loaded or first used: which facts Facter has, how OpenSSL speaks and whom it trusts, where users are
-      # looked for, what time it is here.
+      # SYSTEM lists files that are read only once, when code is loaded or first used. The files decide which
+      # facts Facter has, how OpenSSL works and which authorities it trusts. The files also decide where
+      # users are looked up, and the time zone.
       SYSTEM = %w[/etc/os-release /usr/lib/os-release /etc/nsswitch.conf].freeze
-      # A type, its parts and its providers.
+      # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # What is collected ahead for the child that is made next; nil: it collects its own facts.
+      # ahead is the collection of facts for the next child. If ahead is nil, the child collects its own facts.
       # @return [Ahead, nil]
       attr_accessor :ahead
 
@@ -35,7 +37,8 @@ module PuppetX
         new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
-      # Whether a library can be required; Ruby raises where it cannot, up to 3.0.
+      # Returns whether a library can be required. Up to version 3.0, Ruby raises an error if it cannot find the
+      # library.
       def self.there?(name)
         !$LOAD_PATH.resolve_feature_path(name).nil?
       rescue LoadError
@@ -82,7 +85,8 @@ module PuppetX
         @late = @stamps.find { |_, (changed, *)| changed >= began }&.first
       end
 
-      # What has changed on disk of what is loaded, also while it was loaded: a package is not unpacked in one moment.
+      # Returns the first loaded file that has changed on disk. A file also counts if it changed during the loading,
+      # because a package is not unpacked in one moment.
       # @return [String, nil]
       def changed
         return @late if @late
@@ -97,7 +101,7 @@ module PuppetX
         (now.keys | @stamps.keys).find { |file| now[file] != @stamps[file] }
       end
 
-      # In a child: forgets what a run finds out for itself.
+      # In a child: forgets everything that a run finds out itself.
       def forget
         @premises.forget
         TypeEnvironment.await
@@ -105,20 +109,21 @@ module PuppetX
         Puppet.runtime[:facter].reset
       end
 
-      # In a child whose settings are known.
+      # A child calls this method after its settings are known.
       # @return [String, nil] what it would have loaded otherwise
       def overridden
         certain { shadowed || @premises.refuted }
       end
 
-      # In a child that has its facts.
+      # A child calls this method after it has its facts.
       # @return [String, nil] what it would have loaded otherwise
       def refuted
         certain { @premises.refuted_by_facts }
       end
 
-      # Files of modules or of `libdir` that are loaded instead of, or beside, what is loaded here, or of none. Types are loaded again,
-      # then, as they are without a preload, when they come to be used; nothing else can be.
+      # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
+      # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
+      # For other files this is not possible.
       # @return [String, nil] the first file that makes it impossible
       def shadowed
         files = @seen = plugins
@@ -127,7 +132,7 @@ module PuppetX
         nil
       end
 
-      # In a child of `puppet agent`, which has loaded some of its types by now.
+      # A child of `puppet agent` calls this method. The child has already loaded some of its types.
       # @return [String, nil] what came with the plugins
       def synced
         certain do
@@ -138,7 +143,8 @@ module PuppetX
 
       private
 
-      # What cannot be compared is a doubt, too, and no reason to fail: a file went meanwhile, its name is no text.
+      # A failed comparison counts as a difference and is not an error. For example, a file was removed in
+      # between, or its name is not valid text.
       def certain
         yield
       rescue StandardError => e
@@ -159,7 +165,8 @@ module PuppetX
         end
       end
 
-      # Looks only where there is such a folder: a glob of them all takes longer than the rest of the checks.
+      # Reads a directory only if it can contain such a file, because a glob of all directories takes longer than all
+      # other checks.
       # @return [Array<String>] the Ruby files of a directory that are in folders from which something is loaded
       def names_in(dir, folders = @tree, prefix = '')
         Dir.children(dir).sort.flat_map do |child|
@@ -172,7 +179,7 @@ module PuppetX
         [] # it is not there, or no directory
       end
 
-      # Puppet knows nothing of the type any more.
+      # Removes a type from Puppet's memory.
       def unload(type)
         Puppet::Type.rmtype(type.to_sym)
         TypeEnvironment.forget(type.to_sym)
@@ -191,7 +198,7 @@ module PuppetX
         environment ? Puppet::Util::Autoload.module_directories(environment) : []
       end
 
-      # How files are named where they are looked for. What `require_relative` loads goes by its real path.
+      # Maps files to the names by which Ruby searches for them. A file that `require_relative` loads has its real path.
       # @return [Hash] files by these names
       def by_name(files)
         prefixes = @path.flat_map { |dir| ["#{dir}/", ("#{File.realpath(dir)}/" if File.directory?(dir))] }.compact.uniq
@@ -206,7 +213,8 @@ module PuppetX
         [zone, *included(OpenSSL::Config::DEFAULT_CONFIG_FILE), (Facter::ConfigReader.send(:default_path) if defined?(Facter::ConfigReader))].compact
       end
 
-      # An openssl.cnf with what it includes: a file, or all of a directory (config(5ssl)). There a distribution has what all its programs follow.
+      # Returns an openssl.cnf and the files that it includes: a file, or all files of a directory
+      # (config(5ssl)). Distributions put settings for all programs there.
       def included(conf, found = [])
         found << conf
         File.foreach(conf, encoding: 'BINARY') do |line|
@@ -220,12 +228,13 @@ module PuppetX
         found # it is not there
       end
 
-      # The authorities that Ruby trusts unless it is told others (Net::HTTP), in one file. What is in a directory is looked for when it is needed.
+      # Returns the file with the authorities that Ruby trusts by default (Net::HTTP). A directory of authorities is
+      # searched only when it is needed.
       def trust
         [ENV.fetch(OpenSSL::X509::DEFAULT_CERT_FILE_ENV, OpenSSL::X509::DEFAULT_CERT_FILE)]
       end
 
-      # Where a file would be found before one that is loaded.
+      # Returns the directories in which Ruby would find a file before a loaded file.
       def directories
         @path + @path.product(@folders).map { |dir, folder| File.join(dir, folder) }.select { |dir| File.directory?(dir) } +
           Gem::Specification.dirs

@@ -5,13 +5,15 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # What Puppet's code asked the machine while it was loaded ahead: facts, settings, features, commands. Some providers do so when they are
-    # loaded, not when they are used. A child asks again: with another answer it would have loaded something else.
+    # Premises are the questions of Puppet's code to the machine while the code was loaded ahead. They are about
+    # facts, settings, features and commands. Some providers ask questions of this kind when they are loaded, not
+    # when they are used. A child asks the questions again. If an answer differs, the child itself would have
+    # loaded other code.
     class Premises
       class << self
         attr_reader :current
 
-        # Notes what a block asks.
+        # Records the questions of a block.
         # @return [Premises]
         def during
           services = Puppet.runtime.instance_variable_get(:@runtime_services)
@@ -29,14 +31,16 @@ module PuppetX
           withdraw
         end
 
-        # The answer to a question of code that is loaded now; elsewhere whatever the block gives.
+        # Returns the recorded answer to a question while code is loaded ahead. At other times the method returns the
+        # result of the block.
         def ask(kind, question, &block)
           @current ? @current.ask(kind, question, &block) : yield
         end
 
         private
 
-        # Nothing stands before Puppet's own methods any more: a module may wrap them (`alias_method` would find what stands before).
+        # Removes the hooks from Puppet's own methods, because a module may wrap these methods, and `alias_method` would
+        # find the hooks.
         def withdraw
           { Settings => :[], Commands => :which, Executions => :execute }.each { |hook, name| hook.send(:remove_method, name) }
         end
@@ -53,14 +57,14 @@ module PuppetX
         @answers[[kind, question]].first
       end
 
-      # Forgets which features there are, in a child; they are asked again when they are needed.
+      # In a child: forgets the known features. Puppet checks the features again when it needs them.
       def forget
         results = Puppet.features.instance_variable_get(:@results)
         @features = results.dup
         results.clear
       end
 
-      # Compares what can be asked as soon as the run's search path is known.
+      # Compares the answers that can be checked as soon as the run's search path is known.
       # @return [String, nil] what was not as it is now
       def refuted
         refuted_setting ||
@@ -69,7 +73,7 @@ module PuppetX
           refuted_feature
       end
 
-      # Compares the facts, once the run has its own.
+      # Compares the facts after the run has its own facts.
       # @return [String, nil] what was not as it is now
       def refuted_by_facts
         refuted_of(:fact) { |name| Puppet.runtime[:facter].value(name) }
@@ -85,7 +89,7 @@ module PuppetX
         nil
       end
 
-      # A setting may be a secret.
+      # The message does not show the setting, because its value may be a secret.
       def refuted_setting
         _, name = @answers.find { |(kind, question), (before)| kind == :setting && Puppet[question] != before }&.first
         "setting #{name} is not as it was when Puppet was loaded" if name
@@ -103,14 +107,14 @@ module PuppetX
         "#{what} was #{before.inspect} when Puppet was loaded and is #{now.inspect}"
       end
 
-      # What puppet.conf says; there is none yet.
+      # The settings. At this time there is no puppet.conf yet.
       module Settings
         def [](name)
           Premises.ask(:setting, name) { super }
         end
       end
 
-      # Where a provider's command is.
+      # This hook records the path of a provider's command.
       module Commands
         def which(name)
           Premises.ask(:which, name) { super }
@@ -119,7 +123,7 @@ module PuppetX
 
       Failure = Struct.new(:message)
 
-      # What a command said, or how it failed.
+      # This hook records the output of a command, or its error.
       module Executions
         def self.said
           yield.to_s
@@ -137,7 +141,8 @@ module PuppetX
         end
       end
 
-      # Facter for code that is loaded ahead. It is asked in a process of its own: here its answers would be those of all runs.
+      # Facter for code that is loaded ahead. Facter runs in a separate process. In this process its answers would
+      # stay for all runs.
       class Facts
         def value(name)
           Premises.ask(:fact, name.to_s) { elsewhere(name) }

@@ -4,7 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # PuppetDB below Tutti on a Puppet Server (`exports: puppetdb`): it stores facts and catalogs as ever, and answers collectors.
+    # PuppetDB below Tutti on a Puppet Server (`exports: puppetdb`). PuppetDB still stores facts and catalogs, and
+    # answers collectors.
     module PuppetDB
       # @param indirection [Puppet::Indirector::Indirection]
       # @param operation [Symbol] what PuppetDB's terminus is to do with the request
@@ -12,7 +13,8 @@ module PuppetX
         indirection.terminus(:puppetdb).public_send(operation, request)
       end
 
-      # The catalogs that PuppetDB has now of the nodes that export resources of a type, as the protocol has them.
+      # Returns the catalogs that PuppetDB has now for nodes that export resources of a type, in the form of the
+      # protocol.
       # @return [Hash{String => Hash}] by certname
       def self.catalogs(type)
         Puppet::Resource.indirection.terminus(:puppetdb) # which brings PuppetDB's library along
@@ -25,7 +27,7 @@ module PuppetX
         raise Puppet::Error, "tutti: PuppetDB does not say which catalogs it has: #{e.message}"
       end
 
-      # The same, with a word on those of which resources were found.
+      # Returns the same catalogs, with a mark for the catalogs whose resources were found.
       # @param found [Array<Puppet::Parser::Resource>] what PuppetDB has answered after that
       def self.stored(catalogs, found)
         found.map { |resource| resource.collector_id.split('|', 2).first }.uniq

@@ -5,7 +5,7 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # Where a compile is told who asks. The places are the same in Puppet 7.23, 8 and OpenVox.
+    # These hooks tell a compile which code asks a question. The places are the same in Puppet 7.23, 8 and OpenVox.
     module Questions
       def self.install
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
@@ -24,8 +24,8 @@ module PuppetX
         end
       end
 
-      # Says what there is in place of PuppetDB's function, where that is missing. The module brings no function of that name:
-      # it would hide the real one.
+      # If PuppetDB's function is missing, the error names the functions of Tutti. The module does not define a function
+      # with that name, because it would hide the real function.
       module Compiler
         INSTEAD = 'there is no PuppetDB here; use tutti::exports(TYPE, FILTER) for resources that other nodes export, and ' \
                   'tutti::value(KEY) for what they publish with tutti_value'
@@ -39,7 +39,7 @@ module PuppetX
         end
       end
 
-      # Remembers where a collector is written.
+      # Remembers the place of a collector in the code.
       module CollectorTransformer
         def transform(expression, scope)
           collector = super

@@ -6,9 +6,10 @@ require 'puppet/util/log'
 
 module PuppetX
   module Tutti
-    # Takes what was opened in this run out of what Puppet says. A type that refuses a value quotes it, Sensitive or not.
+    # Removes opened secrets from Puppet's messages. A type that refuses a value quotes the value, even if it is
+    # Sensitive.
     module Redaction
-      # Shorter texts are words of their own, and would be taken out of everything.
+      # Shorter secrets may be ordinary words, which would then be removed from every message.
       LEAST = 6
       REPLACEMENT = '[redacted]'
 
@@ -50,7 +51,7 @@ module PuppetX
           @texts ||= Set.new
         end
 
-        # As it is, and as Ruby quotes it.
+        # Returns the text itself, and the text as Ruby quotes it.
         def forms(text)
           [text, text.inspect[1..-2], text.strip].uniq.select { |form| form.length >= LEAST }
         end

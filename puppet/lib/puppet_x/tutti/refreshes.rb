@@ -2,7 +2,7 @@
 
 module PuppetX
   module Tutti
-    # Which resources Puppet refreshes once a resource has changed.
+    # This class finds the resources that Puppet refreshes after a resource has changed.
     class Refreshes
       # @param graph [Puppet::Graph::RelationshipGraph] in which whits stand for the beginning and the end of containers
       def initialize(graph)

@@ -4,8 +4,9 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Parameter values as Puppet's rich data: JSON that keeps every type, written alike by Puppet 7 and 8.
-    # References to resources are Pcore types, as they are in the language; Puppet's own catalogs make them strings.
+    # Parameter values in Puppet's rich data, which is JSON that keeps every type. Puppet 7 and 8 write rich data
+    # in the same way. References to resources are Pcore types, as in the language. Puppet's own catalogs convert
+    # such references to strings.
     module RichData
       OPTIONS = { rich_data: true, symbol_as_string: true, local_reference: false, type_by_reference: true }.freeze
 
@@ -17,7 +18,7 @@ module PuppetX
         references(Puppet::Pops::Serialization::FromDataConverter.convert(order(data)))
       end
 
-      # Whether encoded data contains a Sensitive at any depth.
+      # Returns whether encoded data contains a Sensitive at any depth.
       def self.sensitive?(data)
         case data
         when Hash then data['__ptype'] == 'Sensitive' || data.any? { |key, value| sensitive?(key) || sensitive?(value) }
@@ -26,7 +27,8 @@ module PuppetX
         end
       end
 
-      # Puppet makes objects of their attributes by position, and JSON that has travelled has its keys in any order.
+      # Puppet creates objects from their attributes by position, but JSON from the server may have its keys in any
+      # order.
       def self.order(data)
         case data
         when Array then data.map { |item| order(item) }
@@ -38,7 +40,8 @@ module PuppetX
       end
       private_class_method :order
 
-      # The attributes of a type as its constructor wants them; none for what is no object.
+      # Returns the attributes of a type in the order of its constructor. The list is empty if the type is not an
+      # object.
       def self.attributes(name)
         return [] unless name.is_a?(String) && !name.match?(/\A(Hash|Sensitive|Default|Symbol)\z/)
 
@@ -47,7 +50,7 @@ module PuppetX
       end
       private_class_method :attributes
 
-      # A value as the language has it: references are types, and text has an encoding.
+      # Returns a value in the form of the language: references are types, and text has an encoding.
       def self.prepare(value)
         case value
         when Puppet::Resource then type_of(value)
@@ -59,8 +62,8 @@ module PuppetX
         end
       end
 
-      # Strings that came from the system, as the fact networking.ip does, carry no encoding, and Puppet would make
-      # the type Binary of them: what a manifest calls Binary is an object of its own.
+      # Strings from the system, like those in the fact networking.ip, have no encoding, and Puppet would convert
+      # them to the type Binary. A real Binary of a manifest is an object and not a string from the system.
       def self.text(string)
         return string unless string.encoding == Encoding::BINARY
 

@@ -17,39 +17,40 @@ require_relative 'waits'
 
 module PuppetX
   module Tutti
-    # The run that this process carries out, as functions, termini and providers see it.
-    # There is one only in a process that the launcher started, and in a compile on a Puppet Server (Compile); `Run.current` is
-    # nil everywhere else, and then the module reads nothing and publishes nothing.
+    # A Run is the run of this process, as functions, termini and providers see the run. A run exists only in a
+    # process that the launcher started, and during a compile on a Puppet Server (Compile). Elsewhere
+    # `Run.current` is nil, and the module reads nothing and publishes nothing.
     class Run
-      # What the agent knows about a key.
+      # An Answer is the agent's answer about a key.
       # @!attribute awaits [String, nil] the key of a secret that is for this node and not sealed to it yet
       Answer = Struct.new(:found, :value, :awaits)
 
-      # Puppet 8 resolves a Deferred when its resource is applied, and forgets that the value is Sensitive.
+      # Puppet 8 resolves a Deferred when it applies the resource, and forgets that the value is Sensitive.
       LAZY = 'this Puppet shows what a Deferred gives, so none may give a secret; read it in the manifest'
 
-      # The agent keeps the deadline of a lock; this side waits a little longer, for an agent that hangs.
+      # The agent enforces the deadline of a lock. This side waits a little longer, in case the agent hangs.
       GRACE = 30
 
       class << self
         attr_writer :current
 
-        # On a Puppet Server it is that of the compile which asks; nil is that of a node that Tutti does not know.
+        # On a Puppet Server the result is the present compile. The result is nil for a node that Tutti does not know.
         def current
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # The same, and nil outside of all compiles on a Puppet Server, too: for hooks, through which everything goes.
+        # present is like current, but the result is also nil outside of all compiles on a Puppet Server. The
+        # method is for hooks, which every call passes.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end
 
-        # Whether a Deferred is resolved while the catalog is applied.
+        # Returns whether Puppet resolves a Deferred while it applies the catalog.
         def lazy?
           Puppet.settings.include?(:preprocess_deferred) && !Puppet[:preprocess_deferred]
         end
 
-        # Warns once per process that nothing goes through Tutti here.
+        # Warns once per process that this process does not use Tutti.
         def warn_bare
           return if @warned
 
@@ -57,7 +58,7 @@ module PuppetX
           Puppet.warning('tutti: this Puppet was not started by Tutti: shared values are not read, nothing is published')
         end
 
-        # Warns once per process that nothing is published, for the server is away.
+        # Warns once per process that nothing is published, because the server is away.
         def warn_local
           return if @warned
 
@@ -67,8 +68,8 @@ module PuppetX
 
         private
 
-        # A Puppet Server that compiles past Tutti would take every value for absent. Applications have its run mode, too
-        # (`puppet lookup`), but not its code.
+        # If a Puppet Server compiled without Tutti, every value would look absent. Applications such as
+        # `puppet lookup` also have the server's run mode, but not its code.
         def outside
           return nil unless defined?(::Puppet::Server::Master)
 
@@ -94,12 +95,12 @@ module PuppetX
         @answers = {}
       end
 
-      # The node whose catalog is compiled.
+      # Returns the node whose catalog Puppet compiles.
       def node
         order.node
       end
 
-      # All hiera data of this node, asked for once. Secrets are Sensitive.
+      # Returns all hiera data of this node. The run requests the data once. Secrets are Sensitive.
       def hiera
         @hiera ||= level(ask('hiera'))
       end
@@ -116,7 +117,7 @@ module PuppetX
         @closed[key]
       end
 
-      # Whether Tutti's level is known to have a key; it has none while nobody has answered.
+      # Returns whether Tutti's level is known to have a key. Before the agent has answered, the result is false.
       def hiera?(key)
         @hiera ? @hiera.key?(key) : false
       end
@@ -135,7 +136,7 @@ module PuppetX
           .reject { |export| export['node'] == node }
       end
 
-      # Hands over what compiling read and would publish, and waits for the verdict.
+      # Reports what the compile has read and would publish, and waits for the verdict.
       # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
         @applies = true
@@ -147,8 +148,8 @@ module PuppetX
         [e.code, e.message]
       end
 
-      # Hands over what was looked up and no gate has seen: a compile that failed, or values that were resolved while the
-      # catalog was applied.
+      # Reports lookups that no gate has seen: those of a failed compile, and those of values that Puppet resolved while
+      # applying.
       def hand_over
         @client.call('asked', asked) unless facts.nil? || @handed == keys.keys
       rescue NoAnswer => e
@@ -198,7 +199,7 @@ module PuppetX
         { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts.merge(outside), order.volatile_facts) }
       end
 
-      # What a catalog is, without showing it.
+      # Describes a catalog without showing it.
       def description(catalog)
         digest = { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size }
         return digest if order.agent? # the content of what it names is the Puppet Server's
@@ -215,7 +216,8 @@ module PuppetX
         raise Puppet::Error, "tutti: #{e.message} (#{e.code})"
       end
 
-      # No answer is not an empty answer: what is missing or of another type ends the run with its name.
+      # A missing answer differs from an empty answer. If a part is missing or has another type, the run ends with an
+      # error that names the part.
       def part(response, operation, name, *types)
         value = response[name]
         return value if types.any? { |type| type === value } # rubocop:disable Style/CaseEquality
@@ -248,7 +250,7 @@ module PuppetX
         Puppet::Pops::Types::PSensitiveType::Sensitive.new(value)
       end
 
-      # The exports of an answer: resources of the type that was asked for, each of a node.
+      # Returns the exports of an answer. Each must be a resource of the requested type and name its node.
       def exports(response, type)
         part(response, 'collect', 'exports', Array).each do |export|
           whole = export.is_a?(Hash) && export['type'].to_s.casecmp?(type) && export['title'].to_s != '' && export['node'].is_a?(String) &&

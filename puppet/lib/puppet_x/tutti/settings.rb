@@ -6,22 +6,23 @@ require_relative 'hiera_config'
 
 module PuppetX
   module Tutti
-    # Puppet's settings for one run. The site's puppet.conf is honoured except where it would make this run another
-    # one than was ordered: another node, another environment, without gate, from a cache, after a splay.
+    # Settings are Puppet's settings for one run. The run uses the site's puppet.conf with exceptions.
+    # The run ignores settings that would make the run different from the order: another node or
+    # environment, no gate, a cache, or a splay.
     class Settings
       ROOT = File.realpath('../../..', __dir__)
 
       class << self
-        # The node's own hiera.yaml, once a run has one that is made of it.
+        # site_hiera is the node's own hiera.yaml, after a merged file for the run was made from it.
         attr_accessor :site_hiera
       end
 
-      # The version of this module.
+      # Returns the version of this module.
       def self.version
         @version ||= JSON.parse(File.read(File.join(ROOT, 'metadata.json')))['version']
       end
 
-      # Puppet compiles an empty catalog, silently, where the manifest does not exist.
+      # If the manifest does not exist, Puppet compiles an empty catalog without an error.
       def self.check_manifest(node)
         manifest = Puppet.lookup(:current_environment).manifest
         return if manifest == Puppet::Node::Environment::NO_MANIFEST || File.exist?(manifest)
@@ -35,14 +36,15 @@ module PuppetX
         @dir = dir
       end
 
-      # The command line of `puppet`.
+      # Returns the arguments for the command line of `puppet`.
       def arguments
         [*(@order.agent? ? agent : standalone), *directories, '--no-splay', '--no-use_cached_catalog', '--detailed-exitcodes',
          (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?),
          *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
-      # What needs Puppet's settings to be read first. Called before the application sets itself up.
+      # Does everything for which Puppet must have read its settings. The caller calls apply before the application's
+      # own setup.
       def apply
         refuse_contradictions
         refuse_strange_servers if @order.agent?
@@ -51,7 +53,7 @@ module PuppetX
         all.each { |name, value| Puppet[name] = value unless value.nil? }
       end
 
-      # Makes sure that Tutti is asked for exports and gets the catalog, whatever puppet.conf and routes.yaml say.
+      # Makes sure that collectors ask Tutti and that Tutti gets the catalog, regardless of puppet.conf and routes.yaml.
       def route
         return if @order.agent?
 
@@ -68,8 +70,9 @@ module PuppetX
         @order.directories.flat_map { |name, path| ["--#{name}", path] }
       end
 
-      # One run with a catalog of the Puppet Server's, a new one or none: with the cache, a compile error would end with the
-      # old catalog applied. Where an environment was asked for, no other one will do.
+      # Returns the arguments for one run with a new catalog of the Puppet Server. The cache is off, because
+      # otherwise Puppet would apply the old catalog after a compile error. If the order names an environment, only
+      # this environment may be used.
       def agent
         environment = @order.environment.to_s
         ['agent', '--onetime', '--no-daemonize', '--no-usecacheonfailure', '--waitforcert', '0', '--job-id', @order.run,
@@ -89,7 +92,7 @@ module PuppetX
           preprocess_deferred: preprocess_deferred, factpath: factpath, hiera_config: hiera_config }
       end
 
-      # The step's timeout counts, unless the site has one for its agents.
+      # The step's timeout counts, unless the site has set a timeout for its agents.
       def runtimeout
         in_config(:runtimeout) ? nil : 0
       end
@@ -99,14 +102,15 @@ module PuppetX
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
 
-        # Without one, `puppet agent` has a name of its own: its certificate's.
+        # Without this setting, `puppet agent` uses its own name: that of its certificate.
         certname = in_config(:certname) || (Puppet[:certname] if @order.agent?)
         return if certname.nil? || certname == @order.node
 
         raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
       end
 
-      # Without a CA, `puppet agent` takes that of whoever answers. Whose code runs on a node is not for an order to begin.
+      # Without a CA, `puppet agent` takes the CA of any server that answers. An order must not decide whose code
+      # runs on a node.
       def refuse_strange_servers
         missing = %i[localcacert hostcert].map { |name| Puppet[name] }.reject { |path| File.exist?(path) }
         return if missing.empty?
@@ -115,7 +119,7 @@ module PuppetX
                        'run `puppet agent --test` on it once'
       end
 
-      # A setting as puppet.conf has it, in the sections that `puppet apply` and `puppet agent` read.
+      # Returns a setting of puppet.conf, from the sections that `puppet apply` and `puppet agent` read.
       def in_config(name)
         %i[user agent main].map { |section| Puppet.settings.set_in_section(name, section) }.compact.first
       end
@@ -124,7 +128,7 @@ module PuppetX
         in_config(name).to_s == value.to_s
       end
 
-      # OpenVox 9 resolves Deferred values before applying again, as Puppet 7 did and Puppet 8 does not.
+      # OpenVox 9 resolves Deferred values before applying, like Puppet 7. Puppet 8 resolves Deferred values later.
       def preprocess_deferred
         return nil if in_config(:preprocess_deferred)
 

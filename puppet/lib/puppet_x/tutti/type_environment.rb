@@ -4,13 +4,14 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # What loading a type does to the process's environment, which all commands of a run have (`package`: how apt asks). A run that does
-    # not use the type does not have it.
+    # This module records the changes that loading a type makes in the environment of the process. All commands of
+    # a run see these changes (for example, `package` sets how apt asks questions). A run that does not use the
+    # type must not have these changes.
     module TypeEnvironment
       @changes = {}
 
       class << self
-        # Loads types; what that sets is not set afterwards.
+        # Loads types, and then undoes the changes in the environment.
         def note
           before = ENV.to_h
           types = names
@@ -20,17 +21,17 @@ module PuppetX
           ENV.replace(before)
         end
 
-        # In a child: sets it when a type is asked for.
+        # In a child: prepares to make the changes when Puppet asks for a type.
         def await
           Puppet::Type.extend(Lookup) unless @changes.empty?
         end
 
-        # In a child: the type will be loaded again, and do so itself.
+        # In a child: Puppet will load the type again, and the type itself will make the changes.
         def forget(type)
           @changes.delete(type)
         end
 
-        # In a child: the type is asked for.
+        # In a child: Puppet asks for the type, so this method makes the changes.
         def used(type)
           changes = @changes.delete(type)
           ENV.update(changes) if changes
@@ -45,7 +46,7 @@ module PuppetX
         end
       end
 
-      # Where a type is loaded if it is not.
+      # This hook runs where Puppet loads a missing type.
       module Lookup
         def type(name)
           TypeEnvironment.used(name.to_s.downcase.to_sym)

@@ -2,10 +2,11 @@
 
 module PuppetX
   module Tutti
-    # Shared values between a catalog and the protocol.
+    # Converts shared values between a catalog and the protocol.
     module Values
-      # The keys that a compiled catalog wants published. What a node published before and no longer declares is
-      # withdrawn after a good run; a resource that was not applied is declared all the same.
+      # Returns the keys that a compiled catalog publishes. After a good run the server withdraws values
+      # that the node published before and no longer declares. A resource that Puppet did not apply still
+      # counts as declared.
       # @return [Array<String>] sorted
       def self.of(catalog)
         catalog.resources.select { |resource| resource.type == 'Tutti_value' && !resource.virtual? && !absent?(resource) }

@@ -4,7 +4,7 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # A question that nobody has answered, and without whose answer the compile cannot go on.
+    # This error is a question without an answer. The compile cannot continue without this answer.
     class Unanswered < Puppet::Error
       attr_reader :wait
 
@@ -15,20 +15,21 @@ module PuppetX
       end
     end
 
-    # The questions that a run waits for.
+    # Waits are the questions for which a run waits.
     class Waits
       PLACE = /(?:\s\((?:file|line): [^\n]*\))?(?: on node \S+)?/.freeze
       WHERE = /(?:Evaluation Error: Error while evaluating an? [\w ]+, )?/.freeze
-      # Puppet's words where a lookup has found nothing anywhere, and where a class lacks nothing but parameters.
+      # These patterns match Puppet's messages if a lookup has found nothing, and if a class lacks only
+      # parameters.
       LOOKUP = /\A#{WHERE}Function lookup\(\) did not find a value for (?:the name|any of the names \[)(?<names>[^\]]*)\]?#{PLACE}\z/.freeze
       PARAMETERS = /\A#{WHERE}Class\[(?<class>[\w:]+)\]:(?<list>(?:\s+expects a value for parameter '\w+')+)#{PLACE}\z/.freeze
 
-      # A question and where it was asked, as the protocol has it.
+      # Returns a question and the place where it was asked, in the form of the protocol.
       def self.wait(kind, name, position)
         { 'query' => { 'kind' => kind, (kind == 'collect' ? 'type' : 'key') => name }, 'at' => position }
       end
 
-      # What to say of a secret that is for the node and not sealed to it.
+      # Returns the message about a secret for the node that is not yet sealed to it.
       def self.secret(key)
         "the secret #{key.inspect} is for this node and not sealed to it yet: an operator does it with `tutti secret reseal`"
       end
@@ -39,7 +40,7 @@ module PuppetX
         @noted = []
       end
 
-      # Something was left out of the catalog until this question has an answer.
+      # Records that something is left out of the catalog until this question has an answer.
       def note(wait)
         @noted << wait unless @noted.any? { |other| other['query'] == wait['query'] }
       end
@@ -57,8 +58,8 @@ module PuppetX
         waits.empty? ? [] : @noted + (waits - @noted)
       end
 
-      # The unanswered question that an error goes back to. What somebody rescued is no cause: an error that was raised
-      # in its stead does not say it any more.
+      # Returns the unanswered question that caused an error. If code has rescued the error, the question is not
+      # the cause, because the new error does not contain its message.
       # @return [Unanswered, nil]
       def self.cause(error)
         inner = error
@@ -68,7 +69,7 @@ module PuppetX
 
       private
 
-      # The hiera keys that an error names, if this run asked for all of them and nobody had them.
+      # Returns the hiera keys that an error names, if this run asked for all of them and no level had them.
       def unanswered_keys(message)
         keys = named(message)
         return [] unless keys.all? { |key| @run.keys.unanswered?(key) }

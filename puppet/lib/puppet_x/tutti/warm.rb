@@ -9,10 +9,11 @@ require_relative 'preload'
 
 module PuppetX
   module Tutti
-    # The warm parent: it has Puppet loaded, and forks one child for each run. Orders come as lines of JSON through its stdin, a
-    # socket that nobody else has; when that ends, so does the parent. Its children need it no more (docs/adr/0014-warm-runner.md).
+    # The warm parent has Puppet loaded, and forks one child for each run. The agent sends orders as lines of JSON
+    # through the parent's stdin, a socket that nobody else has. When the socket closes, the parent ends. The
+    # children do not need the parent after that (docs/adr/0014-warm-runner.md).
     class Warm
-      # Not Puppet's: it is none that a lock could be of.
+      # The name must not look like Puppet, because the process is not the owner of a lock.
       NAME = 'tutti-warm'
 
       def self.start
@@ -38,7 +39,7 @@ module PuppetX
 
       private
 
-      # One call, without a timer and without a thread.
+      # The parent waits in one call without a timer or a thread.
       def wait
         ready, = IO.select([@agent, @ended, @ahead&.out].compact)
         reap if ready.include?(@ended)
@@ -65,7 +66,7 @@ module PuppetX
         run(order['dir'])
       end
 
-      # Has facts collected for a run that may follow that of a directory.
+      # Starts a collection of facts for the run that may follow the run of a directory.
       def collect(dir)
         forget
         @ahead = Ahead.new(dir) { |out| child('facts') { FactsAhead.collect(dir, @preload, out) } }
@@ -73,14 +74,14 @@ module PuppetX
         nil # a full disk; there are none, then
       end
 
-      # Nobody needs the facts any more, or their collection.
+      # Ends the collection, because nobody needs its facts any more.
       def forget
         @ahead&.stop
         @ahead = @preload.ahead = nil
       end
 
-      # Makes the child of a run. It begins when its pid is on disk: if the parent ends before that, it ends as well, without a
-      # word; if there is no pid by then, there never will be.
+      # Creates the child for a run. The child begins after its pid is on disk. If the parent ends before that, the
+      # child ends without starting the run, and there will never be a pid.
       def run(dir)
         reader, go = IO.pipe
         pid = fork do
@@ -124,7 +125,7 @@ module PuppetX
         leave
       end
 
-      # Without an agent. Runs go on; nobody will take facts.
+      # Without an agent. Current runs continue, but nobody will use the facts.
       def leave
         forget
         exit

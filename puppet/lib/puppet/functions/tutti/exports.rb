@@ -4,16 +4,17 @@ require 'puppet_x/tutti/compiles'
 require 'puppet_x/tutti/exports'
 require 'puppet_x/tutti/filter'
 
-# Lists the resources that other nodes export, without taking them into the catalog. The question is that of the collector
-# `Type <<| filter |>>`: it is part of the run's record, other nodes run before this one for it, and when the answer
-# changes, this node runs again. Outside of a run of Tutti it lists what a collector would find there; without storeconfigs
-# that is nothing, and one warning says so.
+# Lists the resources that other nodes export, without adding them to the catalog. The question is the same as that of
+# the collector `Type <<| filter |>>` and is part of the run's record. Because of this question, the exporting nodes
+# run before this node. When the answer changes, this node runs again. Outside of a run of Tutti the function lists
+# the resources that a collector would find there. Without storeconfigs the function lists nothing and logs one
+# warning.
 Puppet::Functions.create_function(:'tutti::exports', Puppet::Functions::InternalFunction) do
   # @param type the resource type, as a word or by its name
-  # @param filter `['=', NAME, VALUE]` or `['!=', NAME, VALUE]`, where NAME is a parameter, `title` or `tag`; several of
-  #   them in `['and', …]` or `['or', …]`
-  # @return [Array[Hash]] of each resource `type`, `title`, `parameters`, `tags` and `certname`, sorted by title; parameters
-  #   that are Sensitive are left out
+  # @param filter `['=', NAME, VALUE]` or `['!=', NAME, VALUE]`, where NAME is a parameter, `title` or `tag`.
+  #   Combine several filters with `['and', …]` or `['or', …]`.
+  # @return [Array[Hash]] of each resource `type`, `title`, `parameters`, `tags` and `certname`, sorted by title.
+  #   Sensitive parameters are left out.
   # @example The addresses of all web servers
   #   $addresses = tutti::exports(Haproxy::Balancermember, ['=', 'tag', 'web']).map |$it| { $it['parameters']['ipaddresses'] }
   dispatch :exports do

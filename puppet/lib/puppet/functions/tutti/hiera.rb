@@ -2,13 +2,13 @@
 
 require 'puppet_x/tutti/run'
 
-# The Hiera level of Tutti (`lookup_key`). In a run it is injected as the first level of the global layer, where it has no
-# options. A hiera.yaml of the code may name it once more, to say which keys nobody below may answer.
-# Outside of a run of Tutti it knows no key and requires none.
+# This is the Hiera level of Tutti (`lookup_key`). In a run the launcher adds the level as the first level of the global
+# layer, where the level has no options. A hiera.yaml in the code may name the level once more, to list keys that no
+# lower level may answer. Outside of a run of Tutti the level has no keys and requires no keys.
 Puppet::Functions.create_function(:'tutti::hiera') do
   # @param key the key that Hiera looks up
-  # @param options the options of the level: `required`, a list of regular expressions; a key that one of them matches and
-  #   that Tutti does not have ends the compile, and the run's outcome is `waiting`
+  # @param options the options of the level: `required`, a list of regular expressions.
+  #   If a key matches one of them and Tutti has no value for it, the compile ends, and the run's outcome is `waiting`.
   # @param context Hiera's context
   # @return the value of the key
   dispatch :lookup_key do
@@ -22,7 +22,7 @@ Puppet::Functions.create_function(:'tutti::hiera') do
     run = PuppetX::Tutti::Run.current
     return context.not_found if run.nil?
 
-    # Puppet's recorder learns of every key but this one, which is looked up for every compile.
+    # Puppet's recorder gets every key except `lookup_options`, which Puppet looks up in every compile.
     run.keys.record(key) if key == 'lookup_options'
     return run.hiera[key] if run.hiera.key?(key)
 
@@ -39,7 +39,7 @@ Puppet::Functions.create_function(:'tutti::hiera') do
     PuppetX::Tutti::Unanswered.new("tutti::hiera: there is no value for the key #{key.inspect} (nobody has set it), which the level requires", wait)
   end
 
-  # Nobody below answers in its place: a default is no password.
+  # No lower level may answer for a secret, because a default must not replace a password.
   def awaited(run, key)
     wait = PuppetX::Tutti::Waits.wait('hiera', key, run.keys.position(key))
     PuppetX::Tutti::Unanswered.new("tutti::hiera: #{PuppetX::Tutti::Waits.secret(run.awaited(key))}", wait)

@@ -2,8 +2,8 @@
 
 require 'puppet_x/tutti/run'
 
-# Reads a shared value. The answer is the same whenever it is asked in one run, and it is part of the run's record:
-# when the value changes, this node runs again. A secret is Sensitive.
+# Reads a shared value. The answer stays the same during one run and is part of the run's record. When the value
+# changes, this node runs again. A secret is Sensitive.
 Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFunction) do
   # @param key the path of the value
   # @return the value; without one the compile ends, and the run's outcome is `waiting`
@@ -49,7 +49,7 @@ Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFu
     nil
   end
 
-  # A default does not stand in for a secret that is to come.
+  # A default must not replace a secret that will come later.
   def answered(answer, scope, key)
     return answer unless answer.awaits
 

@@ -3,8 +3,8 @@
 require 'puppet_x/tutti/left_out'
 require 'puppet_x/tutti/run'
 
-# Evaluates a block with shared values once all of them are there. Until then the block is left out of the catalog, the rest
-# of it is applied, and the run ends `waiting`.
+# Evaluates a block with shared values after all of them are there. Before that the block is left out of the
+# catalog, Puppet applies the rest, and the run ends `waiting`.
 Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFunction) do
   # @param keys the paths of the values
   # @param block gets the values, in the order of the keys
@@ -34,7 +34,7 @@ Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFun
     nil
   end
 
-  # Puppet calls a block with too many values and says nothing.
+  # Puppet itself calls a block with too many values without a message.
   def check(arity, count)
     least = arity.negative? ? -arity - 1 : arity
     return if count == least || (arity.negative? && count > least)

@@ -4,11 +4,12 @@ require 'puppet/indirector/code'
 require 'puppet/resource/catalog'
 require 'puppet_x/tutti/compiles'
 
-# The gate: Puppet saves the compiled catalog here before it applies anything.
+# This is the gate: Puppet saves the compiled catalog here before it applies anything.
 class Puppet::Resource::Catalog::Tutti < Puppet::Indirector::Code
   desc 'Hands the compiled catalog over to Tutti and waits until it may be applied.'
 
-  # On a Puppet Server the catalog was handed over when it was compiled; what comes here may be of any node.
+  # On a Puppet Server the compile has already reported the catalog. A catalog that comes here may belong to
+  # any node.
   def save(request)
     return puppetdb(:save, request) if PuppetX::Tutti::Compiles.installed?
 

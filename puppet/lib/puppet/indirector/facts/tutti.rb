@@ -4,7 +4,7 @@ require 'puppet/indirector/code'
 require 'puppet/node/facts'
 require 'puppet_x/tutti/compiles'
 
-# Keeps the facts of the run for its record.
+# Keeps the facts of the run for the run's record.
 class Puppet::Node::Facts::Tutti < Puppet::Indirector::Code
   desc 'Hands the facts of a run over to Tutti.'
 

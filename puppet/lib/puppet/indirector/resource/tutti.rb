@@ -34,7 +34,7 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
     run ? alone(run, request.options[:scope], run.through_puppetdb(request.key, filter, &search)) : search.call
   end
 
-  # A collector takes what it finds into the catalog; `tutti::exports` does not.
+  # A collector adds the found resources to the catalog, and `tutti::exports` does not.
   def alone(run, scope, found)
     run.collectors.asking? ? PuppetX::Tutti::Duplicates.refuse(found, scope, run.collectors.position(scope)) : found
   end

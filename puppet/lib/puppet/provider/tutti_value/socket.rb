@@ -6,7 +6,7 @@ require 'puppet_x/tutti/run'
 Puppet::Type.type(:tutti_value).provide(:socket) do
   desc 'Publishes through the agent that ordered this run. Outside of such a run it does nothing.'
 
-  # What is published now, compared with what should be.
+  # Returns the published value now, which Puppet compares with the wanted value.
   # @return [Symbol] :present, :outdated or :absent
   def state
     if run.nil?
@@ -45,7 +45,7 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
     PuppetX::Tutti::Run.current
   end
 
-  # nil where the file does not exist; in a noop run it may come to exist in the real one.
+  # nil if the file does not exist. In a noop run, the real run may create the file later.
   def desired
     path = resource[:source_file]
     return resource[:value] if path.nil?

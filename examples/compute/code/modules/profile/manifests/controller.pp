@@ -3,7 +3,7 @@
 class profile::controller {
   $controller = $trusted['certname']
 
-  # What the services need: databases, messages, a cache.
+  # These are what the services need: databases, messages, and a cache.
   include mysql::server
   include rabbitmq
   rabbitmq_user { 'openstack':
@@ -17,7 +17,7 @@ class profile::controller {
   }
   include memcached
 
-  # Who is who, and where is what.
+  # Keystone knows the users and the addresses of the services.
   include keystone
   include keystone::db::mysql
   include keystone::wsgi::uwsgi
@@ -30,7 +30,7 @@ class profile::controller {
     ensure => present,
   }
 
-  # What servers are made of.
+  # Glance and Placement have the images and the resources for servers.
   include glance
   include glance::db::mysql
   include glance::api
@@ -74,10 +74,10 @@ class profile::controller {
     admin_url    => "http://${controller}:8774/v2.1",
   }
 
-  # Nova's services end if they cannot ask where there is room.
+  # Nova's services end if they cannot ask Placement for free resources.
   Anchor['placement::service::end'] -> Anchor['nova::service::begin']
 
-  # The compute nodes read this, and so run when all of the above does.
+  # The compute nodes read this value, so the compute nodes run after everything above.
   tutti_value { 'compute/controller':
     value   => $controller,
     require => Anchor['glance::service::end', 'nova::service::end'],

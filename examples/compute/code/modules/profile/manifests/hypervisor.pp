@@ -6,7 +6,7 @@ class profile::hypervisor {
   include nova::compute
   include nova::compute::libvirt
 
-  # On a host of a lab libvirt may not make control groups.
+  # On the hosts of a lab, libvirt may not create control groups.
   qemu_config { 'cgroup_controllers':
     value  => '[ ]',
     notify => Service['libvirt'],

@@ -1,7 +1,7 @@
 # @summary What all of Nova's services need: the broker, and the other services.
 #
 # @param controller
-#   The node that has them.
+#   The node that runs the broker and the other services.
 class profile::nova (
   String[1] $controller,
 ) {

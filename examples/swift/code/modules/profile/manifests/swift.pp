@@ -1,12 +1,12 @@
-# @summary What every node of the cluster has: Swift's hash suffix, and services
-#   that wait for their rings.
+# @summary Settings of every node in the cluster: Swift's hash suffix.
+#   Swift's services on the node wait for their rings.
 #
 # @param hash_path_suffix
-#   The cluster's own part of each object's path. It must never change.
+#   A secret suffix that is part of each object's hashed path. It must never change.
 #
 # @param ring_digests
-#   Whether the digests of the rings are published and read as values of Tutti.
-#   A Puppet Server without Tutti's module cannot compile that.
+#   Whether the nodes publish and read the digests of the rings as values of Tutti.
+#   A Puppet Server without Tutti's module cannot compile such code.
 class profile::swift (
   String[1] $hash_path_suffix,
   Boolean   $ring_digests = true,
@@ -15,11 +15,11 @@ class profile::swift (
     swift_hash_path_suffix => $hash_path_suffix,
   }
 
-  # Rings say where data belongs, so no service can work without them, and the
-  # ring builder needs the storage nodes' devices first. Debian's units fail to
-  # start until then. With this condition they are left out instead, and the
-  # run after the rings have come starts them. The directory's name applies to
-  # every unit whose name begins with `swift-`.
+  # Rings say where data belongs, so no service can work without them. The ring builder first needs
+  # the devices of the storage nodes. Debian's units fail to start before the rings are there. With
+  # this condition systemd does not start the units before the rings are there. The run after the
+  # rings have come starts the units. The name of this directory applies to every unit whose name
+  # begins with `swift-`.
   file { '/etc/systemd/system/swift-.service.d':
     ensure => directory,
   }

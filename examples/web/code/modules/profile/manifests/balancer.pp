@@ -2,7 +2,7 @@
 class profile::balancer {
   include haproxy
 
-  # It collects what the web servers export for it, by its own name.
+  # `haproxy::listen` collects the web servers that export themselves for the service `site`.
   haproxy::listen { 'site':
     mode      => 'http',
     ipaddress => '0.0.0.0',

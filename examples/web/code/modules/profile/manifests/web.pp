@@ -1,11 +1,10 @@
-# @summary A web server: it shows its page, and says where it is.
+# @summary A web server, which shows its page and exports its address.
 #
 # @param release
-#   What the page shows.
+#   The release that the page shows.
 #
-# @param weight
-#   This server's part of the requests, beside the weights of the others; with 0 it
-#   gets none.
+# @param weight The weight of this server. The share of a server depends on the weights of all
+#   servers. A server with weight 0 gets no requests.
 class profile::web (
   String[1]       $release,
   Integer[0, 256] $weight = 100,

@@ -1,7 +1,7 @@
 # @summary The cluster's front door, with accounts of its own instead of Keystone.
 #
 # @param users
-#   Who may come in, as `swift::proxy::tempauth` wants it.
+#   The users who may log in, in the form of `swift::proxy::tempauth`.
 class profile::swift::proxy (
   Array[Hash, 1] $users,
 ) {

@@ -1,15 +1,15 @@
-# @summary The one node that makes the rings of all storage nodes' devices, and
-#   hands them out.
+# @summary The one node that builds the rings from the devices of all storage nodes.
+#   The ring builder also serves the rings to the other nodes.
 #
-# @param part_power
-#   The number of partitions as a power of two. It cannot be changed later.
+# @param part_power The number of partitions as a power of two. The number of partitions cannot be
+#   changed later.
 #
 # @param replicas
-#   How many copies of each object there are.
+#   The number of copies of each object.
 #
 # @param min_part_hours
-#   How long a partition stays where it is before it may move again. Nothing is
-#   stored here that would have to be copied meanwhile.
+#   The number of hours before a partition may move again. The default is 0, because
+#   this example stores no data that must be copied before that.
 class profile::swift::ringbuilder (
   Integer[1, 32] $part_power     = 8,
   Integer[1]     $replicas       = 3,
@@ -25,7 +25,7 @@ class profile::swift::ringbuilder (
     min_part_hours => $min_part_hours,
   }
 
-  # The module orders these between creating and balancing the rings.
+  # The module orders these resources: after creating the rings, and before balancing them.
   Ring_object_device <<| |>>
   Ring_container_device <<| |>>
   Ring_account_device <<| |>>
@@ -39,8 +39,8 @@ class profile::swift::ringbuilder (
       ring_server => $address,
     }
 
-    # The rings travel by rsync, of which Tutti knows nothing. Who fetches them
-    # reads this digest, so that it runs again when they have changed.
+    # The rings are copied with rsync, so Tutti does not see them. Nodes that fetch the rings read
+    # this digest, so they run again after the rings have changed.
     if $profile::swift::ring_digests {
       tutti_value { "swift/rings/${ring}":
         source_file => "/etc/swift/${ring}.ring.gz",

@@ -1,11 +1,11 @@
-# @summary A storage node: it says which devices it has, and fetches the rings
-#   that are made of all nodes' devices.
+# @summary A storage node, which exports its devices and fetches the rings.
+#   The rings contain the devices of all storage nodes.
 #
 # @param devices
 #   Names of directories under /srv/node. Real nodes mount a disk on each.
 #
 # @param zone
-#   Replicas of one object go to different zones. By default each node is one.
+#   The replicas of one object go to different zones. By default each node is a zone.
 class profile::swift::storage (
   Array[String[1], 1] $devices = ['d1'],
   Integer[1]          $zone    = Integer($facts['networking']['hostname'].regsubst('^\D+', ''), 10),
@@ -48,15 +48,15 @@ class profile::swift::storage (
     }
   }
 
-  # Not used here: that it was read is what makes this node run again when the
-  # ring builder has made other rings.
+  # This class does not use the values. Reading the values makes this node run again after the ring
+  # builder has built new rings.
   if $profile::swift::ring_digests {
     $rings = ['account', 'container', 'object'].map |$ring| {
       tutti::value("swift/rings/${ring}", undef)
     }
   }
 
-  # The module fetches the rings but does not say when.
+  # The module fetches the rings but does not order this.
   Swift::Ringsync <<| |>>
   Anchor['swift::config::end'] -> Swift::Ringsync <| |> -> Anchor['swift::service::begin']
 }
