@@ -233,7 +233,7 @@ func TestStateIsTheModel(t *testing.T) {
 			s.Apply(tutti.Event{Seq: uint64(i + 1), By: by, Body: body})
 			m.apply(by, body)
 			for _, actor := range []string{"operator:jo", "node:web"} {
-				if got, want := s.SetBy(actor), m.setBy(actor); got != want {
+				if got, want := data.SetBy(s, actor), m.setBy(actor); got != want {
 					t.Fatalf("%s has set %+v, want %+v", actor, got, want)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // crowd is a bounded set of connections. Clients without a certificate are counted by address, and operators by
@@ -23,6 +24,8 @@ type guest struct {
 	net.Conn
 	from string // changes only while the guest is in no crowd
 	said int    // how many bytes the client has sent, up to hello
+
+	place atomic.Pointer[chan struct{}] // where the connection has a place while its hello is answered; nil: it has none
 
 	mu sync.Mutex
 	in *crowd // nil: the guest is in no crowd
@@ -141,6 +144,19 @@ func (g *guest) Read(p []byte) (int, error) {
 	}
 	g.said = min(g.said+n, hello)
 	return n, err
+}
+
+// Write sends the answer to the hello, or what comes after it.
+func (g *guest) Write(p []byte) (int, error) {
+	g.computed()
+	return g.Conn.Write(p)
+}
+
+// computed gives the place to another hello.
+func (g *guest) computed() {
+	if place := g.place.Swap(nil); place != nil {
+		<-*place
+	}
 }
 
 // Close makes room in the crowd for another connection.

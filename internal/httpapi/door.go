@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -12,7 +13,8 @@ import (
 // Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS
 // in time. It bounds three sets of connections (see crowd): those in TLS, those
 // without a certificate, and those with one. A busy machine may need long for
-// TLS, so the Door first ends connections that have not even sent a hello.
+// TLS, so the Door first ends connections that have not even sent a hello. It answers few hellos at once: the
+// computing for strangers leaves processors to everything else that the server does.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -21,8 +23,9 @@ type Door struct {
 	once      sync.Once
 	wait      sync.WaitGroup
 	shaking   *crowd
-	strangers *crowd // connections without a certificate
-	operators *crowd // connections with a certificate, by the name in it
+	strangers *crowd        // connections without a certificate
+	operators *crowd        // connections with a certificate, by the name in it
+	hellos    chan struct{} // taken by hellos that are being answered
 }
 
 // DoorOptions say which connections get through. Zero values take the defaults.
@@ -36,6 +39,7 @@ type DoorOptions struct {
 	Most      int           // connections in TLS at the same time; 1024
 	Strangers int           // connections that have finished TLS without a certificate; 256
 	Operators int           // connections that have finished TLS with a certificate; 1024
+	Hellos    int           // hellos that are answered at the same time; one for two processors
 }
 
 const (
@@ -52,9 +56,32 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 		Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}),
 		shaking: newCrowd(cmp.Or(o.Most, doorMost)), strangers: newCrowd(cmp.Or(o.Strangers, doorStrangers)),
 		operators: newCrowd(cmp.Or(o.Operators, doorOperators)),
+		hellos:    make(chan struct{}, cmp.Or(o.Hellos, max(1, runtime.GOMAXPROCS(0)/2))),
 	}
+	d.o.TLS = d.byTurns(o.TLS)
 	d.wait.Go(d.run)
 	return d
+}
+
+// byTurns lets a handshake wait after the client's hello, until fewer others compute their answers. It holds its place until it
+// sends the answer, and never while it waits for a client.
+func (d *Door) byTurns(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	next := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		g := hello.Conn.(*guest) // as shake made it
+		select {
+		case d.hellos <- struct{}{}:
+			g.place.Store(&d.hellos)
+		case <-hello.Context().Done():
+			return nil, context.Cause(hello.Context())
+		}
+		if next == nil {
+			return nil, nil
+		}
+		return next(hello)
+	}
+	return config
 }
 
 // Accept returns the next connection that has finished TLS.
@@ -107,6 +134,7 @@ func (d *Door) shake(g *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(g, d.o.TLS)
+	defer g.computed() // also if it sent no answer
 	err := t.HandshakeContext(ctx)
 	g.leave()
 	if err != nil {

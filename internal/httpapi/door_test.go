@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,5 +200,90 @@ func TestAPanicFailsOneRequest(t *testing.T) {
 	}
 	if len(denied) != 2 || denied[0] != "cause a panic in /v1/jobs/watch" {
 		t.Errorf("told of %q", denied)
+	}
+}
+
+// TestFewHellosAreAnsweredAtOnce: what the server computes for strangers leaves it processors for others. A client that is slow, or
+// goes away, holds no place.
+func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const places = 2
+	var now, most atomic.Int64
+	begun, goOn := make(chan struct{}, 100), make(chan struct{})
+	config := authority.HTTPS()
+	next := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		begun <- struct{}{}
+		<-goOn
+		now.Add(-1)
+		return next(hello)
+	}
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: config, Timeout: 30 * time.Second, Hellos: places, Refused: func(string, error) {}})
+	client, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slow []*slowConn // they have said hello, and do not go on
+	said := make(chan error, 20)
+	dial := func(wrap func(net.Conn) net.Conn) {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		config := client.Clone()
+		config.ServerName = "localhost"
+		own := tls.Client(wrap(c), config)
+		go func() { said <- own.HandshakeContext(t.Context()) }()
+	}
+	for range places {
+		dial(func(c net.Conn) net.Conn {
+			s := &slowConn{Conn: c, answered: make(chan struct{}), goOn: make(chan struct{})}
+			slow = append(slow, s)
+			return s
+		})
+	}
+	for range places {
+		<-begun
+	}
+	const others = 10
+	for range others {
+		dial(func(c net.Conn) net.Conn { return c })
+	}
+	close(goOn)
+	for _, s := range slow {
+		<-s.answered
+	}
+	for range others { // though the slow ones are still there
+		if err := <-said; err != nil {
+			t.Errorf("another client: %v", err)
+		}
+		c, err := door.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if most.Load() > places {
+		t.Errorf("%d hellos were answered at once, want at most %d", most.Load(), places)
+	}
+	for _, s := range slow {
+		close(s.goOn)
+		if err := <-said; err != nil {
+			t.Errorf("who was slow: %v", err)
+		}
+	}
+	if err := door.Close(); err != nil {
+		t.Error(err)
 	}
 }

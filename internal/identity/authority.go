@@ -93,7 +93,7 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
+	if a.fleet, err = KeepFleet(dir, firstPin(a)); err != nil {
 		return nil, err
 	}
 	for _, f := range files {
@@ -121,7 +121,7 @@ func Load(dir string) (*Authority, error) {
 	if err := a.loadNodes(); err != nil {
 		return nil, err
 	}
-	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
+	if a.fleet, err = KeepFleet(dir, firstPin(a)); err != nil {
 		return nil, err
 	}
 	return a, a.loadCodeKey()
@@ -242,8 +242,8 @@ func (a *Authority) Pin() tutti.Digest {
 	return a.present.pin()
 }
 
-// first is the pin of the fleet's first CA, as far as this server knows.
-func (a *Authority) first() tutti.Digest {
+// firstPin is the pin of the fleet's first CA, as far as this server knows.
+func firstPin(a *Authority) tutti.Digest {
 	if len(a.names.Was) > 0 {
 		return a.names.Was[0]
 	}
