@@ -38,7 +38,7 @@ func (tx *tx) fewUnfinished(ctx context.Context) error {
 func (tx *tx) cancelJobs(by string, in api.RevokeOperator) api.RevokedOperator {
 	out := api.RevokedOperator{Cancelled: []tutti.JobID{}, GoOn: []tutti.JobID{}}
 	begun := engine.JobsBegun(tx.Engine)
-	for _, j := range engine.Unfinished(tx.Engine, core.ActorOperator + in.Operator) {
+	for _, j := range engine.Unfinished(tx.Engine, core.ActorOperator+in.Operator) {
 		switch {
 		case j.Cancelled:
 		case begun[j.ID] && !in.CancelJobs, len(out.Cancelled) == mostCancelled:
