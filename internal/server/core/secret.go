@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Seal emits a secret, or more pieces of the present one.
+// Seal emits a new secret, or adds pieces to the present secret.
 func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.SealSecret) error {
 	to, err := tx.Recipients(in.For)
 	if err != nil {
@@ -47,7 +47,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
 		if in.Adds && current.Boxes[p.Node] == p.Box {
-			continue // somebody else has added the piece already, and a node's piece does not change
+			continue // another caller has added the piece already, and the piece of a node does not change
 		}
 		pieces = append(pieces, p)
 		switch box, named := boxes[p.Node]; {
@@ -74,7 +74,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	return nil
 }
 
-// UnknownGroup refuses a group that the fleet file does not have.
+// UnknownGroup is the error for a group that is not in the fleet file.
 func UnknownGroup(name tutti.GroupName) error {
 	return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
 }

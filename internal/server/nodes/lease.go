@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lease takes the state of a node's lease and answers what the node is to do. If the node holds and
-// is told to hold, this call renews its lease.
+// lease takes the state of a node's lease and answers what the node should do. If the node holds
+// the lease and the answer is to hold it, this call renews the lease.
 func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question, without the writer: a thousand
-// answers come at once.
+// answered takes a node's answer to a question. It does not use the writer, because a
+// thousand answers can come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte)
 	return nil, s.unasked(ctx, key, "answer a question that it was not asked", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
 }
 
-// act lets a node make the change that it was asked for.
+// act lets a node begin the change of a question.
 func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteAct](wire.OpAct, payload)
 	if err != nil {
@@ -37,10 +37,10 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return nil, err
 }
 
-// unasked records a node that speaks of a question that it was not asked.
+// unasked records a node that answers a question which it did not get.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
-		n, err := tx.Node(key) // says why the node is refused
+		n, err := tx.Node(key) // returns why the node is refused
 		if err != nil {
 			return err
 		}

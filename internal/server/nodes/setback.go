@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// wentBack logs at most once a minute that a node claims to have seen a later position of this server. A node may lie.
+// wentBack logs that a node has seen a later position of this server than the server has now. It logs this at most
+// once a minute. The node may be lying.
 func (s *base) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
@@ -17,8 +18,8 @@ func (s *base) wentBack(node tutti.NodeName, err error) {
 	}
 }
 
-// compare finds out whether the node or the log was set back (ADR 0018). It compares the last order that the node says it has
-// begun with the log. An agent that says nothing keeps no fences.
+// compare finds out whether the node or the log was set back (ADR 0018). It compares the log with the last order that
+// the node has begun, as the node reports it. If an agent reports no fence, it is too old to keep fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)
@@ -26,14 +27,14 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 	begun := *says
 	if begun.Compare(n.Since) < 0 {
-		begun = tutti.Fence{} // the fence is of a machine that had the name before, or of an earlier life of this one
+		begun = tutti.Fence{} // the fence is of an earlier machine with this name, or of an earlier life of this machine
 	}
 	last := tx.Engine.Last(n.Node)
 	lost, unknown := last.Compare(begun)
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // otherwise it is known already, and a node cannot fill the log
+	if last.SetBack == nil { // otherwise the server knows it already, and the node must not fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -48,18 +49,19 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 }
 
-// moved records that a node is another machine than the one that had its last run. What of that run is on this machine is
-// unknown.
+// moved records that the node is another machine than the one that did its last run. The server does not know how much
+// of that run is on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	if last.Applied == nil || last.SetBack != nil { // otherwise it is known already, and a node cannot fill the log
+	// otherwise the server knows it already, and the node must not fill the log
+	if last.Applied == nil || last.SetBack != nil {
 		return
 	}
 	tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
 }
 
-// giveUp ends a run if its node cannot say whether it has begun the run: the run was
-// wanted before the log was restored, and the agent keeps no fences.
+// giveUp ends a run as lost if its node cannot say whether it has begun the run. This is so
+// if the run was wanted before the log was restored, and the agent keeps no fences.
 func (tx *tx) giveUp(n *fold.Node) {
 	r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 	if r == nil || r.Fence.Epoch == tx.Engine.Epoch.Number {
