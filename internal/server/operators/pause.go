@@ -57,8 +57,8 @@ func (s *Operators) Unpause(ctx context.Context, target string) error {
 	})
 }
 
-// mayPause refuses a caller whose access does not cover a target. A target that the fleet does not have now may come back with any
-// nodes, so it needs the verb for the whole fleet.
+// mayPause refuses a caller if their access does not cover a target. A target that the fleet does not have now may
+// come back later with any nodes. So it needs the verb for the whole fleet.
 func (tx *tx) mayPause(ctx context.Context, what, target string) error {
 	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbRun}, What: what + " " + cmp.Or(target, "the fleet")}
 	if w.All, w.Nodes = explain.Targeted(tx.State, target); len(w.Nodes) == 0 {

@@ -28,7 +28,7 @@ func (s *Keys) Signing(ctx context.Context) (tutti.Signing, error) {
 	})
 }
 
-// mayBeOrdered returns the code that nodes may be told to run.
+// mayBeOrdered returns the code that an order to a node may name.
 func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	var out []tutti.SignedNow
 	add := func(environment string, code tutti.Digest, last bool) {
@@ -52,8 +52,9 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	return out
 }
 
-// mayPush says whether signed code may become the current one of its environment. It refuses what nodes would
-// refuse. again: the code is the current one already. counted: some environment has code with a counter.
+// mayPush checks whether signed code may become the current code of its environment. It refuses code that
+// nodes would refuse. It returns again if the code is the current code already. The parameter counted says
+// that some environment has code with a counter.
 func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
@@ -109,7 +110,7 @@ func (s *Keys) SignCode(ctx context.Context, in tutti.CodeSign) error {
 	})
 }
 
-// signedMore returns a statement with only its good signatures, and whether it adds one that was missing: other or repeated
+// signedMore returns a statement with only its valid signatures, and whether one of them is new. Invalid or repeated
 // signatures must not go into the log.
 func signedMore(now, in tutti.Statement, good func(tutti.Statement) bool) (out tutti.Statement, more bool) {
 	out = in
@@ -191,7 +192,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 	return err
 }
 
-// stayGood refuses a change of keys unless the new keys have signed all code that nodes may be told to run.
+// stayGood refuses a change of keys if an order may name code that the new keys have not signed.
 func (tx *tx) stayGood(trust []tutti.Statement) error {
 	for _, c := range mayBeOrdered(tx.State) {
 		if c.Statement == nil {
@@ -208,8 +209,8 @@ func (tx *tx) stayGood(trust []tutti.Statement) error {
 	return nil
 }
 
-// signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
-// ones, so an unsigned call is refused and asks no node.
+// signedActions returns the statement that an operator has signed for each node. If the fleet has operators who
+// sign actions, its nodes refuse unsigned actions. So the server refuses an unsigned call before it asks any node.
 func (s *Operators) signedActions(ctx context.Context, in api.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil
