@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// vault is a fleet with secrets, and what its operators keep.
+// vault is a fleet with secrets, together with the private recovery key of its operators.
 type vault struct {
 	*servertest.Fleet
 	t       *testing.T
@@ -47,7 +47,7 @@ plans: {all: {steps: [{run: web}, {run: db}]}, db: {steps: [{run: db}]}, web: {s
 
 func id(n int) string { return fmt.Sprintf("%016d", n) }
 
-// sealed is a secret as the command line makes it.
+// sealed returns a secret as the command line makes it.
 func (v *vault) sealed(key string, n int, value string, targets ...string) tutti.SealSecret {
 	v.t.Helper()
 	to, err := v.Recipients(servertest.Operator(), targets)
@@ -73,7 +73,7 @@ func (v *vault) set(key string, n int, value string, targets ...string) {
 	}
 }
 
-// opened is what a node makes of an answer.
+// opened opens the answer of the server as a node does.
 func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	t.Helper()
 	v, is := tutti.ParseSealed(value)
@@ -87,8 +87,9 @@ func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	return string(clear)
 }
 
-// TestSecretsAreForTheirNodes: those who are named open them, the others find nothing; a newcomer is told what it waits for, gets
-// it when it is sealed once more, and nobody else becomes stale by that.
+// TestSecretsAreForTheirNodes checks that the named nodes open a secret and other nodes do not see it. A newly joined
+// node learns that it must wait. It gets the secret after an operator has sealed it again, and this makes no other node
+// stale.
 func TestSecretsAreForTheirNodes(t *testing.T) {
 	v := newVault(t)
 	web, db := v.Join("web-01", "web"), v.Join("db-01")
@@ -138,7 +139,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 		t.Errorf("listed as %+v", s)
 	}
 
-	// An operator seals it once more, with what only operators can open.
+	// An operator seals the secret again, with the part that only operators can open.
 	secret, err := v.RecoverSecret(servertest.Operator(), "db/password")
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	}
 }
 
-// TestSecretsAreRefused: what would be no secret, or one for another key.
+// TestSecretsAreRefused checks invalid secrets and secrets for another key.
 func TestSecretsAreRefused(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
@@ -204,7 +205,7 @@ func TestSecretsAreRefused(t *testing.T) {
 			t.Errorf("%s: appended %v", tc.reason, got)
 		}
 	}
-	// A piece that is there is not replaced by another one.
+	// The server does not replace a piece by another one.
 	again := good()
 	again.Adds, again.Key, again.ID, again.Recovery, again.Pieces[0].Sealed = true, "db/password", id(1), nil, []byte("rubbish")
 	n := len(v.Events())
@@ -216,7 +217,7 @@ func TestSecretsAreRefused(t *testing.T) {
 	wantCode(t, v.SetValue(servertest.Operator(), "db/x", (tutti.Secret{Key: "db/x", ID: id(1)}).Value(nil)), tutti.CodeInvalid, "Tutti::Sealed")
 }
 
-// TestAnOldAgentGetsNoSecret: it would hand the sealed form to Puppet.
+// TestAnOldAgentGetsNoSecret checks this because an old agent would give the sealed form to Puppet.
 func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	v := newVault(t)
 	web := v.Join("web-01", "web")
@@ -228,7 +229,8 @@ func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	wantCode(t, web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
 }
 
-// TestAReplacedMachineHasNoSecrets: its name is known, its key is another one. A node that leaves a group has had them.
+// TestAReplacedMachineHasNoSecrets checks a new machine under a known name with another key. It also checks that a
+// node which has left a group counts as a node that had the secrets.
 func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
@@ -258,8 +260,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 		}
 		return list[0]
 	}
-	// The first one has come back with the key that it had. The machine that had the secret as web-02 is named as long as
-	// there is no other value, whoever gets it since.
+	// The first machine has come back with its old key. The machine that had the secret as web-02 is named until the
+	// secret has a new value, no matter which nodes have got it since.
 	replaced := []tutti.NodeName{"web-02"}
 	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || !slices.Equal(s.Replaced, replaced) {
 		t.Errorf("listed as %+v", s)
@@ -282,7 +284,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestANodePublishesASecret: it asks for whom, seals, and can open what it has published.
+// TestANodePublishesASecret checks that the node asks for the recipients, seals the secret,
+// and can open what it has published.
 func TestANodePublishesASecret(t *testing.T) {
 	v := newVault(t)
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
@@ -326,8 +329,8 @@ func TestANodePublishesASecret(t *testing.T) {
 	}
 }
 
-// TestACompileHostOpensWhatItCompilesWith: a secret of a node with a Puppet Server has to be sealed to the server's node,
-// too; that one is given its own piece, and the digest is the node's.
+// TestACompileHostOpensWhatItCompilesWith checks the secret of a node with a Puppet Server. It must also be sealed to
+// the server's node, which gets its own piece. The digest is the same as for the node.
 func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v := newVault(t)
 	setFleet(t, v.Fleet, strings.Replace(compileFleet, "\nmode: agent", "\nmode: agent"+v.source[strings.Index(v.source, "\nsecrets"):strings.Index(v.source, "\ngroups")], 1))
@@ -352,7 +355,7 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
 		t.Errorf("the compile host opens %s of hiera", got)
 	}
-	// One that came meanwhile, without a piece.
+	// A node that has joined in the meantime, without a piece.
 	if err := v.RemoveNode(servertest.Operator(), "puppet"); err != nil {
 		t.Fatal(err)
 	}
@@ -368,8 +371,8 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
 
-// TestANodeHasAnotherKeyNowAndThen: each time is in the audit trail. What another node has published for it under a key
-// that it may not read is none of its business.
+// TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
+// published secrets for this node under a key that it may not read, the node does not get their pieces.
 func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
 	synctest.Test(t, anotherKeyNowAndThen)
 }
@@ -407,8 +410,8 @@ func anotherKeyNowAndThen(t *testing.T) {
 	}
 }
 
-// TestANodeHasAnotherKey: with all that is sealed to it, at once; nobody becomes stale. What is missing or of another
-// secret is refused.
+// TestANodeHasAnotherKey checks that a node must replace all its pieces together with its key. No node becomes
+// stale. The server refuses a list with missing pieces or with pieces of another secret.
 func TestANodeHasAnotherKey(t *testing.T) {
 	v := newVault(t)
 	web := v.Join("web-01", "web")
@@ -452,7 +455,7 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	if list, err := v.ListSecrets(servertest.Operator()); err != nil || list[0].Replaced != nil {
 		t.Errorf("listed as %+v, %v: want no machine that was replaced", list, err)
 	}
-	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "") // it has not heard of it
+	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "") // the node has not received the answer
 	if got := v.Since(n); len(got) != 3 {
 		t.Errorf("said again: %v", got)
 	}
@@ -469,7 +472,7 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	}
 }
 
-// secretsOf makes each event of secrets happen once.
+// secretsOf causes each kind of event about secrets once.
 func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -483,14 +486,15 @@ func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
 		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
 	}}))
-	for range 2 { // the second one says what is known
+	for range 2 { // the second call repeats what is known
 		must(web.Call(wire.OpBox, wire.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []wire.OwnPiece{
 			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
 		}}, nil))
 	}
 }
 
-// TestWhoIsMeantFromNowOnIsNotGood: a node took a default, since a secret was not for it. Now it is.
+// TestWhoIsMeantFromNowOnIsNotGood checks a node that used a default because a secret was not for
+// it. When the secret becomes a secret for this node, the node is not good.
 func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
