@@ -49,7 +49,7 @@ func (convergeKind) options(s tutti.Step) []string {
 	return append(parts, timeoutText(s))
 }
 
-// wholeFleet is the word with which a converge step names all nodes.
+// wholeFleet is the word in a converge step that means all nodes.
 const wholeFleet = "fleet"
 
 // convergeTarget returns the group or node that a converge step names, empty for

@@ -18,7 +18,7 @@ func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 
 // anyDuration reads a duration in Go's format. It refuses a bare number without a
 // unit, because some people mean seconds and others minutes. It returns false if it
-// reported anything.
+// has reported a problem.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
 	switch {

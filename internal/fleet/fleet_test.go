@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// names are those of groups, for a list.
+// names returns a list with the names of groups.
 func names(from, to int) string {
 	var out []string
 	for i := from; i < to; i++ {
@@ -23,7 +23,7 @@ func names(from, to int) string {
 	return strings.Join(out, ", ")
 }
 
-// reads are reactions to values of as many keys.
+// reads returns reactions for values of n keys.
 func reads(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -39,7 +39,7 @@ func TestParseBounds(t *testing.T) {
 		fmt.Fprintf(&groups, "  g%d: {}\n", i)
 	}
 	for _, tc := range []struct {
-		reason, source, want string // want is the last line
+		reason, source, want string // want is the expected last line
 		lines                int
 	}{
 		{"too large", strings.Repeat("#", fleet.MaxSource+1), "f:1: 1048577 bytes, at most 1048576", 1},
@@ -157,7 +157,7 @@ func TestRenderWithoutTargets(t *testing.T) {
 
 var exampleRE = regexp.MustCompile("(?s)```yaml\n(fleet: .*?)```")
 
-// TestExamplesOfTheManual reads every whole fleet file in docs/howto.
+// TestExamplesOfTheManual reads every complete fleet file in docs/howto.
 func TestExamplesOfTheManual(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/howto/fleet-file.md")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestExamplesOfTheManual(t *testing.T) {
 	}
 }
 
-// checkPlan holds what the engine relies on.
+// checkPlan checks the properties of a plan that the engine needs.
 func checkPlan(t *testing.T, p tutti.Plan) {
 	t.Helper()
 	g := dag.New[tutti.StepName]()
@@ -200,13 +200,13 @@ func checkPlan(t *testing.T, p tutti.Plan) {
 	}
 }
 
-// TestReadReactions: which questions a rule fits, and which rule it leaves nothing.
+// TestReadReactions checks which questions a rule matches, and which rules can never match because of an earlier rule.
 func TestReadReactions(t *testing.T) {
 	value := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryValue, Key: key} }
 	hiera := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryHiera, Key: key} }
 	collect := func(name string) tutti.Query { return tutti.Query{Kind: tutti.QueryCollect, Type: name} }
 	for _, tc := range []struct {
-		reason, key, kind string // one of key and kind (of a resource)
+		reason, key, kind string // a key, or a kind of resource
 		query             tutti.Query
 		want              bool
 	}{
@@ -243,7 +243,7 @@ func TestReadReactions(t *testing.T) {
 	}
 	for _, rule := range rules {
 		for _, other := range rules {
-			covered := true // by what can be asked
+			covered := true // by all possible questions
 			for _, q := range queries {
 				covered = covered && (other.Fits(q) || !rule.Fits(q))
 			}

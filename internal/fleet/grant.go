@@ -57,8 +57,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	return g
 }
 
-// grantee returns the group that a grant is made to. A group may have grants only if its nodes cannot put
-// themselves into it. Both kinds of groups are like this.
+// grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
+// themselves to it. This is true for both kinds of groups.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// members are the names that grants, plans and order may use.
+// members are the names that grants, plans and order may refer to.
 type members struct {
 	groups map[tutti.GroupName]bool
 	nodes  map[tutti.NodeName]bool // nodes that a group lists
@@ -32,8 +32,8 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-// isGroup reports whether a group has that name. If not, it adds a problem that says why a group is
-// needed.
+// isGroup reports whether there is a group with this name. If there is not, it reports a problem that says why a group
+// is needed.
 func (r *reader) isGroup(name text, what, why string) bool {
 	switch {
 	case r.known.groups[tutti.GroupName(name.string)]:
@@ -72,8 +72,8 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	return groups
 }
 
-// group returns the nodes that a group lists. For a group of join tokens it returns no nodes. It sets the other fields of
-// the group.
+// group returns the nodes that a group lists, and sets the other fields of the group. For a
+// group of join tokens it returns no nodes.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
@@ -104,10 +104,10 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	return nodes
 }
 
-// isTrue accepts only `true`. For false, people leave the key out.
+// isTrue accepts only `true`. Instead of false, the key must be left out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is accepts only the value want, which is the only one with a meaning.
+// is accepts only the value want. It is the only value that has a meaning.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {
@@ -122,8 +122,7 @@ func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	return true
 }
 
-// Membership says which nodes are in which groups of a fleet. It does not search all
-// lists for that.
+// Membership says which nodes of a fleet are in which groups. It uses maps, so it need not search all lists.
 type Membership struct {
 	listed map[tutti.NodeName][]tutti.GroupName
 	joined map[tutti.GroupName]bool
@@ -141,8 +140,8 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the groups of a node, sorted: the groups that list the node, and
-// the groups of its join token that the fleet file declares with `joined: true`. A
+// GroupsOf returns the sorted groups of a node. These are the groups that list the node,
+// and those groups of its join token that the fleet file declares with `joined: true`. A
 // token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])

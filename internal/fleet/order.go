@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// maxOrder bounds the pairs of groups, because two long lists make very many pairs.
+// maxOrder is the largest number of pairs of groups, because two long lists give very many pairs.
 const maxOrder = 10_000
 
 // order reads the explicit order between groups, as pairs.
@@ -42,7 +42,7 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	return order
 }
 
-// orderEntry returns the groups of one entry that exist.
+// orderEntry returns the existing groups of one entry.
 func (r *reader) orderEntry(at *yaml.Node) (first, then []text) {
 	var firstAt, thenAt *yaml.Node
 	complete := r.mapping(at, "order", fields{

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// program returns the Puppet program by which nodes run.
+// program returns the Puppet program with which nodes run.
 func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	word, ok := r.text(n, what+": mode")
 	switch p := tutti.Program(word); {
@@ -26,7 +26,7 @@ func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	return ""
 }
 
-// runOptionKeys are the readers of the keys of a run step that say how Puppet runs.
+// runOptionKeys returns the readers for the keys of a run step that are options of Puppet.
 func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{
 		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step") },
@@ -39,7 +39,7 @@ func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	}
 }
 
-// whichFacts returns whether the runs of a step collect fresh facts, or whether all of them may use facts that
+// whichFacts returns whether the runs of a step collect new facts, or whether all of them may use facts that
 // were collected before.
 func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	word, ok := r.text(n, "step: facts")
@@ -50,8 +50,8 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	return word == "fresh", word == "ahead"
 }
 
-// checkRunOptions refuses an environment for runs that use the fleet's environment. given has the values
-// of the step, by key.
+// checkRunOptions refuses an environment for runs that use the fleet's environment. The map given has
+// the values of the step, by key.
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
@@ -59,7 +59,7 @@ func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yam
 	}
 }
 
-// runOptions says options in the words of the file.
+// runOptions returns options in the words of the fleet file.
 func runOptions(o tutti.RunOptions) []string {
 	var parts []string
 	if o.Program != "" {
@@ -89,8 +89,8 @@ func runOptions(o tutti.RunOptions) []string {
 	return parts
 }
 
-// CheckRunOptions refuses options that Puppet would take for something
-// else. It is for callers that have options from another source than a fleet file.
+// CheckRunOptions refuses options that Puppet would misunderstand. It is for callers whose
+// options do not come from a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
 	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
 		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
@@ -114,10 +114,10 @@ func (r *reader) environmentName(n *yaml.Node, what string) string {
 	return name
 }
 
-// tagRE matches what Puppet takes for a tag. Puppet joins tags with commas.
+// tagRE matches the tags that Puppet accepts. Puppet joins tags with commas.
 var tagRE = regexp.MustCompile(`^[[:alnum:]_][[:alnum:]_:.-]{0,255}$`)
 
-// maxTags bounds the tags of a run.
+// maxTags is how many tags a run may have.
 const maxTags = 100
 
 func (r *reader) tags(n *yaml.Node, what string) []string {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reaction reads how the fleet reacts. If the file does not say, it returns the defaults.
+// reaction reads how the fleet reacts. Keys that the file does not have get their defaults.
 func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	out := &tutti.Reaction{
 		Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, Safety: tutti.DefaultSafety, AskAbove: tutti.DefaultAskAbove,
@@ -116,8 +116,7 @@ func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// readReactions reads the rules. The first rule that matches counts. So a rule that
-// can never be the first is a mistake.
+// readReactions reads the rules. The first rule that matches is used. So a rule that never matches first is an error.
 func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	const what = "reaction: reads"
 	elements, _ := r.list(n, what)
@@ -138,8 +137,8 @@ func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	return rules
 }
 
-// maxReads bounds the rules, because each rule is compared with all earlier ones, and each change
-// with all rules.
+// maxReads is how many rules there may be, because each rule is compared with all earlier rules,
+// and each change with all rules.
 const maxReads = 1000
 
 func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {

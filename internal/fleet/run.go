@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultRunTimeout is the timeout of a run if the step has none in the file.
+// DefaultRunTimeout is the timeout of a run if the step has no timeout in the file.
 const DefaultRunTimeout = time.Hour
 
 // runKind runs Puppet on the nodes of a target.
@@ -56,8 +56,8 @@ func (runKind) options(s tutti.Step) []string {
 	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
 }
 
-// target returns the group or node that a step names. A name with a dot is not
-// a group. It counts as a node that may join later.
+// target returns the group or node that a step names. A name with a dot cannot be a group.
+// It is taken for a node that may join later.
 func (r *reader) target(n *yaml.Node, what string) string {
 	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {
@@ -99,12 +99,12 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	return accepted
 }
 
-// limit returns how many runs may be in flight.
+// limit returns how many runs may go on at the same time.
 func (r *reader) limit(n *yaml.Node, what string) int {
 	return r.whole(n, what, 1, "leave the key out for no limit")
 }
 
-// whole returns a whole number that is not too small.
+// whole returns a whole number that is at least least.
 func (r *reader) whole(n *yaml.Node, what string, least int, hint string) int {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {

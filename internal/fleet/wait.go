@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultWaitTimeout is the timeout of a wait if the file has none.
+// DefaultWaitTimeout is the timeout of a wait if the file has no timeout.
 const DefaultWaitTimeout = 5 * time.Minute
 
 // waitKind waits for something outside Puppet.
@@ -24,7 +24,7 @@ func (kinds) Wait() stepKind { return waitKind{} }
 
 func (waitKind) example() string { return "wait: {…}" }
 
-// read reads a wait. The timeout may also be inside the wait.
+// read reads a wait. The timeout may also be inside the value of wait.
 func (waitKind) read(r *reader) reading {
 	w := waiting{reader: r, timeout: DefaultWaitTimeout}
 	return reading{fields{
@@ -59,11 +59,11 @@ func (waitKind) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (waitKind) options(s tutti.Step) []string { return []string{timeoutText(s)} }
 
-// waiting is a wait while it is read.
+// waiting is the state of a wait while it is read.
 type waiting struct {
 	*reader
 	spec     tutti.WaitStep
-	target   string // what a step without a name is named after
+	target   string // the name for a step that has no name in the file
 	timeout  time.Duration
 	timeouts []*yaml.Node
 }

@@ -21,7 +21,7 @@ func parse(t *testing.T, text string) *policy.Actions {
 	return p
 }
 
-// ask is a question of ada on a node that knows its facts and classes.
+// ask returns a question of ada on a node that knows its facts and classes.
 func ask(action tutti.RemoteAction) policy.Question {
 	return policy.Question{
 		Caller: "operator:ada", Action: action,
@@ -86,8 +86,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestWhatANodeDoesNotKnowDenies: before its first run a node knows neither facts nor
-// classes. That must not let a deny rule pass.
+// TestWhatANodeDoesNotKnowDenies checks a node before its first run, which knows neither
+// facts nor classes. A deny rule must match in this case.
 func TestWhatANodeDoesNotKnowDenies(t *testing.T) {
 	new := ask("status")
 	new.Facts = func() (map[string]any, bool) { return nil, false }
@@ -196,11 +196,11 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzActions: a policy is refused with a place, or decides; what it does not match is
-// denied; whatever Check calls dead does not decide.
+// FuzzActions checks that a policy is refused with a place, or decides. A question without
+// a matching rule is denied. A rule that Check calls dead never decides.
 //
-// Found: group-of-a-form-feed (a line of groups that was white space to one reader and
-// not to the other was a panic).
+// It has found one mistake, group-of-a-form-feed. Two readers did not agree about the white
+// space in a line of groups, and the program panicked.
 func FuzzActions(f *testing.F) {
 	f.Add("policy default deny\nallow\tops /^operator:a/\tstatus\tos.family=~/^D/ and (mem>3 or not ntp)\tntp\n", groups)
 	f.Add("deny\t*\t*\t! ! (a!=\"b c\" or /x y/)\nallow\t*\t*\t*\n", "")

@@ -9,15 +9,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Finding is a place in a policy that does not do what it seems to do.
+// Finding is a place in a policy whose effect is not what it seems to be.
 type Finding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	// Open: the policy allows something that looks denied.
+	// Open says that the policy allows something that seems to be denied.
 	Open bool `json:"fails_open,omitempty"`
 }
 
-// Check finds rules that can never match and rules that fail open, by line.
+// Check returns, by line, rules that can never match and rules that fail open.
 func (a *Actions) Check() []Finding {
 	var out []Finding
 	for i, d := range a.defaults {
@@ -51,7 +51,7 @@ func (a *Actions) checkDefault(i int, d fallback) []Finding {
 	return out
 }
 
-// checkRule checks one rule by itself.
+// checkRule checks one rule, without the other rules.
 func (a *Actions) checkRule(r rule) []Finding {
 	var out []Finding
 	never := func(dead bool, format string, args ...any) {
@@ -145,8 +145,8 @@ func (c *condition) each(f func(statement)) {
 	}
 }
 
-// shadow returns the line of the last earlier rule if earlier rules together match everything
-// that rule i could match; 0: rule i can still match something.
+// shadow returns the line of the last earlier rule if the earlier rules together match
+// everything that rule i matches. It returns 0 if rule i can still match something.
 func (a *Actions) shadow(i int) int {
 	r, last := a.rules[i], 0
 	for _, c := range a.callersOf(r) {
@@ -161,7 +161,7 @@ func (a *Actions) shadow(i int) int {
 	return last
 }
 
-// allowsBefore reports whether an earlier rule that covers part of rule i allows.
+// allowsBefore reports whether an earlier allow rule covers a part of rule i.
 func (a *Actions) allowsBefore(i int) bool {
 	r := a.rules[i]
 	for _, c := range a.callersOf(r) {
@@ -175,10 +175,10 @@ func (a *Actions) allowsBefore(i int) bool {
 	return false
 }
 
-// anybody stands for the callers of a rule that says `*`.
+// anybody stands for the callers of a rule with `*`.
 var anybody = caller{text: "*"}
 
-// callersOf returns the callers of a rule, with the members of groups one by one.
+// callersOf returns the callers of a rule. The members of a group are listed one by one.
 func (a *Actions) callersOf(r rule) []caller {
 	if len(r.callers) == 0 {
 		return []caller{anybody}
@@ -205,7 +205,7 @@ func actionsOf(r rule) []string {
 }
 
 // covers reports whether an earlier rule matches whenever r matches, for this caller and
-// action. It compares conditions by their text.
+// action. It compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

@@ -9,8 +9,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// line is a message in a report, which calls its time `time`, or a line of a run's
-// log, which calls it `t`.
+// line is a message in a report or a line of a run's log. The report calls its time `time`, and the log calls it `t`.
 type line struct {
 	T       time.Time `json:"t"`
 	Time    time.Time `json:"time"`
@@ -30,10 +29,10 @@ func (l line) plain() api.LogLine {
 	}
 }
 
-// Log yields the messages of a run's log, one a line. A process that was killed
-// leaves half a line: what cannot be read is a message that says so.
+// Log yields the messages of a run's log. Each line is one message. A killed process may
+// leave half a line. For a line that cannot be read, Log yields a message that says this.
 func Log(raw []byte, yield func(api.LogLine) error) error {
-	before := true // the line before could be read
+	before := true // the previous line could be read
 	for text := range bytes.Lines(raw) {
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
@@ -54,8 +53,7 @@ func Log(raw []byte, yield func(api.LogLine) error) error {
 	return nil
 }
 
-// Logged yields the messages that a report has of the log. CodeInvalid: it is no
-// report.
+// Logged yields the messages of the log that a report contains. It returns CodeInvalid if the input is not a report.
 func Logged(raw []byte, yield func(api.LogLine) error) error {
 	var log []api.LogLine
 	err := sections(raw, map[string]func(*json.Decoder) error{
