@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Targets returns nodes with their groups, for policy.MayOperate.
+// Targets returns these nodes with their groups, for policy.MayOperate.
 func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	out := make([]policy.Target, len(nodes))
 	for i, name := range nodes {
@@ -20,8 +20,8 @@ func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	return out
 }
 
-// Targeted returns the nodes of a group, or one node. For the empty target all is true. A group
-// includes listed nodes that have not joined yet.
+// Targeted returns the nodes of a group, or one node. For the empty target it returns all as
+// true. A group includes listed nodes that have not joined yet.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
 	if target == "" {
 		return true, nil
@@ -51,7 +51,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 			w.All, w.Nodes = Targeted(v.State, in.Target)
 		case tutti.VerbData:
 			w.Key = in.Target
-		default: // nothing narrows the question
+		default: // nothing limits the question
 		}
 		by, err := policy.Admits(v.Fleet(), in.Operator, w)
 		switch {

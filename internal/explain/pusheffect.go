@@ -33,7 +33,8 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffec
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
-		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code // false: no code is pushed, or the current one
+		// False if the request has no code, or the current code.
+		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code
 		for n := range v.Registry.Nodes {
 			last := v.Engine.Last(n).Applied
 			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {

@@ -41,7 +41,8 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 	return out, rd.runs(ctx, out.Run)
 }
 
-// hieraFeed returns the hiera key that a value sets, and the nodes that look it up; nil: the value sets no hiera key.
+// hieraFeed returns the hiera key that a value sets, and the nodes that look it up. It returns nil if the value sets
+// no hiera key.
 func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)
 	if !ok {
@@ -62,8 +63,8 @@ func (v View) hieraFeed(path string) *api.HieraFeed {
 	return out
 }
 
-// versions returns the past values of a key, the latest first. They are from the log
-// and the latest snapshot. For changes by operators the audit trail is used, too.
+// versions returns the past values of a key, the latest one first. They are from the log
+// and the latest snapshot. Changes by operators also come from the audit trail.
 func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {

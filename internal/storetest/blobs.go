@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenBlobs makes an empty store; reopen opens the same store again.
+// OpenBlobs makes an empty store. The function reopen opens the same store again.
 type OpenBlobs func(t *testing.T) (blobs tutti.Blobs, reopen func() tutti.Blobs)
 
 // TestBlobs runs the suite of tutti.Blobs.
@@ -37,7 +37,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 	}
 }
 
-// pattern returns content that does not repeat at any chunk size.
+// pattern returns content in which no chunk repeats, at any chunk size.
 func pattern(size int) []byte {
 	content := make([]byte, size)
 	state := uint32(size)*2654435761 + 1
@@ -112,7 +112,7 @@ func blobsGathered(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 		}
 	}
 	var wg sync.WaitGroup
-	for i := range 2 * count { // each twice
+	for i := range 2 * count { // each content twice
 		wg.Go(func() {
 			if _, err := blobs.Put(t.Context(), pattern(100+i/2)); err != nil {
 				t.Errorf("Put: %v", err)

@@ -1,6 +1,5 @@
-// Package storetest holds the conformance suites of the stores: what every
-// tutti.Log and every tutti.Blobs must do, the durable ones and those in
-// memory alike.
+// Package storetest has the tests that every tutti.Log and every tutti.Blobs must pass,
+// durable stores as well as those in memory.
 package storetest
 
 import (
@@ -18,8 +17,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenLog makes an empty log; reopen opens the same log again, as a second
-// writer or after a crash.
+// OpenLog makes an empty log. The function reopen opens the same log again, as a second writer or after a crash.
 type OpenLog func(t *testing.T) (log tutti.Log, reopen func() tutti.Log)
 
 // TestLog runs the suite of tutti.Log.
@@ -61,12 +59,12 @@ var logTime = time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC)
 func value(key string, v any) tutti.Event {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the suite's own constants
+		panic(err) // these are constants of the suite
 	}
 	return tutti.Event{At: logTime, By: "operator:anna", Body: &tutti.ValueSet{Key: key, Value: raw}}
 }
 
-// mustAppend has more time than the log gives who says nothing: how fast a loaded machine is, is not the suite's question.
+// mustAppend sets a longer deadline than the default of the log, because the suite must also pass on a slow machine.
 func mustAppend(t *testing.T, log tutti.Log, last uint64, events ...tutti.Event) uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -92,7 +90,7 @@ func readAll(t *testing.T, log tutti.Log, after uint64) []tutti.Event {
 
 func wantLog(t *testing.T, log tutti.Log, after uint64, want []tutti.Event) {
 	t.Helper()
-	// Megabytes compared element by element take seconds.
+	// To compare megabytes element by element would take seconds.
 	whole := cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 	if diff := cmp.Diff(want, readAll(t, log, after), whole); diff != "" {
 		t.Errorf("Read(%d): -want +got\n%s", after, diff)
