@@ -1,9 +1,9 @@
-// Package audit reads the log as a trail of who did what. It decides which entries keep their bytes when
-// the log drops them, stores entries (Segment), and verifies a whole trail (Chain). It is pure.
+// Package audit reads the log as a trail of who did what. The package decides which entries keep their
+// bytes when the log drops them, stores entries (Segment), and verifies a whole trail (Chain). It is pure.
 //
 // A verification covers content and order, because the link of an entry covers its bytes
 // and the previous link. Sequences only grow. A gap is an append that a loss of power left
-// incomplete. It does not belong to the log.
+// incomplete. An incomplete append does not belong to the log.
 package audit
 
 import (
@@ -23,9 +23,9 @@ func Unexpired(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegmen
 	return slices.DeleteFunc(slices.Clone(segments), func(s tutti.AuditSegment) bool { return now.Sub(s.Until) > Keep })
 }
 
-// Act reports whether the trail keeps the content of an event. It does for changes by
-// operators, denials, nodes that come or leave, and the ends of jobs. For all other events
-// (runs, their exports and values) the trail keeps only the digest.
+// Act reports whether the trail keeps the content of an event. Act returns true for changes
+// by operators, denials, nodes that come or leave, and the ends of jobs. For all other
+// events (runs, their exports and values) the trail keeps only the digest.
 func Act(e tutti.Event) bool {
 	return strings.HasPrefix(e.By, "operator:") || tutti.TrailOf(e.Body.Kind()) == tutti.TrailAlways
 }
@@ -42,8 +42,8 @@ type Chain struct {
 	Bare int
 }
 
-// Add verifies that e follows directly after the last entry. It returns CodeDamaged if e
-// does not. Then the chain does not change.
+// Add verifies that e follows directly after the last entry. Add returns CodeDamaged if e
+// does not. In this case the chain does not change.
 func (c *Chain) Add(e api.AuditEntry) error {
 	before, digest := c.Link, e.Digest
 	switch {
@@ -57,11 +57,11 @@ func (c *Chain) Add(e api.AuditEntry) error {
 	}
 	switch {
 	case e.Seq <= c.Last:
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d comes behind entry %d", e.Seq, c.Last)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d comes after entry %d", e.Seq, c.Last)
 	case len(e.Raw) > 0 && e.Digest != "" && e.Digest != digest:
 		return tutti.Errorf(tutti.CodeDamaged, "entry %d has the digest %s, not %s", e.Seq, digest, e.Digest)
 	case e.Link != tutti.LinkOf(before, digest):
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d does not fit what is before it: it, or one before it, was changed or removed", e.Seq)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d does not fit the entries before it: one of these entries was changed or removed", e.Seq)
 	}
 	if c.Count == 0 {
 		c.First = e.Seq

@@ -18,7 +18,7 @@ import (
 
 var begin = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// entries draws a log. It has gaps where appends were incomplete.
+// entries draws a log. entries has gaps where appends were incomplete.
 func entries(t *rapid.T) []tutti.Entry {
 	var log []tutti.Entry
 	var link tutti.Digest
@@ -130,8 +130,8 @@ func TestATrailIsTheLog(t *testing.T) {
 }
 
 // TestAnyChangeOfATrailIsFound changes, removes, moves, repeats or inserts one
-// entry. It does not do so at the end, because such a change can only be found by comparing
-// with a known link of the end.
+// entry. The test does not change the end of the trail, because such a change can only be
+// found by comparing with a known link of the end.
 func TestAnyChangeOfATrailIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := entries(t)
@@ -236,8 +236,8 @@ func TestSegmentsExpire(t *testing.T) {
 	}
 }
 
-// The trail keeps the content of all events by operators. It keeps the content of these
-// kinds even if other actors caused them.
+// The trail keeps the content of all events by operators. The trail keeps the content of
+// events of these kinds even if other actors caused them.
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",

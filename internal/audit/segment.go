@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lines"
 )
 
-// A segment is stored as gzipped lines of JSON. The first line is a header. Then there is one line for each
-// entry, with its bytes or their digest. Links are not stored, because they can be computed.
+// A segment is stored as gzipped lines of JSON. The first line is a header. After the header there is one
+// line for each entry, with its bytes or their digest. Links are not stored, because they can be computed.
 
 type header struct {
 	Tutti   string       `json:"tutti"`
@@ -55,7 +55,7 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 		seg.Until = e.At
 	}
 	if chain.Count == 0 {
-		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment of no entries")
+		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment must have entries")
 	}
 	stored, err := w.Close()
 	if err != nil {
@@ -71,8 +71,8 @@ func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 	return api.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
 }
 
-// Entries yields the entries of a stored segment. The first entry has the link before it. It stops at the
-// first error. It returns CodeDamaged if the entries are not those that seg names.
+// Entries yields the entries of a stored segment. The first entry has the link before it. Entries stops
+// at the first error. Entries returns CodeDamaged if the entries are not those that seg names.
 func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
 	return func(yield func(api.AuditEntry, error) bool) {
 		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })
@@ -92,7 +92,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(api.AuditEntry) bool
 		return err
 	}
 	if head.Tutti != segmentKind || head.Version != 1 || head.Before != seg.Before {
-		return errors.New("it is none that this release knows, or of other entries")
+		return errors.New("this release does not know its format, or it has other entries")
 	}
 	e := api.AuditEntry{Link: seg.Before}
 	begin, before := uint64(0), seg.Before
@@ -119,7 +119,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(api.AuditEntry) bool
 		}
 	}
 	if begin != seg.First || e.Seq != seg.Last || e.Link != seg.After {
-		return errors.New("its entries do not lead to what comes behind it")
+		return errors.New("its entries do not lead to the entry that follows")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ const (
 	maxName    = 80   // bytes of a name in a text
 )
 
-// counts says how often each name occurred. It needs no more memory for many names than for maxCounted names.
+// counts says how often each name occurred. counts needs no more memory for many names than for maxCounted names.
 type counts struct {
 	total int
 	of    map[string]int // at most maxCounted names; the others are only in total
@@ -32,8 +32,8 @@ func (c *counts) add(name string) {
 	c.of[name]++
 }
 
-// String lists the most frequent names, with their counts if there are several. It also has
-// the number of all other attempts.
+// String lists the most frequent names, with their counts if there are several. String also
+// has the number of all other attempts.
 func (c *counts) String() string {
 	names := sorted(c.of)
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(c.of[b], c.of[a]) })

@@ -58,7 +58,8 @@ type attempts struct {
 	more     counts
 }
 
-// note gives an attempt its own entry if may is true and there is no equal entry yet. Otherwise it counts the attempt.
+// note gives an attempt its own entry if may is true and there is no equal entry yet. If may is false, or if there is
+// an equal entry, note only counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)
@@ -78,7 +79,7 @@ func isKnown(who string) bool {
 	return kind == "node" || kind == "operator" || kind == "token"
 }
 
-// Admit reports whether an attempt gets its own entry. Otherwise it counts the attempt.
+// Admit reports whether an attempt gets its own entry. If it does not, Admit counts the attempt.
 func (d *Minute) Admit(now time.Time, who, what string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

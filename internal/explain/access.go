@@ -58,7 +58,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 		case err != nil:
 			out.Why = err.Error()
 		case len(by) == 0:
-			out = api.AccessAnswer{May: true, Why: "the fleet file has no access: each operator may do everything"}
+			out = api.AccessAnswer{May: true, Why: "the fleet file has no section access: each operator may do everything"}
 		default:
 			lines := make([]string, len(by))
 			for i, a := range by {
@@ -67,7 +67,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 			out = api.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
 		}
 		if op := v.Registry.Operators[in.Operator]; out.May && (op == nil || len(op.Good(v.Now)) == 0) {
-			out.Why += "; but no certificate of this name is known to be good"
+			out.Why += "; but the log has no valid certificate of this operator"
 		}
 		return nil
 	})

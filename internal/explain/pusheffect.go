@@ -24,7 +24,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffec
 	return out, rd.look(ctx, func(v View) error {
 		if digest != v.Registry.FleetDigest {
 			if err := v.May(tutti.VerbAdmin, ""); err != nil {
-				return tutti.Wrap("", err, "%s is another fleet file than the server's", in.Fleet.File)
+				return tutti.Wrap("", err, "%s is not the fleet file of the server", in.Fleet.File)
 			}
 		}
 		out.Same = digest == v.Registry.FleetDigest && !policy.Old(v.Fleet()) && (in.Code == "" || in.Code == v.Registry.Code[f.Environment.Name].Code)

@@ -52,7 +52,7 @@ func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, 
 	return *record, nil
 }
 
-// loadRecord reads the record of a run. It returns nil if the record is not stored.
+// loadRecord reads the record of a run. loadRecord returns nil if the record is not stored.
 func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
 	if of.node == "" {
 		return nil, nil
@@ -146,16 +146,16 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// These are the limits for the parts of a record that people see. An honest run has no more, because
-// its gate would be refused.
+// The following constants limit the parts of a record that people see. An honest run has no more,
+// because its gate would be refused.
 const (
 	maxReads     = 20_000
 	maxKeys      = 100_000
 	maxPublished = 5_000
 )
 
-// decodeRecord reads a stored record. Nodes write these records, so a list may be too long. Then only its first part is
-// used.
+// decodeRecord reads a stored record. Nodes write these records, so a list may be too long. If a list is too long, only
+// its first part is used.
 func decodeRecord(raw []byte) (tutti.Record, error) {
 	type fields tutti.Record
 	var in struct {

@@ -87,7 +87,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 		return v.latestRun(n)
 	}
 	if len(text) < shortest {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: at least %d characters of its id, or the name of a node, for its latest run", text, shortest)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: give at least %d characters of its id, or the name of a node to see its latest run", text, shortest)
 	}
 	var found []*engine.Run
 	for id, r := range v.Engine.Runs {
@@ -108,7 +108,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 	for _, r := range found[:min(len(found), 5)] {
 		names = append(names, fmt.Sprintf("%s (%s)", r.Run, r.Node))
 	}
-	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s; give more of it, or the name of a node, for its latest run",
+	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s; give more of the id, or the name of a node to see its latest run",
 		len(found), text, strings.Join(names, ", "))
 }
 
@@ -122,7 +122,7 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or returns why it is missing. It also returns how many bytes it has read.
+// report reads the report of a run, or returns why it is missing. report also returns how many bytes it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -152,13 +152,13 @@ func notSent(of api.RunReport) *api.Missing {
 	case of.Result == nil && of.Lost != "":
 		m.Text = "the run is lost: " + of.Lost
 	case of.Result == nil && !of.EndedAt.IsZero():
-		m.Text = "it ended, and the node has sent no result"
+		m.Text = "the run has ended, and the node has sent no result"
 	case of.Result == nil:
 		m.Why, m.Text = api.ReportRunning, "the run has not ended: "+of.Phase
 	case of.Result.Stopped:
-		m.Text = "it was stopped at its gate and applied nothing: " + of.GateWhy
+		m.Text = "the gate stopped the run, so it applied nothing: " + of.GateWhy
 	case of.Outcome == tutti.Failed || of.Outcome == tutti.Waiting:
-		m.Text = fmt.Sprintf("Puppet wrote none: it ended in phase %s", cmp.Or(of.Result.Phase, "none"))
+		m.Text = fmt.Sprintf("Puppet wrote no report: it ended in phase %s", cmp.Or(of.Result.Phase, "none"))
 	default:
 		m.Text = cmp.Or(of.Result.Message, "Puppet wrote none")
 	}
@@ -223,7 +223,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. It begins with those of failed runs. It skips runs without changes.
+// fillChanges reads the reports of runs. fillChanges begins with those of failed runs. fillChanges skips runs without
+// changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// One call reads a limited number of reports and bytes, no matter how many runs a job has. It reads reports of
+// One call reads a limited number of reports and bytes, no matter how many runs a job has. The call reads reports of
 // failed runs first, and no reports of runs without a change. The answer says which reports the call did not read.
 func TestAJobsReportsAreBounded(t *testing.T) {
 	blobs := memory.NewBlobs()

@@ -22,7 +22,7 @@ var reference = regexp.MustCompile(`(?s)^([A-Za-z][a-z0-9_A-Z]*(?:::[A-Za-z][a-z
 func splitReference(text string) (typ, title string, err error) {
 	parts := reference.FindStringSubmatch(text)
 	if parts == nil {
-		return "", "", tutti.Errorf(tutti.CodeInvalid, "resource %q: it is written as Type[title], say 'File[/etc/motd]'", text)
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "resource %q: write Type[title], for example 'File[/etc/motd]'", text)
 	}
 	segments := strings.Split(parts[1], "::")
 	for i, s := range segments {
@@ -72,8 +72,8 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 	return out, err
 }
 
-// told finds the last run of a node whose report has resources. It also finds the nodes that
-// export the resource. A proof applies nothing, so it uses the run before the proof.
+// told finds the last run of a node whose report has resources. told also finds the nodes
+// that export the resource. A proof applies nothing, so it uses the run before the proof.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))

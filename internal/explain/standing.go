@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// moment is the time of an answer. It is a sequence of the log. If the sequence is not
-// known, it is the earliest possible time.
+// moment is the time of an answer. The time is a sequence of the log. If the sequence is
+// not known, it is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time
@@ -192,8 +192,7 @@ type pair struct {
 	beforeCode  tutti.Digest
 }
 
-// runs completes views of runs that have only an id. It also says why the runs
-// were needed.
+// runs completes views of runs that have only an id. runs also says why the runs were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {

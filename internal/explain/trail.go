@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// trail has the changes of data that the log still has. It is read outside the writer.
+// trail has the changes of data that the log still has. The trail is read outside the writer.
 type trail struct {
 	values  map[string][]api.ValueVersion      // by key, in order
 	exports map[tutti.NodeName][]exportsChange // the exports that other nodes read, in order
@@ -22,8 +22,8 @@ type trail struct {
 	sets    map[tutti.Digest][]tutti.Export
 }
 
-// exportsChange is a set of exports and the event with which it begins. It ends with the next
-// set, or with the removal of the node.
+// exportsChange is a set of exports and the event with which it begins. A set of exports ends
+// with the next set, or with the removal of the node.
 type exportsChange struct {
 	tutti.ExportsSet
 	event tutti.Event
@@ -97,7 +97,7 @@ func causeOf(key string, v api.ValueVersion) api.Cause {
 	return c
 }
 
-// maxCauses is how many changes of one answer are compared. They are the latest ones.
+// maxCauses is how many changes of one answer are compared. The compared changes are the latest ones.
 const maxCauses = 100
 
 // causes returns the changes of an answer to a node's question since the answer was given, in order.

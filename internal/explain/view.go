@@ -40,12 +40,12 @@ func (v View) seen(n tutti.NodeName) time.Time {
 	return at
 }
 
-// Present has the state of nodes that is not in the log. So it belongs to no version of the fold.
+// Present has the state of nodes that is not in the log. So this state belongs to no version of the fold.
 type Present interface {
 	// Last returns when a node was last heard of, and its last beat. The time is zero if it was never heard of.
 	Last(node tutti.NodeName) (time.Time, wire.Beat)
-	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. It is only
-	// known for agents that have claimed since the start of the server.
+	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. Lacks
+	// knows only agents that have claimed since the start of the server.
 	Lacks(node tutti.NodeName) []tutti.Capability
 	// Machines returns the machines that have said hello with a node's key since the server started.
 	Machines(node tutti.NodeName) []tutti.Machine
@@ -53,7 +53,7 @@ type Present interface {
 
 // Past has all events that still exist, and the audit trail.
 type Past interface {
-	// History yields the events after a sequence in order, if they still exist. It stops at the first error.
+	// History yields the events after a sequence in order, if they still exist. History stops at the first error.
 	History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error]
 	// Through returns the sequence up to which only the events of a snapshot exist.
 	Through() uint64
@@ -61,12 +61,12 @@ type Past interface {
 	ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error
 }
 
-// Look calls f with a version that includes everything that was acknowledged before the call. It returns
-// the error of f, or an error if there is no version. The function f must not block.
+// Look calls f with a version that includes everything that was acknowledged before the call. Look
+// returns the error of f, or an error if there is no version. The function f must not block.
 type Look func(ctx context.Context, f func(View) error) error
 
-// Reader answers requests that change nothing. It implements tutti.Explains, tutti.Reports and the
-// lists of the other interfaces. All methods are safe for concurrent calls.
+// Reader answers requests that change nothing. Reader implements tutti.Explains, tutti.Reports and
+// the lists of the other interfaces. All methods are safe for concurrent calls.
 type Reader struct {
 	look  Look
 	past  Past
@@ -112,8 +112,8 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign returns the latest foreign run of a node. It returns nil if this run is not
-// later than the last run of Tutti.
+// lastForeign returns the latest foreign run of a node. lastForeign returns nil if this run
+// is not later than the last run of Tutti.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)
 	if len(all) == 0 || !all[0].After(ours) {
@@ -130,7 +130,7 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 	switch {
 	case r.Lost != "" && r.Result != nil: // this result is still the report of the node
 		v.Outcome = r.Result.Outcome
-		v.Message = strings.TrimPrefix(r.Result.Message+"; it was given up ("+r.Lost+"), and this came later", "; ")
+		v.Message = strings.TrimPrefix(r.Result.Message+"; the server gave up the run ("+r.Lost+"), and this came later", "; ")
 	case r.Lost != "":
 		v.Message = r.Lost
 	}

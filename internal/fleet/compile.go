@@ -12,9 +12,8 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is used twice. It names steps without a name
-// after what they do: run-storage, then run-storage-2. It reports whether the
-// names are unique.
+// nameSteps refuses a name that is used twice. nameSteps names steps without a name after what they
+// do: run-storage, then run-storage-2. nameSteps reports whether the names are unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
 	unique := true
 	lines := map[tutti.StepName]int{}
@@ -24,7 +23,7 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 			continue
 		}
 		if line := lines[d.Name]; line != 0 {
-			r.report(d.named, "name one of them otherwise", "%s: duplicate step %q, first in line %d", what, d.Name, line)
+			r.report(d.named, "give one of them another name", "%s: duplicate step %q, first in line %d", what, d.Name, line)
 			unique = false
 			continue
 		}

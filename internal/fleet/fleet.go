@@ -1,7 +1,6 @@
-// Package fleet parses fleet files. It turns the text of a tutti.yaml into a
-// checked tutti.Fleet, or reports all problems, each with its
-// line. It also computes which nodes are in a group, resolves the targets of a plan to nodes, and
-// renders a plan for people. It does not read files itself.
+// Package fleet parses fleet files. The package turns the text of a tutti.yaml into a checked tutti.Fleet, or
+// reports all problems, each with its line. The package also computes which nodes are in a group, resolves the
+// targets of a plan to nodes, and renders a plan for people. The package does not read files itself.
 //
 // The document docs/howto/fleet-file.md describes the keys of the file, their defaults and examples.
 package fleet
@@ -22,7 +21,7 @@ import (
 const MaxSource = 1 << 20
 
 // Parse reads a fleet file. The parameter name is used only in messages. An error is a tutti.Error with
-// CodeInvalid. Its message has one line `name:line: what is wrong (what to do)` for each problem, in the
+// CodeInvalid. The message has one line `name:line: what is wrong (what to do)` for each problem, in the
 // order of the lines. After an error the caller must not use the fleet.
 func Parse(name string, source []byte) (tutti.Fleet, error) {
 	r := &reader{file: name}
@@ -65,8 +64,8 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. It reads groups first, wherever they are in the file, because grants,
-// plans and order refer to groups.
+// fleet reads the whole file. fleet reads groups first, wherever they are in the file, because
+// grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
 	var grants, access, plans, reactive, reaction, order *yaml.Node
@@ -149,7 +148,7 @@ func (r *reader) facts(n *yaml.Node) (volatile []string) {
 		"volatile": func(n *yaml.Node) {
 			for _, name := range r.oneOrMore(n, "facts: volatile") {
 				if !factRE.MatchString(name.string) {
-					r.report(name.at, "the name of a whole fact, like `uptime`: no dots", "facts: volatile: %q is no name of a fact", name.string)
+					r.report(name.at, "the name of a whole fact, like `uptime`: no dots", "facts: volatile: %q is not the name of a fact", name.string)
 				}
 				volatile = append(volatile, name.string)
 			}

@@ -87,7 +87,7 @@ func (w *writer) scalar(n *yaml.Node) bool {
 	case "!!bool":
 		var value bool
 		if n.Decode(&value) != nil { // the tag says bool, but the text is not a bool
-			w.report(n, "quote it if it is text", "%s: %q is no bool", w.what, n.Value)
+			w.report(n, "quote it if it is text", "%s: %q is not true or false", w.what, n.Value)
 			return false
 		}
 		w.out.WriteString(strconv.FormatBool(value))
@@ -120,7 +120,7 @@ func (w *writer) number(n *yaml.Node) bool {
 		}
 		w.out.WriteString(text)
 	default:
-		w.report(n, "quote it if it is text", "%s: %s is no JSON number", w.what, n.Value)
+		w.report(n, "quote it if it is text", "%s: %s is not a JSON number", w.what, n.Value)
 		return false
 	}
 	return true

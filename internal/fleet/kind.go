@@ -11,14 +11,14 @@ import (
 )
 
 // stepKind is one kind of step in the fleet file. Each kind is one type in one file. The type
-// kinds has one method for each kind. This method is the kind's row in the table.
+// kinds has one method for each kind. The method of a kind is the kind's row in the table.
 type stepKind interface {
 	// example returns a step of this kind, for hints.
 	example() string
 	// read returns the readers for a step that may be of this kind.
 	read(r *reader) reading
-	// check reports problems that are specific to this kind. It is called when the names and edges of all
-	// steps of the plan are known. The parameter before has the steps directly before this step.
+	// check reports problems that are specific to this kind. The reader calls check when the names and edges of
+	// all steps of the plan are known. The parameter before has the steps directly before this step.
 	check(r *reader, d draft, before []tutti.Step)
 	// does and options return the texts for the table of Render. The parameter nodes has
 	// the nodes of the step's target, or nil if they are unknown.
@@ -81,7 +81,7 @@ func examples() string {
 	return strings.Join(out[:len(out)-1], ", ") + " or " + out[len(out)-1]
 }
 
-// readings returns the readers for a step whose kind is not known yet. These are all keys that the
+// readings returns the readers for a step whose kind is not known yet. The result has all keys that the
 // step may have, and the part of each kind. If several kinds have a key, each of them reads it.
 func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	all := fields{}

@@ -31,7 +31,7 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 			r.reportErr(e.key.at, "", err)
 		}
 		if name == api.ConvergePlan {
-			r.report(e.key.at, "name it otherwise", "plan name %q: so the jobs of `tutti converge` are called", string(name))
+			r.report(e.key.at, "name it otherwise", "plan name %q: the jobs of `tutti converge` have this name", string(name))
 		}
 		if name == api.ShowPlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
@@ -77,7 +77,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	return steps
 }
 
-// step reads one step. It has the keys of every step and the keys of its kind.
+// step reads one step. A step has the keys of every step and the keys of its kind.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	given := map[string]*yaml.Node{}
@@ -105,7 +105,7 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 	}
 	switch {
 	case len(kinds) > 1:
-		r.report(at, "make a step of each", "the step has more than one kind: %s", strings.Join(kinds, " and "))
+		r.report(at, "make a separate step of each kind", "the step has more than one kind: %s", strings.Join(kinds, " and "))
 	case len(kinds) == 1:
 		kind := tutti.StepKind(kinds[0])
 		of[kind].end(d, given)

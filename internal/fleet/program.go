@@ -18,7 +18,7 @@ func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	case p == tutti.ProgramApply || p == tutti.ProgramAgent:
 		return p
 	case word == string(tutti.ModeNoop):
-		r.report(n, "say `noop: true` on a run step, or `tutti run --noop`", "%s: mode: %q", what, word)
+		r.report(n, "add `noop: true` to a run step, or use `tutti run --noop`", "%s: mode: %q", what, word)
 	default:
 		known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
 		r.report(n, r.suggest(word, known), "%s: mode: unknown %q", what, word)
@@ -55,7 +55,7 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
-		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
+		r.report(n, "add `mode: agent`", "step: environment: only a run through the agent can have a different environment from the fleet's")
 	}
 }
 
@@ -89,19 +89,19 @@ func runOptions(o tutti.RunOptions) []string {
 	return parts
 }
 
-// CheckRunOptions refuses options that Puppet would misunderstand. It is for callers whose
-// options do not come from a fleet file.
+// CheckRunOptions refuses options that Puppet would misunderstand. CheckRunOptions is for
+// callers whose options do not come from a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
 	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
 		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
 	}
 	for _, tag := range slices.Concat(o.Tags, o.SkipTags) {
 		if !tagRE.MatchString(tag) {
-			return tutti.Errorf(tutti.CodeInvalid, "%q is no tag of Puppet: one each; letters, digits and `_:.-`", tag)
+			return tutti.Errorf(tutti.CodeInvalid, "%q is not a tag of Puppet: give each tag by itself; it has letters, digits and `_:.-`", tag)
 		}
 	}
 	if o.Environment != "" && !environmentRE.MatchString(o.Environment) {
-		return tutti.Errorf(tutti.CodeInvalid, "%q is no environment: lower-case letters, digits and '_' only, as in Puppet", o.Environment)
+		return tutti.Errorf(tutti.CodeInvalid, "%q is not the name of an environment: lower-case letters, digits and '_' only, as in Puppet", o.Environment)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (r *reader) tags(n *yaml.Node, what string) []string {
 	var tags []string
 	for _, tag := range r.oneOrMore(n, what) {
 		if !tagRE.MatchString(tag.string) {
-			r.report(tag.at, "one tag each; letters, digits and `_:.-`", "%s: %q is no tag of Puppet", what, tag.string)
+			r.report(tag.at, "give each tag by itself; it has letters, digits and `_:.-`", "%s: %q is not a tag of Puppet", what, tag.string)
 		}
 		tags = append(tags, tag.string)
 	}

@@ -20,7 +20,7 @@ func (r *Rotation) apply(e tutti.Event, b *tutti.CARotated) {
 	r.Last, r.At = b, e.At
 }
 
-// Phase returns the phase of the last rotation. It is empty if there was no rotation.
+// Phase returns the phase of the last rotation. Phase returns an empty phase if there was no rotation.
 func (r Rotation) Phase() tutti.RotationPhase {
 	if r.Last == nil {
 		return ""

@@ -93,7 +93,7 @@ func (o Operators) Admit(name, serial string, now time.Time) error {
 	if op.Knows(serial, now) {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; a new certificate comes from another operator, or on the server from root: tutti operator create %s",
+	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; another operator, or root on the server, can make a new certificate: tutti operator create %s",
 		name, op.Revoked.Format(time.RFC3339), because(op.Reason), name)
 }
 

@@ -57,7 +57,7 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	}
 }
 
-// PausedNode returns for one node the same text as Paused. It does not look at the other nodes.
+// PausedNode returns for one node the same text as Paused. PausedNode does not look at the other nodes.
 func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	var holds *Pause
 	for _, p := range s.PausesAt(now) {

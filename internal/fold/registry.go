@@ -208,7 +208,7 @@ func (r *Registry) dropCode(code tutti.Digest) {
 	delete(r.Statements, code)
 }
 
-// resigned notes a new statement about code that an order may name. This may be the code of the latest push.
+// resigned notes a new statement about code that an order may name. This code may be the code of the latest push.
 func (r *Registry) resigned(b *tutti.CodeResigned) {
 	if _, used := r.Signed[b.Code]; !used {
 		return
@@ -276,7 +276,8 @@ func (r *Registry) drop(n *Node) {
 // ByKey returns the node that owns a key, or nil.
 func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
 
-// Groups returns the sorted groups of a node. These are the groups that list the node and the groups in its join token.
+// Groups returns the sorted groups of a node. The groups of a node are the groups that list it and the groups in its
+// join token.
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
 	return r.members.GroupsOf(n.Node, n.Groups)
 }

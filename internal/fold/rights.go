@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Rights has the rights of operators, according to the audit trail. It sees only the events of the trail.
-// The zero value is the state before the first event.
+// Rights has the rights of operators, according to the audit trail. Rights sees only the events of the
+// trail. The zero value is the state before the first event.
 type Rights struct {
 	operators Operators
 	fleet     tutti.Fleet
@@ -43,7 +43,7 @@ func (r *Rights) Apply(e tutti.Event) {
 }
 
 // Could returns the operators who had a valid certificate and a verb at a time, sorted by name. The target is a node,
-// or a key for VerbData. If the target is empty, Could asks whether the verb was allowed for anything. It returns
+// or a key for VerbData. If the target is empty, Could asks whether the verb was allowed for anything. Could returns
 // CodeNotFound if there was no such node.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}
@@ -54,7 +54,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	default:
 		groups, known := r.joined[node]
 		if !known {
-			return nil, tutti.Errorf(tutti.CodeNotFound, "no node %q had joined at %s, as far as the trail goes back", target, at.Format(time.RFC3339))
+			return nil, tutti.Errorf(tutti.CodeNotFound, "according to the trail, no node %q had joined at %s", target, at.Format(time.RFC3339))
 		}
 		w.Nodes = []policy.Target{{Node: node, Groups: r.members.GroupsOf(node, groups)}}
 		w.Narrow = true

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// Recipients returns the nodes of these targets with their keys. It also returns the nodes that the fleet file lists
-// and that have not joined. It returns CodeInvalid if the fleet file has no recovery key.
+// Recipients returns the nodes of these targets with their keys. Recipients also returns the nodes that the fleet
+// file lists and that have not joined. Recipients returns CodeInvalid if the fleet file has no recovery key.
 func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 	out := tutti.Recipients{Nodes: []tutti.Recipient{}}
 	if err := tutti.ValidateTargets(targets); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// State is the fold of all events of the log. It changes only by Apply, and by the decisions of engine and converge.
-// Several readers may read it at the same time, while no goroutine calls Apply or takes decisions.
+// State is the fold of all events of the log. State changes only by Apply, and by the decisions of engine and
+// converge. Several readers may read it at the same time, while no goroutine calls Apply or takes decisions.
 type State struct {
 	Seq      uint64 // number of the last event
 	Through  uint64 // the last event that the latest snapshot covers
@@ -19,7 +19,7 @@ type State struct {
 	Data     *data.State
 	Converge *converge.State
 	Registry *Registry
-	// Reports says which reports were deleted. It is nil if this is not known.
+	// Reports says which reports were deleted. Reports is nil if this is not known.
 	Reports *tutti.ReportsRetired
 }
 
@@ -54,7 +54,7 @@ func (s *State) apply(e tutti.Event) {
 	}
 }
 
-// Fleet returns the fleet file. It is empty before the first push.
+// Fleet returns the fleet file. Fleet returns an empty fleet before the first push.
 func (s *State) Fleet() tutti.Fleet {
 	if s.Registry.Fleet == nil {
 		return tutti.Fleet{}
@@ -124,10 +124,10 @@ func (s *State) Job(id tutti.JobID, kept int) (*engine.Job, error) {
 	}
 	j := s.Engine.Jobs[id]
 	if j == nil && s.Engine.Retired(id) {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), kept)
+		return nil, tutti.Errorf(tutti.CodeNotFound, "job %q is not kept any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), kept)
 	}
 	if j == nil {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
+		return nil, tutti.Errorf(tutti.CodeNotFound, "there is no job %q; see: tutti job list", string(id))
 	}
 	return j, nil
 }

@@ -1,5 +1,5 @@
 // Package hostile turns honest input into hostile input for fuzz tests. If a fuzzer changes
-// single bytes, the result is rarely JSON. This package changes JSON into other JSON, so
+// single bytes, the result is rarely JSON. Package hostile changes JSON into other JSON, so
 // that the input gets further into the program.
 package hostile
 
@@ -92,8 +92,8 @@ func (m mangler) list(v []any) any {
 	return slices.Repeat(v, m.times(len(v), 30))
 }
 
-// times returns how often a part is repeated. This is a few times, or until the result is
-// large. The limit also holds for repetitions of repetitions.
+// times returns how often a part is repeated. The number is small, or large enough to make
+// the result large. The limit also holds for repetitions of repetitions.
 func (m mangler) times(size, most int) int {
 	const large = 16 << 10
 	return max(1, min(1+m.IntN(most), large/max(1, size)))

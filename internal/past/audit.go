@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/audit"
 )
 
-// Audit returns a reader of the audit trail. Its method Pass gives the entries to yield. Audit returns CodeInternal if
-// this log has no audit trail.
+// Audit returns a reader of the audit trail. The reader's method Pass gives the entries to yield. Audit returns
+// CodeInternal if this log has no audit trail.
 func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*AuditReader, error) {
 	log, ok := p.trimmed()
 	if !ok {

@@ -32,13 +32,13 @@ func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) err
 	if len(gone) == 0 {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "content that was acknowledged is gone, %d in all: %s; a backup would lack it as well: look for an earlier one, and at the disk",
+	return tutti.Errorf(tutti.CodeDamaged, "acknowledged content is missing, %d in all: %s; a new backup would lack it as well: look for an earlier backup, and check the disk",
 		len(gone), strings.Join(gone[:min(len(gone), 5)], "; "))
 }
 
 // CopyLog copies the log up to one event, and all content that the log needs. During the copy the server
-// drops no events and removes no content. It also works before Open. It returns CodeDamaged if content is
-// missing that the log needs. Then it has copied nothing.
+// drops no events and removes no content. CopyLog also works before Open. CopyLog returns CodeDamaged if
+// content is missing that the log needs. If it returns CodeDamaged, CopyLog has copied nothing.
 func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -75,7 +75,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 			return err
 		}
 	}
-	// Events that were appended since then can name more content. It is harmless to copy this content as well.
+	// Events that were appended since then can name more content. A copy may have this content as well.
 	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}

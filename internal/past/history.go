@@ -11,7 +11,7 @@ import (
 )
 
 // History yields the events after a sequence, in order, up to the last event at the time of the call. First
-// it yields those of the latest snapshot, then those of the log. It stops at the first error.
+// it yields those of the latest snapshot, then those of the log. History stops at the first error.
 func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
 		for {
@@ -54,9 +54,9 @@ const (
 	turnWait = time.Minute
 )
 
-// inTurns yields the items of seq. It reads only while it has one of the slots. So readers of old events leave
-// the processors to the writer and to nodes. While it yields, it has no slot. So a slow caller does not block
-// other readers.
+// inTurns yields the items of seq. inTurns reads only while it has one of the slots. So readers of old events
+// leave the processors to the writer and to nodes. While it yields, it has no slot. So a slow caller does not
+// block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T
@@ -72,9 +72,9 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 			select {
 			case slots <- struct{}{}:
 			case <-patience.C:
-				return nil, tutti.Errorf(tutti.CodeUnavailable, "waited %s for others who read the past; ask again", turnWait)
+				return nil, tutti.Errorf(tutti.CodeUnavailable, "waited %s while others read old events; ask again", turnWait)
 			case <-ctx.Done():
-				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others who read the past")
+				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting while others read old events")
 			}
 			defer func() { <-slots }()
 			for len(read) < atATurn && more {

@@ -17,12 +17,12 @@ const (
 	sweepEvery  = time.Hour
 )
 
-// keeper shortens the log outside the writer's queue. It takes snapshots, makes the log drop the
-// events that a snapshot has, and removes blobs that nothing names.
+// keeper shortens the log outside the writer's queue. keeper takes snapshots, makes the log drop
+// the events that a snapshot has, and removes blobs that nothing names.
 //
 // The order is: the blob of the snapshot, the blob of the segment, the event snapshot.taken, and the log.
-// Each step is durable before the next one begins. If the server ends before snapshot.taken, there are some
-// unused blobs, which a sweep removes. If it ends after snapshot.taken, the next start shortens the log.
+// Each step of the keeper is durable before the next one begins. If the server ends before snapshot.taken, there
+// are some unused blobs, which a sweep removes. If it ends after snapshot.taken, the next start shortens the log.
 type keeper struct {
 	*Past
 	log  trimmedLog
@@ -54,7 +54,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 	k := &keeper{p, log, emit}
 	if err := k.trim(ctx); err != nil {
-		k.opts.Logger.Error("the log was not let go", "error", err)
+		k.opts.Logger.Error("the log did not drop old events", "error", err)
 	}
 	sweeps := time.NewTicker(sweepEvery)
 	defer sweeps.Stop()
@@ -75,7 +75,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 }
 
-// pause waits after a failure. Otherwise the keeper would try again after every append.
+// pause waits after a failure. Without the pause, the keeper would try again after every append.
 func (k *keeper) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -160,7 +160,7 @@ func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool
 			e, err = event(entry)
 		}
 		if err != nil {
-			return tutti.Wrap("", err, "read what is to be kept")
+			return tutti.Wrap("", err, "read the events that must be kept")
 		}
 		if !f(entry, e) {
 			return nil

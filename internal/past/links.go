@@ -31,7 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// of returns the link of an event. It is empty if the link is not in memory.
+// of returns the link of an event. of returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,20 +48,21 @@ const lookupsAtOnce = 2
 // Note stores the links of events in memory.
 func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 
-// Link returns the link of one of the last events. It is empty if the link is not in memory.
+// Link returns the link of one of the last events. Link returns an empty digest if the link is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink differs from the link of every event. It means that the log has no event at this sequence,
-// although a caller has seen one.
+// noLink differs from the link of every event. noLink means that the log has no event at this
+// sequence, although a caller has seen one.
 const noLink tutti.Digest = "none"
 
-// LinkOfOld reads the link of one event from disk. It is empty if a snapshot has replaced the event.
+// LinkOfOld reads the link of one event from disk. LinkOfOld returns an empty digest if a snapshot
+// has replaced the event.
 func (p *Past) LinkOfOld(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	select {
 	case p.lookups <- struct{}{}:
 		defer func() { <-p.lookups }()
 	case <-ctx.Done():
-		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others whose last seen event is looked up")
+		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the lookups of other callers")
 	}
 	link, err := p.opts.Log.LinkAt(ctx, seq)
 	switch {

@@ -1,6 +1,7 @@
 // Package past manages the stored data of a fleet: its log, the snapshot that replaces the beginning of the log, and
-// the content that both name. It reads this data for the writer, for readers and for copies. It also removes data
-// that is not needed any more. It does not know the writer. Its callers give it a function that appends events.
+// the content that both name. The package reads this data for the writer, for readers and for copies. The package
+// also removes data that is not needed any more. The package does not know the writer. The callers give package past
+// a function that appends events.
 package past
 
 import (
@@ -101,7 +102,7 @@ func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, error)
 	}
 	taken, ok := e.Body.(*tutti.SnapshotTaken)
 	if !ok {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
+		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is not a snapshot, but %s", e.Seq, e.Body.Kind())
 	}
 	return taken, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// Replay calls apply for all events that still exist, in order. It also loads the parts of
-// events that are stored as blobs.
+// Replay calls apply for all events that still exist, in order. Replay also loads the parts
+// of events that are stored as blobs.
 func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	last := uint64(0)
 	for e, err := range p.History(ctx, 0) {
@@ -20,7 +20,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 		}
 		err := p.Hydrate(ctx, e.Body)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			err = tutti.Wrap(tutti.CodeDamaged, err, "content that was acknowledged is gone; put back a backup: tutti server restore")
+			err = tutti.Wrap(tutti.CodeDamaged, err, "acknowledged content is missing; restore a backup: tutti server restore")
 		}
 		if err != nil {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
@@ -42,7 +42,7 @@ func (p *Past) Torn() uint64 {
 // refoldEvery is how long Refold waits before it reads the log again after an error.
 const refoldEvery = 5 * time.Second
 
-// Refold folds the log again. It returns nil if ctx has ended.
+// Refold folds the log again. Refold returns nil if ctx has ended.
 func (p *Past) Refold(ctx context.Context) *fold.State {
 	for ctx.Err() == nil {
 		state, taken := fold.New(), p.taken.Load()

@@ -14,14 +14,14 @@ type Scrub struct {
 	At    time.Time `json:"at"` // when the scrub ended
 	Blobs int       `json:"blobs"`
 	Bytes int64     `json:"bytes"`
-	// Damaged lists content that cannot be read, or that is missing although nobody removed it. It has at
-	// most maxDamaged entries.
+	// Damaged lists content that cannot be read, or that is missing although nobody removed it. Damaged
+	// has at most maxDamaged entries.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
 // Scrubs remembers scrubs outside the log.
 type Scrubs interface {
-	// Last returns when the last scrub ended. It is zero if there was none.
+	// Last returns when the last scrub ended. Last returns the zero time if there was no scrub.
 	Last() time.Time
 	// Done records a finished scrub.
 	Done(Scrub) error
@@ -60,7 +60,7 @@ func (p *Past) Scrub(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.opts.Logger.Error("the stored content was not scrubbed", "error", err)
+			p.opts.Logger.Error("the scrub of the stored content failed", "error", err)
 		case len(found.Damaged) == 0:
 			p.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs)
 		default:
@@ -120,7 +120,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	return out, nil
 }
 
-// contentNow returns the named content. It takes the lock, so that no content is removed meanwhile.
+// contentNow returns the named content. contentNow takes the lock, so that no content is removed meanwhile.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

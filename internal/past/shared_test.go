@@ -38,8 +38,8 @@ func (b *countedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, er
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestWhatRunsAskedIsKeptOnce checks that equal content is in memory once. This is also true for a server
-// that reads it at its start, and for equal absent keys of different content.
+// TestWhatRunsAskedIsKeptOnce checks that equal content is in memory once. This must also be true for a
+// server that reads the content at its start, and for equal absent keys of different content.
 func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	blobs := &countedBlobs{Blobs: memory.NewBlobs()}
 	first := New(Options{Blobs: blobs})

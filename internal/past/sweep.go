@@ -45,10 +45,10 @@ func (k *keeper) sweep(ctx context.Context) error {
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // named returns all digests in any field of the events of the log and of the latest
-// snapshot. So it also finds the digests in kinds of events that a later release adds. An
-// event may itself be stored as a blob. Code names its manifest, and the manifest names its
-// files. The reports and logs of runs are named as long as they should stay. Before a sweep
-// removes reports, the server appends an event that says which of them do not stay.
+// snapshot. So named also finds the digests in kinds of events that a later release adds.
+// An event may itself be stored as a blob. Code names its manifest, and the manifest names
+// its files. The reports and logs of runs are named as long as they should stay. Before a
+// sweep removes reports, the server appends an event that says which of them do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	if err != nil || retired == nil {
 		return c.named, err
 	}
-	return c.named, tutti.Wrap("", k.emit(ctx, retired), "append which reports are let go")
+	return c.named, tutti.Wrap("", k.emit(ctx, retired), "append the event about dropped reports")
 }
 
 // content has the digests that the log and the latest snapshot name.
@@ -134,8 +134,8 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 	return c, nil
 }
 
-// retired returns the event about reports that do not stay. It returns nil if the last event says the same. Before the
-// first such event, missing reports count as removed on purpose, because earlier releases did not record removals.
+// retired returns the event about reports that do not stay. retired returns nil if the last event says the same. Before
+// the first such event, missing reports count as removed on purpose, because earlier releases did not record removals.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {
@@ -211,7 +211,7 @@ func leaveOut(text []byte, digests ...tutti.Digest) []byte {
 func (k *keeper) files(ctx context.Context, blob tutti.Digest, out map[tutti.Digest]bool) error {
 	raw, err := k.opts.Blobs.Get(ctx, blob)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of code that was pushed is gone")
+		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of pushed code is missing")
 	}
 	if err != nil {
 		return tutti.Wrap("", err, "manifest of code")

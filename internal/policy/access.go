@@ -10,11 +10,11 @@ import (
 type Wish struct {
 	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may
 	What  string       // text for people that follows `may not`, for example "run deploy"
-	// Narrow says that the fields below limit the wish. Otherwise the question is whether the operator has the verb
-	// at all.
+	// Narrow says that the fields below limit the wish. If Narrow is false, the question is whether the operator
+	// has the verb at all.
 	Narrow bool
-	// Later says that the limits of the wish are not known yet. Then the suggested line has placeholders, so that it
-	// does not allow too much.
+	// Later says that the limits of the wish are not known yet. In this case the suggested line has placeholders, so
+	// that it does not allow too much.
 	Later bool
 	Plan  tutti.PlanName // for VerbRun; empty for any plan, or for a pause
 	Noop  bool           // for VerbRun: the action changes nothing on nodes
@@ -30,7 +30,8 @@ type Target struct {
 }
 
 // MayOperate returns nil if the section access of the fleet file allows an operator's wish. If the file has no such
-// section, every operator may do everything. Otherwise the error has CodeRefused, and names the missing entry.
+// section, every operator may do everything. If the section does not allow the wish, the error has CodeRefused and
+// names the missing entry.
 func MayOperate(fleet tutti.Fleet, operator string, w Wish) error {
 	_, err := Admits(fleet, operator, w)
 	return err
@@ -63,7 +64,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	}
 	narrowest := ""
 	if w.Later && open(&missing) {
-		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
+		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " with the real targets instead of TARGET, the line is narrowest; "
 	}
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
@@ -98,8 +99,8 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	return true
 }
 
-// covering returns the entries of fit that together cover all nodes of a wish. It returns nil if they do
-// not cover all nodes.
+// covering returns the entries of fit that together cover all nodes of a wish. covering returns nil if
+// they do not cover all nodes.
 func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	whole := func(a tutti.Access) bool {
 		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet
@@ -157,7 +158,8 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 }
 
 // uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, it returns the
-// smallest such group. Otherwise it returns the smallest group of each node. A node without a group gives GROUP.
+// smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node without a
+// group gives GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Actions is the policy of a node. It says which caller may request which action from the node's
-// Puppet (see tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
+// Actions is the policy of a node. Actions says which caller may request which action from the
+// node's Puppet (see tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
 //
 //	policy default deny
 //	allow⇥operator:ada operators⇥status disable⇥environment=production⇥*
@@ -21,7 +21,8 @@ import (
 // (the same, may be left out). All columns of a rule must match. The first rule that
 // matches decides. If no rule matches, the default decides. The default is deny if the file sets none.
 //
-// ParseActions refuses a file that it does not fully understand. Then the caller must deny everything.
+// ParseActions refuses a file that it does not fully understand. If ParseActions returns an error, the
+// caller must deny everything.
 type Actions struct {
 	file     string
 	rules    []rule
@@ -50,14 +51,14 @@ type fallback struct {
 	word  string
 }
 
-// These are the limits of a policy file.
+// The following constants limit a policy file.
 const (
 	MaxActions = 256 << 10 // bytes
 	maxLine    = 8 << 10
 )
 
 // Shipped is the policy of a node that has no policy file. Operators may read the state of
-// Puppet. They may also do what they can do with a plan in any case. It denies `resource`.
+// Puppet. Operators may also do what they can do with a plan in any case. It denies `resource`.
 const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce\t*\t*\n"
 
 // ParseActions reads a policy and the groups of callers. A line of groups has the form
@@ -114,10 +115,10 @@ func (a *Actions) line(n int, line string) error {
 	}
 	columns := tabs.Split(line, -1)
 	if len(columns) == 1 {
-		return tutti.Errorf(tutti.CodeInvalid, "no tabs: columns are parted by tabs, not by spaces: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES")
+		return tutti.Errorf(tutti.CodeInvalid, "no tabs: columns are parted by tabs, not by spaces:  allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES")
 	}
 	if len(columns) < 4 || len(columns) > 5 {
-		return tutti.Errorf(tutti.CodeInvalid, "%d columns; a rule has 4 or 5, parted by tabs: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES", len(columns))
+		return tutti.Errorf(tutti.CodeInvalid, "%d columns; a rule has 4 or 5, with tabs between them: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES", len(columns))
 	}
 	r := rule{line: n, allow: columns[0] == "allow"}
 	if !r.allow && columns[0] != "deny" {
@@ -176,9 +177,9 @@ type Question struct {
 	Classes func() (classes []string, known bool)
 }
 
-// Decide returns whether the policy allows the question. It also returns the rule that decides, for example
-// `file:line: deny`. If a rule needs data that the node does not know (see Question), a deny rule matches and
-// an allow rule does not.
+// Decide returns whether the policy allows the question. Decide also returns the rule that decides, for
+// example `file:line: deny`. If a rule needs data that the node does not know (see Question), a deny rule
+// matches and an allow rule does not.
 func (a *Actions) Decide(q Question) (allowed bool, because string) {
 	for _, r := range a.rules {
 		if !a.matchesCaller(r, q.Caller) || len(r.actions) > 0 && !slices.Contains(r.actions, string(q.Action)) {

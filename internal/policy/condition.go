@@ -58,7 +58,7 @@ func parseCondition(text string, in column) (*condition, error) {
 		return nil, err
 	}
 	if len(tokens) == 0 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "nothing; whatever it is, is written *")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "it is empty; write * if every value matches")
 	}
 	if len(tokens) == 1 && tokens[0] == "*" {
 		return nil, nil
@@ -194,7 +194,7 @@ func (p *conditionParser) statement(text string) (statement, error) {
 			}
 			s := statement{name: text[:i], op: strings.Replace(op, "==", "=", 1), value: unquote(text[i+len(op):])}
 			if !factRE.MatchString(s.name) || s.value == "" {
-				return s, tutti.Errorf(tutti.CodeInvalid, "%q: a condition on a fact is written without spaces, like os.family=Debian", text)
+				return s, tutti.Errorf(tutti.CodeInvalid, "%q: write a condition on a fact without spaces, like os.family=Debian", text)
 			}
 			var err error
 			if op == "=~" {

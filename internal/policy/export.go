@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports says which exports one node may have. It is made once and used for many resources.
+// Exports says which exports one node may have. An Exports is made once and used for many resources.
 type Exports struct {
 	fleet  tutti.Fleet
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// These are types that grants from before 0.3.0 name. The map oldWord has the types of
-	// grants with `dangerous: true`.
+	// The maps have the types that grants from before 0.3.0 name. The map oldWord has the
+	// types of grants with `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
@@ -140,7 +140,8 @@ func (x *Exports) wider(e Inspected) tutti.Grant {
 	return wanted(e)
 }
 
-// MayAll returns nil if the node may export all exports. Otherwise it returns the refused type and the reason.
+// MayAll returns nil if the node may export all exports. If the node may not, MayAll returns the refused type
+// and the reason.
 func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	counts := map[string]amount{}
 	for _, e := range exports {
@@ -171,7 +172,7 @@ func (x *Exports) mayHave(name string, is amount) error {
 		what, why = fmt.Sprintf("export %d resources of type %s", is.count, name), fmt.Sprintf("at most %d are granted", most)
 	} else if most := x.MostMiB(name); is.mib() > most {
 		what = fmt.Sprintf("export %d bytes of resources of type %s", is.bytes, name)
-		why = fmt.Sprintf("at most %d MiB are granted (whoever collects them is sent all of them)", most)
+		why = fmt.Sprintf("at most %d MiB are granted (a node that collects them gets all of them)", most)
 	} else {
 		return nil
 	}
@@ -229,8 +230,8 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 
 // refuses returns the reason why a grant does not admit a resource, or the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// The fleet file refuses such a grant without `dangerous: true`. This code refuses it as well, because the fleet
-	// may not come from a file.
+	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well,
+	// because the fleet may not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
@@ -247,7 +248,7 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
 		// Some types check only one line of a text, and then write the whole text into a file of lines.
-		return "a control character, like the end of a line, takes `dangerous: true`"
+		return "a control character, like the end of a line, needs `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
 		return fmt.Sprintf("its grant admits titles that are %q, or begin with that and one of %q", string(node), titleEnds)

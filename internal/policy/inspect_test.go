@@ -77,7 +77,7 @@ func TestAValueIsReadAsItIsDecoded(t *testing.T) {
 	})
 }
 
-// Invalid JSON can come from an old log. It is refused if its text could have any meaning.
+// Invalid JSON can come from an old log. Invalid JSON is refused if its text could have any meaning.
 func TestInvalidJSONIsNotData(t *testing.T) {
 	f := web(t, "{to: web, exports: [Host]}")
 	for _, value := range []string{`{"__ptype`, `"a\`, `"__p" "`, `["__ptype":]`, "\"a\nb\"", `"\u00`} {

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Keys says which keys one node may write and read. It is made once and used for many keys. Only one goroutine may use
-// it at a time.
+// Keys says which keys one node may write and read. A Keys is made once and used for many keys. Only one goroutine may
+// use it at a time.
 type Keys struct {
 	fleet       tutti.Fleet
 	node        tutti.NodeName
@@ -59,8 +59,8 @@ func (k *Keys) look() *Keys {
 		k.read.add(g.Read...)
 		k.read.add(g.Write...)
 		for _, p := range g.Write {
-			// The fleet file refuses such a pattern without `dangerous: true`. This code refuses
-			// it as well, because the fleet may come from an older release, or not from a file.
+			// The fleet file refuses such a pattern without `dangerous: true`. The policy refuses such a
+			// pattern as well, because the fleet may come from an older release, or not from a file.
 			if g.Dangerous || !tutti.DangerousPattern(p) {
 				k.write.add(p)
 			}

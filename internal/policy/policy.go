@@ -1,7 +1,8 @@
 // Package policy decides what a node may publish and read. Without a grant a node may read shared/** and node/<its
 // name>/**, may write node/<its name>/**, and may export nothing. The grants of the fleet file only add rights. A
-// refusal is a tutti.Error with CodeRefused. It names the node, the refused action, and a grant that would allow
-// it. The functions are pure. They do not check whether a key already has another owner: package data does.
+// refusal is a tutti.Error with CodeRefused. The error of a refusal names the node, the refused action, and a grant
+// that would allow it. The functions are pure. The functions do not check whether a key already has another owner.
+// Package data does.
 //
 // The parameters groups are the groups of the node, as fleet.GroupsOf returns them.
 package policy

@@ -38,8 +38,8 @@ func TestWantsAreOfSomeKilobytes(t *testing.T) {
 	}
 }
 
-// If a node lacks thousands of grants, no text is made for each of them. Each text would contain all groups of the node
-// in order, and its smallest group.
+// If a node lacks thousands of grants, no text is made for each of them. The text of a refusal contains all groups of
+// the node in order, and its smallest group.
 func TestWantsWriteNoRefusals(t *testing.T) {
 	const groups, things, most = 200, 5000, 10 // allocations for each thing
 	var fleet tutti.Fleet
@@ -95,7 +95,8 @@ func TestManyKeysAreDecidedOnAsOneIs(t *testing.T) {
 // maxLooked is how many refused resources of a type are checked.
 const maxLooked = 50
 
-// A later refusal must not displace an earlier one in the result. Otherwise each refusal would seem to be new.
+// A later refusal must not displace an earlier one in the result. If a refusal displaced an earlier one, each
+// refusal would seem to be new.
 func TestWhatIsWantedFirstStays(t *testing.T) {
 	keys := func(from int) (out []string) {
 		for i := range 100 {

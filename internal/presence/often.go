@@ -6,32 +6,33 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MayReturn counts that a rival comes back. It returns false if this is too often.
+// MayReturn counts that a rival comes back. MayReturn returns false if this is too often.
 func (p Nodes) MayReturn(n tutti.NodeName, now time.Time) bool {
 	return p.countedIn(n, now, time.Hour, MaxReturns, func(of *seat) *perMinute { return &of.returns })
 }
 
-// MayGreet counts a hello of a node. It returns false if this is too often.
+// MayGreet counts a hello of a node. MayGreet returns false if this is too often.
 func (p Nodes) MayGreet(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxHellos, func(of *seat) *perMinute { return &of.hellos })
 }
 
-// MayComeUnknown counts a hello with a node's key and none of its tickets. It returns false if this is too often.
+// MayComeUnknown counts a hello with a node's key and none of its tickets. MayComeUnknown returns false if this
+// is too often.
 func (p Nodes) MayComeUnknown(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxUnknown, func(of *seat) *perMinute { return &of.unknown })
 }
 
-// MayPin counts a change of the CAs and issuer that a node trusts. It returns false if this is too often.
+// MayPin counts a change of the CAs and issuer that a node trusts. MayPin returns false if this is too often.
 func (p Nodes) MayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxPins, func(of *seat) *perMinute { return &of.pins })
 }
 
-// MayBox counts a change of a node's key for secrets. It returns false if this is too often.
+// MayBox counts a change of a node's key for secrets. MayBox returns false if this is too often.
 func (p Nodes) MayBox(n tutti.NodeName, now time.Time) bool {
 	return p.used(n, now, 1, MaxBoxes, func(of *seat) *perHour { return &of.boxes })
 }
 
-// MayLease counts a change of a node's state in an exclusive job. It returns false if this is too often.
+// MayLease counts a change of a node's state in an exclusive job. MayLease returns false if this is too often.
 func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxLeases, func(of *seat) *perMinute { return &of.leases })
 }
@@ -39,7 +40,7 @@ func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 // maxRefused is how many entries per minute one node may cause about its refused runs.
 const maxRefused = 10
 
-// MayBeRefused counts a new refusal of a node's run. It returns false if this is too often.
+// MayBeRefused counts a new refusal of a node's run. MayBeRefused returns false if this is too often.
 func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
@@ -48,21 +49,23 @@ func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 // run, and later it may ignore the run.
 const maxTells = 2 * int(time.Minute/ForeignEvery)
 
-// MayTell counts a report of a foreign run. It returns false if this is too often.
+// MayTell counts a report of a foreign run. MayTell returns false if this is too often.
 func (p Nodes) MayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
 
-// These are the limits for a node's foreign runs within an hour. If a node exceeds them, it reports the run again
-// later.
+// The following constants limit what the server stores of a node's foreign runs within an hour. If a node exceeds
+// them, it reports the run again later.
 const (
 	// MaxTold limits the bytes in the log. A result has some KiB, and 258 KiB at most.
 	MaxTold = 1 << 20
-	// MaxReports limits the bytes of reports. It allows four of the largest reports, or one report of a MiB per minute.
+	// MaxReports limits the bytes of reports. MaxReports allows four of the largest reports, or one report of a MiB per
+	// minute.
 	MaxReports = 64 << 20
 )
 
-// MayKeepReport counts bytes of a node's reports of foreign runs. It returns false if there is no room for them.
+// MayKeepReport counts bytes of a node's reports of foreign runs. MayKeepReport returns false if there is no
+// room for them.
 func (p Nodes) MayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
 	return p.used(n, now, bytes, MaxReports, func(of *seat) *perHour { return &of.reports })
 }
@@ -121,8 +124,8 @@ type perMinute struct {
 	count int
 }
 
-// counted adds one, and reports whether the number in this minute is at most most. It also returns false if the node is
-// unknown.
+// counted adds one, and reports whether the number in this minute is at most most. counted also returns false if the
+// node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }
@@ -157,8 +160,8 @@ const MaxReturns = 3
 // A job needs fewer than ten.
 const MaxLeases = 60
 
-// MaxBoxes is how often in an hour a node may change its key for secrets. Each time all pieces that are sealed to it go
-// into the audit trail again.
+// MaxBoxes is how often in an hour a node may change its key for secrets. After each change, all pieces that are sealed
+// to the node go into the audit trail again.
 const MaxBoxes = 3
 
 // MaxPins is how often in a minute a node may report a change of its trust, because each change is an event.

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Nodes has the state of nodes that is not in the log, for example when each node was last heard of. It
+// Nodes has the state of nodes that is not in the log, for example when each node was last heard of. Nodes
 // follows the log outside the writer, so that the most frequent messages of nodes do not use the writer.
 type Nodes struct {
 	mu    *sync.RWMutex
@@ -96,8 +96,8 @@ func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 	}
 }
 
-// Fits reports whether a message came from the machine that is the node. It also returns true if the key is
-// unknown, because the writer refuses such a message.
+// Fits reports whether a message came from the machine that is the node. Fits also returns true if the key
+// is unknown, because the writer refuses such a message.
 func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -109,7 +109,7 @@ func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 const maxMet = 8
 
 // Met records a machine that has said hello. The machine had the ticket had before, and now it
-// has the ticket has. Both are the same if the server refused the hello.
+// has the ticket has. If the server refused the hello, had and has are the same ticket.
 func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,9 +140,9 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 // machine is still running, it can say hello in this time. The server rings it, and then it beats.
 const TrialFor = 10 * time.Second
 
-// Replaced records that a machine with this ticket replaces another machine as the node. It returns onTrial
-// if the new machine gets no order for some time. This is so if the other machine was heard of recently and
-// the new machine was not the node just before.
+// Replaced records that a machine with this ticket replaces another machine as the node. Replaced returns
+// onTrial if the new machine gets no order for some time. The new machine gets no order if the other
+// machine was heard of recently and the new machine was not the node just before.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,7 +251,7 @@ func (p Nodes) Hear(n tutti.NodeName) {
 	}
 }
 
-// Beat records a sign of life and its content. It returns false if no node has the key. A
+// Beat records a sign of life and its content. Beat returns false if no node has the key. A
 // goodbye is not a sign of life. A beat that arrives after a later goodbye does not count.
 func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	p.mu.Lock()
@@ -305,8 +305,8 @@ func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 	return ""
 }
 
-// Running records a sign of life. It returns the node of a key and the job of its run, or
-// false if this is not the node's present run.
+// Running records a sign of life. Running returns the node of a key and the job of its run,
+// or false if this is not the node's present run.
 func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,7 +327,7 @@ func (p Nodes) Forget(n tutti.NodeName) {
 	}
 }
 
-// Seen returns when a node was last heard of. It is zero if it was never heard of.
+// Seen returns when a node was last heard of. Seen returns the zero time if the node was never heard of.
 func (p Nodes) Seen(n tutti.NodeName) time.Time {
 	seen, _ := p.Last(n)
 	return seen

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// BuildFrom builds the program of the release from its commit in the repository at root. It
-// writes the program to the file out, and the source of the release to the directory work.
-// The commit must be in the history of the clone.
+// BuildFrom builds the program of the release from its commit in the repository at root.
+// BuildFrom writes the program to the file out, and the source of the release to the
+// directory work. The commit must be in the history of the clone.
 func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 	if said, err := command(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
 		return fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)

@@ -1,6 +1,6 @@
-// Package release reads docs/releases.md, which is the table of all releases. It also
-// builds the program of a release from its commit. It is for tests with the programs of
-// several releases. They cannot use tags, because a clone of the repository may have none.
+// Package release reads docs/releases.md, which is the table of all releases. The package also
+// builds the program of a release from its commit. Package release is for tests with the programs of
+// several releases. The tests cannot use tags, because a clone of the repository may have none.
 package release
 
 import (
@@ -24,7 +24,7 @@ type Release struct {
 
 var rowRE = regexp.MustCompile(`^\| (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([0-9a-f]{40}) \|$`)
 
-// Read returns the releases that the repository at root lists, the newest one first. It
+// Read returns the releases that the repository at root lists, the newest one first. Read
 // returns an error if the table has no releases, a malformed row, or another order.
 func Read(root string) ([]Release, error) {
 	file, err := os.Open(filepath.Join(root, "docs", "releases.md"))

@@ -20,8 +20,8 @@ const (
 	maxPending = 100_000
 )
 
-// Fold is the readers' fold (ADR 0016). It follows the writer's fold, but has only events that are on disk.
-// The writer gives it events and never waits for it. Its version changes only when no reader uses it.
+// Fold is the readers' fold (ADR 0016). Fold follows the writer's fold, but has only events that are on disk. The
+// writer gives it events and never waits for it. The version of the readers' fold changes only when no reader uses it.
 type Fold struct {
 	mu      sync.Mutex
 	version *Version      // nil until the log is folded
@@ -73,7 +73,7 @@ func (r *Fold) Hand(events []tutti.Event) {
 }
 
 // Enter returns a version with everything that was on disk at the time of the call. The caller must call
-// Leave. It returns CodeUnavailable if the server has ended, or if no version was ready in time.
+// Leave. Enter returns CodeUnavailable if the server has ended, or if no version was ready in time.
 func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, error) {
 	timer := time.NewTimer(lookDeadline)
 	defer timer.Stop()
@@ -125,8 +125,8 @@ func (r *Fold) Leave(v *Version) {
 }
 
 // next lets no new readers in, waits until no reader uses the version, and returns the
-// events to fold, in order. It returns false if the log must be folded again instead. This
-// is so if events were dropped from pending, or if readers keep the version for too long.
+// events to fold, in order. next returns false if the log must be folded again instead. The log must
+// be folded again if events were dropped from pending, or if readers keep the version for too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()

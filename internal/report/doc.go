@@ -8,8 +8,8 @@ package report
 
 import "github.com/tutti-project/tutti"
 
-// These are the limits for the parts of a report that are kept. A text that is too long is cut.
-// Parts above a limit are only counted.
+// The following constants limit the parts of a report that are kept. A text that is too long is
+// cut. Parts above a limit are only counted.
 const (
 	maxText    = 4 << 10 // bytes of one text
 	maxPart    = 2 << 20 // bytes of the JSON of one resource, of one message, or of all metrics

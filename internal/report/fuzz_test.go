@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// FuzzReport checks reports with any content. Each one is refused with a code, or the
+// FuzzReport checks reports with any content. Each report is refused with a code, or the
 // result has correct sums, a limited size and no control characters.
 func FuzzReport(f *testing.F) {
 	for _, pattern := range []string{reports + "/*/*.json", "../../puppet/testdata/runs/*/failed-resources/report.json"} {

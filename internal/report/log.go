@@ -29,8 +29,8 @@ func (l line) plain() api.LogLine {
 	}
 }
 
-// Log yields the messages of a run's log. Each line is one message. A killed process may
-// leave half a line. For a line that cannot be read, Log yields a message that says this.
+// Log yields the messages of a run's log. Each line of the log is one message. A killed process may leave
+// half a line. For a line that cannot be read, Log yields a message that says this.
 func Log(raw []byte, yield func(api.LogLine) error) error {
 	before := true // the previous line could be read
 	for text := range bytes.Lines(raw) {
@@ -40,7 +40,7 @@ func Log(raw []byte, yield func(api.LogLine) error) error {
 		var l line
 		good := len(text) <= maxPart && json.Unmarshal(text, &l) == nil
 		if !good {
-			l = line{Level: "warning", Source: "tutti", Message: "here the log cannot be read"}
+			l = line{Level: "warning", Source: "tutti", Message: "this line of the log cannot be read"}
 		}
 		if !good && !before {
 			continue
@@ -53,7 +53,8 @@ func Log(raw []byte, yield func(api.LogLine) error) error {
 	return nil
 }
 
-// Logged yields the messages of the log that a report contains. It returns CodeInvalid if the input is not a report.
+// Logged yields the messages of the log that a report contains. Logged returns CodeInvalid if the input is not a
+// report.
 func Logged(raw []byte, yield func(api.LogLine) error) error {
 	var log []api.LogLine
 	err := sections(raw, map[string]func(*json.Decoder) error{

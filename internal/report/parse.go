@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Parse reads a report. It returns CodeInvalid if the input is not a report.
+// Parse reads a report. Parse returns CodeInvalid if the input is not a report.
 func Parse(raw []byte) (api.Report, error) {
 	p := &parser{}
 	err := sections(raw, map[string]func(*json.Decoder) error{
@@ -33,7 +33,7 @@ func Parse(raw []byte) (api.Report, error) {
 	return p.report(), nil
 }
 
-// Find reads the part of a report about one resource. It returns CodeInvalid if the input is not a report.
+// Find reads the part of a report about one resource. Find returns CodeInvalid if the input is not a report.
 func Find(raw []byte, resource string) (st api.ReportStatus, found bool, err error) {
 	err = sections(raw, map[string]func(*json.Decoder) error{
 		"resource_statuses": statuses(func(name string, one status) error {
@@ -124,7 +124,7 @@ func (p *parser) readMetrics(d *json.Decoder) error {
 		p.metrics[name] = map[string]float64{}
 		for _, v := range in[name].Values {
 			if len(v) != 3 {
-				return errors.New("a metric that is not a name, a label and a number")
+				return errors.New("a metric must be a name, a label and a number")
 			}
 			what, named := v[0].(string)
 			n, number := v[2].(float64)
@@ -161,7 +161,7 @@ func (p *parser) report() api.Report {
 	return p.out
 }
 
-// sections reads those members of an object for which there is a reader. Each may occur only once.
+// sections reads those members of an object for which there is a reader. Each member may occur only once.
 func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	seen := map[string]bool{}
@@ -181,7 +181,7 @@ func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind its end")
+		return errors.New("there is more after the end of the report")
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// open reads the beginning of a list or an object. It returns false if the value is null.
+// open reads the beginning of a list or an object. open returns false if the value is null.
 func open(d *json.Decoder, want json.Delim) (bool, error) {
 	t, err := d.Token()
 	switch {
@@ -251,7 +251,7 @@ func part(d *json.Decoder, to any) error {
 		return err
 	}
 	if len(raw) > maxPart {
-		return tutti.Errorf(tutti.CodeInvalid, "%d bytes of one thing, at most %d", len(raw), maxPart)
+		return tutti.Errorf(tutti.CodeInvalid, "one part has %d bytes, at most %d", len(raw), maxPart)
 	}
 	return json.Unmarshal(raw, to)
 }

@@ -90,7 +90,7 @@ func TestParseEndings(t *testing.T) {
 }
 
 // Values that Puppet marked Sensitive are in no report and no log, and so they are in no
-// result. This is also true if a type writes such a value as plain text.
+// result. Such values must also be removed if a type writes them as plain text.
 func TestSensitive(t *testing.T) {
 	const secret = "hunter2"
 	for _, version := range versions {
@@ -141,7 +141,7 @@ func TestRefused(t *testing.T) {
 		{"nothing", ``, "EOF"},
 		{"no object", `[]`, "does not begin with {"},
 		{"half of one", `{"status": "changed"`, "EOF"},
-		{"more than one", `{}{}`, "more behind its end"},
+		{"more than one", `{}{}`, "more after the end"},
 		{"statuses twice, of which one would win", `{"resource_statuses": {}, "resource_statuses": {}}`, "twice"},
 		{"a status that is none", `{"resource_statuses": {"File[x]": 1}}`, "File[x]"},
 		{"an event that is none", `{"resource_statuses": {"File[x]": {"events": [1]}}}`, "an event"},
@@ -197,7 +197,7 @@ func TestLog(t *testing.T) {
 		got = append(got, strings.Join([]string{l.Level, l.Message, l.Source, l.File}, "|"))
 		return nil
 	})
-	want := []string{"err|a\uFFFD|Puppet|/x.pp", "warning|here the log cannot be read|tutti|", "notice|||", "warning|here the log cannot be read|tutti|"}
+	want := []string{"err|a\uFFFD|Puppet|/x.pp", "warning|this line of the log cannot be read|tutti|", "notice|||", "warning|this line of the log cannot be read|tutti|"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}

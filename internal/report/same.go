@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// These are the limits for the collected changes of many reports.
+// The following constants limit the collected changes of many reports.
 const (
 	maxSame      = 1000    // changes that are listed separately
 	maxSameBytes = 4 << 20 // bytes of their texts
@@ -83,7 +83,7 @@ func (s *Same) add(node tutti.NodeName, k key, place tutti.Place) {
 var ranks = map[string]int{api.ResourceFailed: 0, api.ResourceChanged: 1, api.ResourceOutOfSync: 2}
 
 // Changes returns the collected changes. Failures come first, then the changes of the most
-// nodes. It also returns how many changes had no room.
+// nodes. Changes also returns how many changes had no room.
 func (s *Same) Changes() (changes []api.SameChange, leftOut int) {
 	for k, c := range s.changes {
 		changes = append(changes, api.SameChange{

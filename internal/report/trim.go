@@ -14,7 +14,7 @@ import (
 const Max = 64 << 20
 
 // Keep returns the part of a report that is kept. If its size is larger than most, this is the result of Trim.
-// Otherwise it is the whole report.
+// A smaller report is kept completely.
 func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	if size > most {
 		return Trim(in, int(most))
@@ -22,8 +22,9 @@ func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, most))
 }
 
-// Trim copies a report in JSON without its messages. They are also in the log of the run. It returns CodeDamaged if the
-// copy has more than most bytes, or if the report ends too early. It copies all other invalid content without a change.
+// Trim copies a report in JSON without its messages. The messages are also in the log of the run. Trim returns
+// CodeDamaged if the copy has more than most bytes, or if the report ends too early. Trim copies all other invalid
+// content without a change.
 func Trim(in io.Reader, most int) ([]byte, error) {
 	t := &trimmer{in: bufio.NewReaderSize(in, 64<<10), most: most}
 	err := t.object()
@@ -36,7 +37,7 @@ func Trim(in io.Reader, most int) ([]byte, error) {
 	return t.out.Bytes(), nil
 }
 
-// trimmer copies JSON. It has nothing in memory except the copy.
+// trimmer copies JSON. trimmer has nothing in memory except the copy.
 type trimmer struct {
 	in   *bufio.Reader
 	out  bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MaxYAML is the largest report in YAML, in bytes. It also limits what aliases may expand to.
+// MaxYAML is the largest report in YAML, in bytes. MaxYAML also limits what aliases may expand to.
 const MaxYAML = 8 << 20
 
 const (
@@ -21,11 +21,11 @@ const (
 	maxYAMLOut   = 2 * MaxYAML // bytes of JSON
 )
 
-// Each report has these members since Puppet 4. The last ones are at the end of the file.
+// A report has these members since Puppet 4. The last ones are at the end of the file.
 var wholeReport = []string{"host", "time", "transaction_uuid", "status", "logs", "metrics", "resource_statuses", "corrective_change"}
 
 // FromYAML converts a report from the form of Puppet's file `lastrunreport` into the form
-// that Parse reads. It ignores Ruby tags and creates no objects of a class. It returns
+// that Parse reads. FromYAML ignores Ruby tags and creates no objects of a class. FromYAML returns
 // CodeInvalid if the input is not a report, is incomplete, or is larger than MaxYAML.
 func FromYAML(raw []byte) ([]byte, error) {
 	if len(raw) > MaxYAML {
@@ -44,7 +44,7 @@ func FromYAML(raw []byte) ([]byte, error) {
 	}
 	for _, name := range wholeReport {
 		if !top[name] {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "this is no whole report of Puppet: it has no %s", name)
+			return nil, tutti.Errorf(tutti.CodeInvalid, "this is not a complete report of Puppet: it has no %s", name)
 		}
 	}
 	var out bytes.Buffer
@@ -54,8 +54,8 @@ func FromYAML(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encodeNode writes a YAML node as JSON. It writes the content of an alias each time. The
-// total size is limited here, and the depth limits an alias that contains itself.
+// encodeNode writes a YAML node as JSON. encodeNode writes the content of an alias each
+// time. The total size is limited here, and the depth limits an alias that contains itself.
 func encodeNode(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxYAMLDepth:
@@ -93,7 +93,7 @@ func encodeMembers(out *bytes.Buffer, content []*yaml.Node, depth int) error {
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			return errors.New("a key that is no text")
+			return errors.New("a key is not text")
 		}
 		if i > 0 {
 			out.WriteByte(',')

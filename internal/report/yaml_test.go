@@ -112,7 +112,7 @@ func TestFromYAMLRefuses(t *testing.T) {
 		{"an alias bomb", aReport(bomb()), "its aliases make it too large"},
 		{"an alias inside of itself", aReport("&a [*a]"), "nested too deeply"},
 		{"nested", aReport(strings.Repeat("[", 60) + strings.Repeat("]", 60)), "nested too deeply"},
-		{"a key that is a list", aReport("{[1]: 2}"), "a key that is no text"},
+		{"a key that is a list", aReport("{[1]: 2}"), "a key is not text"},
 	} {
 		_, err := report.FromYAML([]byte(tc.raw))
 		if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(fmt.Sprint(err), tc.says) {

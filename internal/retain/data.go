@@ -7,8 +7,8 @@ import (
 )
 
 // Exports: the snapshot keeps the last set of each node, and its last set that no run has published. The second one
-// withdrew exports. Because of it the node must run in full, even if a run with tags has published since. It also keeps
-// the last overlay of each node in each unfinished job.
+// withdrew exports. Because of it the node must run in full, even if a run with tags has published since. The snapshot
+// also keeps the last overlay of each node in each unfinished job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 

@@ -2,8 +2,8 @@ package retain
 
 import "github.com/tutti-project/tutti"
 
-// These are the rules for nodes and tokens. The events about joining and leaving are always
-// needed, because after each start the server revokes all removed keys again.
+// The following rules are for nodes and tokens. The events about joining and leaving are
+// always needed, because after each start the server revokes all removed keys again.
 
 func nodeKey(n tutti.NodeName) string { return "node " + string(n) }
 
@@ -63,8 +63,8 @@ func noteToken(l *Ledger, e tutti.Event) {
 	l.tokens[b.Token] = b.Expires
 }
 
-// needsToken reports whether an event of a token is still needed. It is needed until tokenGrace after the end of
-// the token. It is also needed as long as the node that joined with the token may enrol again.
+// needsToken reports whether an event of a token is still needed. The event is needed until tokenGrace after the
+// end of the token. The event is also needed as long as the node that joined with the token may enrol again.
 func needsToken(l *Ledger, e tutti.Event) bool {
 	id := tutti.TokenID(e.Body.ID())
 	if l.now.Before(l.tokens[id].Add(tokenGrace)) {

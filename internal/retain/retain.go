@@ -24,7 +24,7 @@ import (
 const tokenGrace = 30 * 24 * time.Hour
 
 // Ledger collects what the rules must know about a sequence of events. First Add gets all
-// events in order. Then Needs reports for each event whether it is needed.
+// events in order. After that, Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key
@@ -240,7 +240,7 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// needsSigned reports whether a statement about code is needed. It is needed until the code is pushed again.
+// needsSigned reports whether a statement about code is needed. The statement is needed until the code is pushed again.
 func needsSigned(l *Ledger, e tutti.Event) bool {
 	return isLast(l, e) && e.Seq > l.last["code "+e.Body.ID()]
 }

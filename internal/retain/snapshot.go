@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lines"
 )
 
-// A snapshot is stored as gzipped lines of JSON. The first line is a header. Then there is
-// one line for each event, as it was in the log, with its sequence and link.
+// A snapshot is stored as gzipped lines of JSON. The first line is a header. After the header there is one
+// line for each event, as it was in the log, with its sequence and link.
 
 type header struct {
 	Tutti   string       `json:"tutti"`
@@ -51,8 +51,8 @@ func (w *Writer) Close() ([]byte, int, error) {
 	return stored, w.events, tutti.Wrap(tutti.CodeInternal, err, "encode a snapshot")
 }
 
-// Entries yields the entries of a stored snapshot after a sequence. It stops at the first error. It returns
-// CodeDamaged if the snapshot is not the one that taken names, or if its content has changed.
+// Entries yields the entries of a stored snapshot after a sequence. Entries stops at the first error. Entries
+// returns CodeDamaged if the snapshot is not the one that taken names, or if its content has changed.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
 		damaged := func(err error, what string) {
@@ -68,7 +68,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 		var head header
 		r, err := lines.NewReader(stored, &head)
 		if err != nil || head.Tutti != snapshotKind || head.Version != 1 {
-			damaged(err, "it is none that this release knows")
+			damaged(err, "this release does not know its format")
 			return
 		}
 		var last uint64
@@ -83,7 +83,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 				return
 			}
 			if l.Seq <= last || len(l.Event) == 0 {
-				damaged(nil, "an event is empty, or not behind the one before it")
+				damaged(nil, "an event is empty, or does not come after the previous one")
 				return
 			}
 			last = l.Seq

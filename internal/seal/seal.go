@@ -41,7 +41,7 @@ func seal(text tutti.SecretText, recipient string) ([]byte, error) {
 	}
 	to, err := age.ParseX25519Recipient(recipient)
 	if err != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "no key to seal to: %v", err)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "nobody can seal to this key: %v", err)
 	}
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -62,19 +62,20 @@ func PublicKey(box *ecdh.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(box.PublicKey().Bytes())
 }
 
-// OpenNode opens a piece that was sealed to the key of a node. It returns CodeRefused if the content is another secret
-// than the one that v names.
+// OpenNode opens a piece that was sealed to the key of a node. OpenNode returns CodeRefused if the content is another
+// secret than the one that v names.
 func OpenNode(v tutti.SealedValue, box *ecdh.PrivateKey) (json.RawMessage, error) {
 	text, err := open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
 	return text.Value, err
 }
 
 // OpenRecovery opens a piece that was sealed to a recovery key, with the private half of this key (AGE-SECRET-KEY-1…).
-// It returns CodeRefused if the content is another secret than the one that v names, or was sealed for other targets.
+// OpenRecovery returns CodeRefused if the content is another secret than the one that v names, or was sealed for other
+// targets.
 func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) {
 	text, err := open(v, private)
 	if err == nil && !slices.Equal(text.For, v.For) {
-		err = tutti.Errorf(tutti.CodeRefused, "secret %q: the server says that it is for %s, and it was sealed for %s: do not believe the server, or set the secret once more",
+		err = tutti.Errorf(tutti.CodeRefused, "secret %q: the server says that it is for %s, but it was sealed for %s: do not trust the server, or set the secret again",
 			v.Key, strings.Join(v.For, " "), strings.Join(text.For, " "))
 	}
 	if err != nil {
@@ -94,18 +95,19 @@ func open(v tutti.SealedValue, private string) (text tutti.SecretText, err error
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
 	if err != nil || len(raw) > maxOpened {
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is damaged or too large", v.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is damaged or too large", v.Key)
 	}
 	if err := json.Unmarshal(raw, &text); err != nil { // err may quote the secret
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is no secret", v.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is not a secret", v.Key)
 	}
 	if text.Key != v.Key || text.ID != v.ID {
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is another secret (%q)", v.Key, text.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is another secret (%q)", v.Key, text.Key)
 	}
 	return text, nil
 }
 
-// NewRecovery makes a recovery key. It returns the private half (AGE-SECRET-KEY-1…) and the public half (age1…).
+// NewRecovery makes a recovery key. NewRecovery returns the private half (AGE-SECRET-KEY-1…) and the public half
+// (age1…).
 func NewRecovery() (private, public string, err error) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -114,7 +116,7 @@ func NewRecovery() (private, public string, err error) {
 	return identity.String(), identity.Recipient().String(), nil
 }
 
-// PublicOf returns the public half of a recovery key. It returns CodeInvalid if private is not a recovery key.
+// PublicOf returns the public half of a recovery key. PublicOf returns CodeInvalid if private is not a recovery key.
 func PublicOf(private string) (string, error) {
 	identity, err := age.ParseX25519Identity(private)
 	if err != nil {
@@ -126,7 +128,7 @@ func PublicOf(private string) (string, error) {
 // ValidateRecovery returns an error if the text is not a public recovery key.
 func ValidateRecovery(public string) error {
 	if _, err := age.ParseX25519Recipient(public); err != nil {
-		return tutti.Errorf(tutti.CodeInvalid, "%.80q is no public key of age (age1…)", public)
+		return tutti.Errorf(tutti.CodeInvalid, "%.80q is not a public key of age (age1…)", public)
 	}
 	return nil
 }

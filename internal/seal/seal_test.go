@@ -29,8 +29,8 @@ func said(sealed []byte) tutti.SealedValue {
 	return tutti.SealedValue{Key: text.Key, ID: text.ID, Sealed: sealed}
 }
 
-// TestNodesOpen checks that keys of nodes are valid keys of age. It uses many keys, so that all bit
-// patterns of a checksum occur.
+// TestNodesOpen checks that keys of nodes are valid keys of age. TestNodesOpen uses many keys, so
+// that all bit patterns of a checksum occur.
 func TestNodesOpen(t *testing.T) {
 	for range 200 {
 		box, public := newBox(t)

@@ -22,8 +22,8 @@ import (
 const (
 	// MaxText is the largest length of an expression, in bytes.
 	MaxText = 4 << 10
-	// maxCost limits the work for one node, in the units of CEL. They are about one per
-	// operation, and one per ten bytes that are searched.
+	// maxCost limits the work for one node, in the units of CEL. These units are about one
+	// per operation, and one per ten bytes that are searched.
 	maxCost   = 100_000
 	maxNested = 50
 )
@@ -60,7 +60,7 @@ const (
 	NeedsFacts // the answer depends on facts of the node
 )
 
-// Selector is a parsed expression. It is safe for concurrent use.
+// Selector is a parsed expression. A Selector is safe for concurrent use.
 type Selector struct {
 	text    string
 	program cel.Program
@@ -154,8 +154,8 @@ func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, 
 	return s.eval(input)
 }
 
-// ByName decides with the name of a node alone. It returns NeedsFacts if the expression depends on anything else. It
-// is for a caller that must not trust what others say about the node.
+// ByName decides with the name of a node alone. ByName returns NeedsFacts if the expression depends on anything
+// else. ByName is for a caller that must not trust what others say about the node.
 func (s *Selector) ByName(name tutti.NodeName) (Answer, error) {
 	var unknown []*cel.AttributePatternType
 	for _, v := range []string{"groups", "outcome", "reason", "last_run", "now", "connected", "running", "paused", "agent", "puppet", "facts"} {
@@ -184,7 +184,7 @@ func (s *Selector) eval(input any) (Answer, error) {
 
 func missing(err error) string {
 	if strings.Contains(err.Error(), "no such key") {
-		return "; where not all nodes have a fact, ask for it first: has(facts.NAME) && …"
+		return "; if not all nodes have a fact, check for it first: has(facts.NAME) && …"
 	}
 	return ""
 }

@@ -103,8 +103,8 @@ func (f *shop) wantAccess(what string, do func() error, missing string) {
 	}
 }
 
-// TestTheDoorNamesNoWiderLine checks the line that a refusal suggests for the fleet file. It must not
-// allow more than the call needs.
+// TestTheDoorNamesNoWiderLine checks the line that a refusal suggests for the fleet file. The
+// suggested line must not allow more than the call needs.
 func TestTheDoorNamesNoWiderLine(t *testing.T) {
 	f := newShop(t)
 	for verb, missing := range map[tutti.Verb]string{
@@ -316,7 +316,7 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f.wantAccess("the same", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
 	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
 	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.AskPush{Fleet: other})
-	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is another fleet file than the server's: operator pipeline may not admin")
+	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is not the fleet file of the server: operator pipeline may not admin")
 	f.wantAccess("another, by an admin", set("ada", other), "")
 	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
 }
@@ -357,8 +357,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
-// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. This
-// includes calls from before the change, and calls after a restart of the server.
+// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. The
+// calls may be from before the change, or from after a restart of the server.
 func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 	f := newShop(t)
 	reader, viewer := f.as("reader", tutti.VerbRead), f.as("viewer", tutti.VerbView)

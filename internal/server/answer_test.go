@@ -102,9 +102,9 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 	})
 }
 
-// TestLargeAnswersHaveRoom checks the limit for the memory of answers that are not sent yet. It is the same limit as
-// for content that the server reads for nodes, and each node can have one answer at a time. A Puppet Server can have
-// one answer for each node for which it compiles.
+// TestLargeAnswersHaveRoom checks the limit for the memory of answers that are not sent yet. This limit is the same
+// as for content that the server reads for nodes, and each node can have one answer at a time. A Puppet Server can
+// have one answer for each node for which it compiles.
 func TestLargeAnswersHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

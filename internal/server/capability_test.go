@@ -90,7 +90,7 @@ func TestAClaimWithoutAListIsOneOfTheFirstRelease(t *testing.T) {
 }
 
 // TestADowngradeWhileARunIsClaimed checks an agent that was downgraded after it had claimed
-// a run and before it began the run. It must not get the same order again.
+// a run and before it began the run. The agent must not get the same order again.
 func TestADowngradeWhileARunIsClaimed(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -113,7 +113,8 @@ groups:
 `
 
 // TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks that the server does not order such a run
-// again until something changes. It checks a job of an operator and a fleet with reactions.
+// again until something changes. TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks a job of
+// an operator and a fleet with reactions.
 func TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow(t *testing.T) {
 	for _, reacts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -152,8 +152,8 @@ func TestRotationSteps(t *testing.T) {
 	}
 }
 
-// If nobody has followed a rotation, it can be abandoned at once. Otherwise it can be
-// abandoned when all have come back.
+// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed,
+// the rotation can be abandoned when all have come back.
 func TestARotationIsAbandoned(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -285,7 +285,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates rotates the keys completely. It leaves out everybody who does not follow.
+// rotates rotates the keys completely. rotates leaves out everybody who does not follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

@@ -103,8 +103,8 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
-// The server refuses a host without a grant. It also refuses a run that is not the active,
-// compiling run of the certname. Each refusal is in the audit trail.
+// The server refuses a host without a grant. The server also refuses a run that is not the
+// active, compiling run of the certname. Each refusal is in the audit trail.
 func TestWhoMayCompile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -203,7 +203,7 @@ func TestCompilesOfOthers(t *testing.T) {
 	}
 	handed := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, handed, nil), tutti.CodeRefused, "is not a run of node")
-	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is no node of this fleet`)
+	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is not a node of this fleet`)
 	if diff := cmp.Diff([]string{"node:puppet: compile for db-01", "node:puppet: compile for stranger"}, f.Denials()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -307,8 +307,8 @@ func TestACompileThatWaits(t *testing.T) {
 	}
 }
 
-// A converge job orders nodes by the reads and exports that their Puppet Server reports. It
-// runs exactly the nodes that read a changed answer.
+// A converge job orders nodes by the reads and exports that their Puppet Server reports.
+// The job runs exactly the nodes that read a changed answer.
 func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	f := newCompileFixture(t)
 	converge := func() tutti.JobID {
@@ -331,7 +331,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		return run, n.Gate(wire.Gate{Run: run})
 	}
 	job := converge()
-	// Both nodes compile. The node that arrives first waits for the other one. Then the exporter goes first.
+	// Both nodes compile. The node that arrives first waits for the other one. After that the exporter goes first.
 	web, held := compile(f.web, nil, collects)
 	if held.Verdict != tutti.GateHold {
 		t.Fatalf("the reader, alone: %+v, want hold", held)
@@ -357,8 +357,8 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	if got := f.Job(job); got.Verdict != tutti.VerdictConverged || got.Runs != 2 || got.Compiles != 1 {
 		t.Fatalf("%s with %d runs, %d stopped; want converged with 2 and 1", got.Verdict, got.Runs, got.Compiles)
 	}
-	// The value changes, and only the exporter reads it. Its exports stay the same, so the
-	// reader of the exports does not run.
+	// The value changes, and only the exporter reads it. The exports of this node stay the
+	// same, so the reader of the exports does not run.
 	set(t, f.Fleet, "shared/x", "2")
 	job = converge()
 	db, _ = compile(f.db, []tutti.Export{database("a")}, asksShared)

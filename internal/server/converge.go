@@ -13,7 +13,7 @@ import (
 // rest returns how long the server takes no decision on converge steps, after a decision that looked at
 // this many nodes and took this long. If thousands of nodes need a run, a decision after every append would
 // leave the writer no time for other work. The next decision considers everything that has happened in the
-// meantime. It comes with the next tick at the latest.
+// meantime. The next decision comes with the next tick at the latest.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {
@@ -23,7 +23,7 @@ func rest(nodes int, took time.Duration) time.Duration {
 }
 
 // convergence decides which runs of converge steps begin, go or stop, and which converge
-// steps end. It reports whether it has decided anything.
+// steps end. convergence reports whether it has decided anything.
 func (d *decider) convergence(tx *tx, hold bool) bool {
 	began := time.Now()
 	if began.Before(d.resting) {

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// decider decides what the server does after each batch of events. It is the owner of the writer. Only the
-// writer uses its fields.
+// decider decides what the server does after each batch of events. The decider is the owner of the writer.
+// Only the writer uses its fields.
 type decider struct {
 	*core.Core
 	probing map[probeKey]*probing
@@ -45,8 +45,8 @@ func (d *decider) Begins(ctx context.Context, state *fold.State) error {
 	return d.followRotation(ctx, state)
 }
 
-// Serves implements writer.Owner. It rings the nodes that have an unfinished run. If the server was killed
-// between an append and its doorbell, these nodes have not heard of their run.
+// Serves implements writer.Owner. Serves rings the nodes that have an unfinished run. If the server was
+// killed between an append and its doorbell, these nodes have not heard of their run.
 func (d *decider) Serves(state *fold.State) {
 	d.Access.Load(state)
 	d.Opts.Logger.Info("serving", "seq", state.Seq, "nodes", len(state.Registry.Nodes), "jobs", len(state.Engine.Order))
@@ -55,8 +55,8 @@ func (d *decider) Serves(state *fold.State) {
 	}
 }
 
-// Decide implements writer.Owner. It repeats the decisions of the engine and of the value waits until they
-// append nothing more. Then it retires the oldest jobs above the limit.
+// Decide implements writer.Owner. Decide repeats the decisions of the engine and of the value waits until
+// they append nothing more. After that, Decide retires the oldest jobs above the limit.
 func (d *decider) Decide(t *writer.Tx) {
 	tx := &tx{&core.Tx{Tx: t, Core: d.Core}}
 	for _, b := range d.Denials.Due(tx.Now) {
@@ -95,7 +95,7 @@ func (d *decider) Stored(state *fold.State, events []tutti.Event) {
 	d.Access.Apply(events)
 }
 
-// Answered implements writer.Owner. It does the work that may only happen after the events are on disk.
+// Answered implements writer.Owner. Answered does the work that may only happen after the events are on disk.
 func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutti.Event) {
 	if len(events) > 0 {
 		killpoint.Here("server.answered", events[0].Body.Kind())

@@ -265,7 +265,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			wantNeverRan(again)
 			wantPublished(t, again, tc.kept)
 
-			// Its first run shows its state: it has nothing.
+			// The first run of the new machine shows that the machine has nothing.
 			again.Start("deploy", tutti.ModeApply)
 			other.Fleet = again
 			other.Pass()
@@ -274,8 +274,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 	}
 }
 
-// This is also true within a running job: the new machine has never run. The verdict of the
-// old machine's runs is not its verdict.
+// Within a running job, too, the new machine has never run. The verdict of the old machine's runs is not its verdict.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})

@@ -103,7 +103,7 @@ func TestAValueAfterASnapshot(t *testing.T) {
 	})
 }
 
-// A node may lie in its report and its record. Its texts must reach a terminal only as plain text.
+// A node may lie in its report and its record. The texts of a node must reach a terminal only as plain text.
 func TestExplanationsArePlainText(t *testing.T) {
 	f, _, o := started(t, tutti.ModeApply)
 	const escape = "\x1b]0;owned\a"
@@ -301,8 +301,8 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 }
 
 // TestAResourceBehindAProof checks which run an explanation of a resource uses. Proofs, stopped compiles and compile
-// errors have no resources, so it uses the report of the run before them. It does so also after the job was retired,
-// after a restart and after a snapshot.
+// errors have no resources, so it uses the report of the run before them. The explanation is the same after the job
+// was retired, after a restart and after a snapshot.
 func TestAResourceBehindAProof(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -52,7 +52,7 @@ func (s *Server) Sweep(ctx context.Context) error {
 	return s.core.Past.Sweep(ctx, s.emit)
 }
 
-// These are the size of the largest gate and the size of a node's share.
+// The following constants are the size of the largest gate and the size of a node's share.
 const (
 	LargestGate = core.MaxBlob
 	CostAtOnce  = share.CostAtOnce
@@ -193,7 +193,7 @@ func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
 	s.core.Presence.MayKeepReport(n, time.Now(), reports)
 }
 
-// These are the limits for a node's messages about foreign runs within an hour.
+// The following constants limit a node's messages about foreign runs within an hour.
 const (
 	MaxTold    = presence.MaxTold
 	MaxReports = presence.MaxReports

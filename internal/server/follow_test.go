@@ -115,8 +115,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	}
 }
 
-// The log has the certificate of the first operator, which came with the server. This also holds if the log is from an
-// earlier release and knows only the operator.
+// The log has the certificate of the first operator, which came with the server. The log must also have this
+// certificate if it is from an earlier release and knows only the operator.
 func TestTheFirstCertificateFollows(t *testing.T) {
 	first := &tutti.OperatorIssued{Operator: "ada", Serial: "first", Expires: time.Now().AddDate(1, 0, 0)}
 	keys := servertest.MakeKeys()

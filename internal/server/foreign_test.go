@@ -119,8 +119,8 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	}
 }
 
-// TestALocalRun checks that people see a local run as a run that no server ordered. It checks runs with and without
-// a report, and with each outcome.
+// TestALocalRun checks that people see a local run as a run that no server ordered. TestALocalRun checks runs with
+// and without a report, and with each outcome.
 func TestALocalRun(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -238,8 +238,8 @@ func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	})
 }
 
-// TestReportsOfForeignRunsAreLetGo checks how long such reports stay. They stay as long as their runs, and
-// not longer than other reports. They do not displace reports of Tutti's runs.
+// TestReportsOfForeignRunsAreLetGo checks how long such reports stay. Such reports stay as long as their
+// runs, and not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
 func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) {

@@ -10,8 +10,8 @@ import (
 )
 
 // While a run goes on, nobody knows in which state it leaves the node. So the node is not good, and a converge
-// job waits for the run. This is also true for a retry after a failed run. After the end of the run the server
-// knows what is not good.
+// job waits for the run. A retry after a failed run is not good either while it goes on. After the end of the
+// run the server knows what is not good.
 func TestARunThatGoesOn(t *testing.T) {
 	f := newFenced(t)
 	f.pass()

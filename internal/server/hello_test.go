@@ -117,8 +117,7 @@ func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
 	})
 }
 
-// While a copy may be running, no run of the node passes its gate. This is checked for a run that waits
-// and for a held run.
+// While a copy may be running, no run of the node passes its gate. The test has a run that waits and a held run.
 func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -314,7 +313,7 @@ func TestHellosThatAreNone(t *testing.T) {
 	}
 }
 
-// Each exchange of a ticket is an event, so their number is limited: a node must not fill the log.
+// Each exchange of a ticket is an event, so the number of exchanges is limited. Otherwise a node could fill the log.
 func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())

@@ -191,7 +191,7 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	}
 }
 
-// watch returns everything that a watcher receives. It calls told after each item.
+// watch returns everything that a watcher receives. watch calls told after each item.
 func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
 	var out []api.Watched
 	err := f.WatchJob(ctx, in, func(w api.Watched) error {
@@ -356,7 +356,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 }
 
 // If a good result arrives after the server has given up the run, the server still accepts
-// it. It also withdraws the values that the catalog no longer declares.
+// it. The server also withdraws the values that the catalog no longer declares.
 func TestALateResultWithdrawsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -28,7 +28,7 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that drops old events early. It also has all events that its log ever had.
+// trimming is a server that drops old events early. trimming also has all events that its log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -89,7 +89,7 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 	}
 }
 
-// startPast starts a server with one node. It must run in a synctest bubble.
+// startPast starts a server with one node. startPast must run in a synctest bubble.
 func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	t.Helper()
 	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
@@ -249,8 +249,8 @@ func (b pointBlobs) Put(ctx context.Context, content []byte) (tutti.Digest, erro
 }
 
 // TestASnapshotMayBeCutOffAnywhere kills the server between any two steps of its
-// second snapshot. The next server must have the same state. It must complete the snapshot
-// or take it again, and leave nothing behind.
+// second snapshot. The next server must have the same state. The next server must complete
+// the snapshot or take it again, and leave nothing behind.
 func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {

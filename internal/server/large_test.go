@@ -91,7 +91,7 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 }
 
 // TestLargeGatesHaveTheirShare checks that a node which sends the largest allowed gate must wait before it sends
-// another one. Here the node has used up most of its share, so a small gate has the effect of a large one.
+// another one. In this test the node has used up most of its share, so a small gate has the effect of a large one.
 func TestLargeGatesHaveTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

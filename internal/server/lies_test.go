@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A node may lie in every field. Its texts must not fill the log, and must reach the
-// terminal of an operator only as plain words.
+// A node may lie in every field. The texts of a node must not fill the log, and must reach
+// the terminal of an operator only as plain words.
 func TestWhatANodeSaysIsBounded(t *testing.T) {
 	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Most messages of a large fleet are beats. They must not wait for disks, and slow disks
+// Most messages of a large fleet are beats. Beats must not wait for disks, and slow disks
 // must not make nodes look silent.
 func TestWhatIsNotKeptDoesNotWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 }
 
 // TestAGoodbyeIsForPeople checks that a node whose agent has announced its end is listed as stopped until it sends
-// another message. It stays connected as long as a node that becomes silent, because the goodbye is not a sign of life
-// either.
+// another message. The node stays connected as long as a node that becomes silent, because the goodbye is not a sign
+// of life either.
 func TestAGoodbyeIsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

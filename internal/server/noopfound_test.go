@@ -73,8 +73,8 @@ func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 }
 
 // TestANoopRunThatFoundSomething checks a noop run with the present code and answers that finds resources out of sync.
-// Its node is not good, and a proof does not change that. Resources that the last full run left out of sync on purpose
-// (noop => true) do not count.
+// The node of such a run is not good, and a proof does not change that. Resources that the last full run left out of
+// sync on purpose (noop => true) do not count.
 func TestANoopRunThatFoundSomething(t *testing.T) {
 	const file, kept = "File[/x]", "File[/kept]"
 	for _, tc := range []struct {
@@ -185,7 +185,7 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 }
 
 // TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps the finding, and the resources that the full run
-// before it left out of sync. It keeps them also when their jobs are retired.
+// before it left out of sync. The snapshot keeps them also when their jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -195,7 +195,7 @@ func TestOldLogsFold(t *testing.T) {
 }
 
 // TestThisReleaseIsNotReleased checks the versions of the logs. The log that -update writes must be of the
-// next release. Each other log must be of a listed release, or of the time before the first release.
+// next release. Every other log must be of a listed release, or of the time before the first release.
 func TestThisReleaseIsNotReleased(t *testing.T) {
 	releases, err := release.Read("../..")
 	if err != nil {

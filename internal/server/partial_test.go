@@ -79,8 +79,9 @@ func TestManyRunsWithTags(t *testing.T) {
 	}
 }
 
-// TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. It has changed
-// what the run of Tutti left. The exception is a foreign run that had Puppet's lock while the run of Tutti waited.
+// TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. Such a foreign
+// run has changed what the run of Tutti left. The exception is a foreign run that had Puppet's lock while the run of
+// Tutti waited.
 func TestAForeignRunBesideOurs(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string

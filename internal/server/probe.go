@@ -92,7 +92,7 @@ func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	return ""
 }
 
-// probe sends one request. It returns nil if the wait is over.
+// probe sends one request. probe returns nil if the wait is over.
 type probe func(context.Context) error
 
 // probeOf returns the probe of a wait step. The probe does not refer to the fold.
@@ -107,8 +107,8 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
-// probe repeats the question until the answer is good. Then it ends the step. The engine
-// checks the timeout of the step, and reports the last answer.
+// probe repeats the question until the answer is good. After a good answer, probe ends the
+// step. The engine checks the timeout of the step, and reports the last answer.
 func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// This is a fleet with a Puppet Server. Its group lab runs with the code of the fleet.
+// The fleet of these tests has a Puppet Server. The group lab runs with the code of the fleet.
 const (
 	agentFleet = `
 fleet: agents
@@ -92,7 +92,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 }
 
 // The publications of a node stay if it runs through the agent, because such a run reports no publications.
-// They also stay after a run with tags, because it may have applied only a part of the catalog.
+// The publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
 func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -142,8 +142,8 @@ func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 }
 
 // A converge job does not compile a node that runs through the agent only to find out its
-// needs. After a good run the node stays good when the fleet's code changes. It needs a run
-// when it switches to apply. A run with tags makes no node good.
+// needs. After a good run the node stays good when the fleet's code changes. A node needs a
+// run when it switches to apply. A run with tags makes no node good.
 func TestConvergingThroughTheAgent(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

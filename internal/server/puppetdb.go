@@ -34,8 +34,8 @@ type catalog struct {
 	end time.Time
 }
 
-// catalogsDue returns the catalogs of agent runs in the steps directly before the wait. It
-// leaves out runs without a catalog.
+// catalogsDue returns the catalogs of agent runs in the steps directly before the wait.
+// catalogsDue leaves out runs without a catalog.
 func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	due := map[tutti.NodeName]catalog{}
 	for _, name := range wait.After {
@@ -51,7 +51,7 @@ func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 // maxMissing is how many nodes a message names at most.
 const maxMissing = 10
 
-// maxCatalogs is the largest answer of PuppetDB. It has about 200 bytes per node.
+// maxCatalogs is the largest answer of PuppetDB. The answer has about 200 bytes per node.
 const maxCatalogs = 64 << 20
 
 // stored returns nil if PuppetDB has stored all these catalogs.
@@ -117,7 +117,7 @@ func (c catalogs) query(ctx context.Context, into any) error {
 		return errors.New(resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxCatalogs)).Decode(into); err != nil {
-		return fmt.Errorf("%s, and what is not PuppetDB's answer: %w", resp.Status, err)
+		return fmt.Errorf("%s, but the content is not an answer of PuppetDB: %w", resp.Status, err)
 	}
 	return nil
 }

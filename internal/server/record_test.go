@@ -35,8 +35,8 @@ func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Rec
 }
 
 // The record that people see has the reads and exports of the run's Puppet Server, and the reads of the
-// node itself. It does not have the exports that the node reports. An explanation of a resource finds
-// its exporter, also after a foreign run and after a restart of the server.
+// node itself. The record does not have the exports that the node reports. An explanation of a resource
+// finds its exporter, also after a foreign run and after a restart of the server.
 func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	f := newCompileFixture(t)
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")

@@ -99,8 +99,8 @@ func TestPushEffect(t *testing.T) {
 	}
 }
 
-// While code is held, it is compared with the code that nodes use. Otherwise it is compared with the
-// code of the previous push.
+// While code is held, it is compared with the code that nodes use. Code that is not held is compared
+// with the code of the previous push.
 func TestShowCode(t *testing.T) {
 	f := newFixture(t)
 	ctx := servertest.Operator()

@@ -95,7 +95,7 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 		wantCode(t, db.Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
 		next := f.Restart()
 		wantCode(t, next.Node("db-01").Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
-		want := []string{"node:web-01: act on a question that it was not asked", "node:web-01: answer a question that it was not asked"}
+		want := []string{"node:web-01: act on a question that it did not get", "node:web-01: answer a question that it did not get"}
 		if diff := cmp.Diff(want, next.Denials()); diff != "" {
 			t.Errorf("denials: -want +got\n%s", diff)
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wantFold fails unless a version is the fold of the first events of the log. It compares
-// with a fold of the same events as the log returns them.
+// wantFold fails unless a version is the fold of the first events of the log. wantFold
+// compares with a fold of the same events as the log returns them.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
 	events := f.Everything()[:version.Seq()]
@@ -35,8 +35,8 @@ func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	}
 }
 
-// TestAVersionIsTheFoldOfTheLog checks the versions that readers see. Each is the fold of the log up to one
-// event. It includes everything that was acknowledged before, and does not change while somebody reads it.
+// TestAVersionIsTheFoldOfTheLog checks the versions that readers see. Each version is the fold of the log up to one
+// event. A version includes everything that was acknowledged before, and does not change while somebody reads it.
 func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 	later := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -74,7 +74,7 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 }
 
 // TestReadersDoNotQueueAtTheWriter checks that readers get answers while the writer waits
-// for its log. They see only what is on disk.
+// for its log. Readers see only what is on disk.
 func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
@@ -178,8 +178,8 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 	return out
 }
 
-// TestReadersOfOneVersion is only useful with -race. It checks that readers change nothing in a version
-// that others read, not even a cache. Here no lock of the server separates the readers.
+// TestReadersOfOneVersion is only useful with -race. TestReadersOfOneVersion checks that readers change nothing
+// in a version that others read, not even a cache. In this test no lock of the server separates the readers.
 func TestReadersOfOneVersion(t *testing.T) {
 	f := servertest.Start(t)
 	node := f.Join("db-01")
@@ -224,8 +224,8 @@ func suiteOf(node string) string {
 	return "fleet: readers\nsecrets: {recovery: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p}\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [" + node + "]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
 }
 
-// TestAReaderThatKeepsItsVersion checks a reader that keeps its version for long. It delays no writer, and
-// delays other readers for at most ten seconds. After that they get another version.
+// TestAReaderThatKeepsItsVersion checks a reader that keeps its version for long. Such a reader delays no
+// writer, and delays other readers for at most ten seconds. After that they get another version.
 func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -132,7 +132,7 @@ func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 			out.Wanted[fmt.Sprintf("%s %s %d", b.Order.Step, b.Order.Node, b.Order.Attempt)]++
 		}
 	}
-	// These are the exports at the end, as a run of another job sees them.
+	// The list has the exports at the end, as a run of another job sees them.
 	f.Start("deploy", tutti.ModeNoop)
 	n := f.Node("db-01")
 	for _, e := range n.Ask(n.MustClaim().Run, collects).Exports {

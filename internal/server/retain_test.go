@@ -105,7 +105,7 @@ func (a *anything) step(t *rapid.T) {
 	}
 }
 
-// anyForeign returns a random foreign run. It may have lasted some time, and the node may report it late.
+// anyForeign returns a random foreign run. The run may have lasted some time, and the node may report it late.
 func (a *anything) anyForeign(t *rapid.T) tutti.Foreign {
 	f, _ := foreign(rapid.IntRange(0, 12).Draw(t, "began"), rapid.SampledFrom([]tutti.Outcome{tutti.Unchanged, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
 	r := &f.Result
@@ -218,7 +218,7 @@ func needed(events []tutti.Event) []tutti.Event {
 }
 
 // TestASnapshotIsTheLog checks that a snapshot of the beginning of a log, followed by the rest of the log,
-// folds to the same state as the whole log. It checks the same for a snapshot of a snapshot.
+// folds to the same state as the whole log. TestASnapshotIsTheLog checks the same for a snapshot of a snapshot.
 func TestASnapshotIsTheLog(t *testing.T) {
 	kinds, kept := map[string]bool{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {

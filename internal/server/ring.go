@@ -46,7 +46,7 @@ func (d *decider) endLeavers(state *fold.State) {
 			continue // the node has joined again with this key
 		}
 		if err := d.Opts.Identity.Revoke(key); err != nil {
-			d.Opts.Logger.Error("the key of a node that has left is not ended yet", "key", key, "error", err)
+			d.Opts.Logger.Error("the connection of a node that has left could not be ended yet", "key", key, "error", err)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // leaving is a blob store that stores content but returns an error. So the server does not know about this content.
-// This is the same as when a node disconnects before it gets the answer.
+// The store does the same as when a node disconnects before it gets the answer.
 type leaving struct {
 	tutti.Blobs
 	left atomic.Int64 // bytes

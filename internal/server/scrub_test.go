@@ -43,8 +43,8 @@ func (n *scrubNotes) all() []past.Scrub {
 	return slices.Clone(n.done)
 }
 
-// TestScrub checks that the server reads all content by itself at an interval and reports missing content. It
-// repeats this as long as content is missing (finding F24).
+// TestScrub checks that the server reads all content by itself at an interval and reports missing content.
+// The server repeats this as long as content is missing (finding F24).
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := &scrubNotes{}

@@ -88,8 +88,8 @@ func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 }
 
 // TestSecretsAreForTheirNodes checks that the named nodes open a secret and other nodes do not see it. A newly joined
-// node learns that it must wait. It gets the secret after an operator has sealed it again, and this makes no other node
-// stale.
+// node learns that it must wait. The new node gets the secret after an operator has sealed it again, and this makes no
+// other node stale.
 func TestSecretsAreForTheirNodes(t *testing.T) {
 	v := newVault(t)
 	web, db := v.Join("web-01", "web"), v.Join("db-01")
@@ -177,22 +177,22 @@ func TestSecretsAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"no recovery", func(s *tutti.SealSecret) { s.Recovery = nil }, tutti.CodeInvalid, "not sealed to the recovery key"},
-		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "not among those"},
-		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "another key by now"},
+		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "it is not for node"},
+		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "now has another key"},
 		{"an unknown group", func(s *tutti.SealSecret) { s.For = []string{"group:x"} }, tutti.CodeNotFound, `no group "x"`},
 		{"other targets of the one that is there", func(s *tutti.SealSecret) {
 			s.Adds, s.Key, s.ID, s.For, s.Recovery = true, "db/password", id(1), []string{"group:db"}, nil
 		}, tutti.CodeConflict, "is for group:web by now"},
 		{"other targets without the recovery key", func(s *tutti.SealSecret) {
 			s.Adds, s.Moves, s.Key, s.ID, s.For, s.Recovery = true, true, "db/password", id(1), []string{"group:db"}, nil
-		}, tutti.CodeInvalid, "come with what is sealed to the recovery key"},
+		}, tutti.CodeInvalid, "send a new piece for the recovery key"},
 		{"another recovery of the one that is there", func(s *tutti.SealSecret) {
 			s.Adds, s.Key, s.ID = true, "db/password", id(1)
-		}, tutti.CodeInvalid, "stays as long as value and targets do"},
+		}, tutti.CodeInvalid, "must stay as long as value and targets do not change"},
 		{"no target", func(s *tutti.SealSecret) { s.For = nil }, tutti.CodeInvalid, "0 targets"},
 		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value by now"},
 		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or is gone"},
-		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "takes a new one"},
+		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "a new value needs a new id"},
 		{"an id that can be guessed", func(s *tutti.SealSecret) { s.ID = "1" }, tutti.CodeInvalid, "the id"},
 		{"an empty piece", func(s *tutti.SealSecret) { s.Pieces[0].Sealed = nil }, tutti.CodeInvalid, "0 bytes"},
 		{"twice", func(s *tutti.SealSecret) { s.Pieces = append(s.Pieces, s.Pieces[0]) }, tutti.CodeInvalid, "two pieces"},
@@ -229,8 +229,9 @@ func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	wantCode(t, web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
 }
 
-// TestAReplacedMachineHasNoSecrets checks a new machine under a known name with another key. It also checks that a
-// node which has left a group counts as a node that had the secrets.
+// TestAReplacedMachineHasNoSecrets checks a new machine under a known name with another key.
+// TestAReplacedMachineHasNoSecrets also checks that a node which has left a group counts as a node that had the
+// secrets.
 func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
@@ -329,13 +330,13 @@ func TestANodePublishesASecret(t *testing.T) {
 	}
 }
 
-// TestACompileHostOpensWhatItCompilesWith checks the secret of a node with a Puppet Server. It must also be sealed to
-// the server's node, which gets its own piece. The digest is the same as for the node.
+// TestACompileHostOpensWhatItCompilesWith checks the secret of a node with a Puppet Server. The secret must also be
+// sealed to the server's node, which gets its own piece. The digest is the same as for the node.
 func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v := newVault(t)
 	setFleet(t, v.Fleet, strings.Replace(compileFleet, "\nmode: agent", "\nmode: agent"+v.source[strings.Index(v.source, "\nsecrets"):strings.Index(v.source, "\ngroups")], 1))
 	f := compileFixture{v.Fleet, v.Join("puppet"), v.Join("db-01"), v.Join("web-01")}
-	wantCode(t, v.SealSecret(servertest.Operator(), v.sealed("db/password", 1, `1`, "group:db")), tutti.CodeInvalid, "name its node, too")
+	wantCode(t, v.SealSecret(servertest.Operator(), v.sealed("db/password", 1, `1`, "group:db")), tutti.CodeInvalid, "name the server's node as well")
 	v.set("db/password", 1, `"hunter2"`, "group:db", "node:puppet")
 	v.set("node/db-01/hiera/pw", 2, `"hunter3"`, "group:db", "node:puppet")
 	v.Start("deploy", tutti.ModeApply)

@@ -40,7 +40,7 @@ func (l *lookedUpLog) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, err
 }
 
 // TestOneEventOfLongAgoIsLookedUp checks a caller that names an event which is no longer in memory. The server reads
-// only that one event from the log. It does so for at most two callers at the same time.
+// only that one event from the log. The server does so for at most two callers at the same time.
 func TestOneEventOfLongAgoIsLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lookedUpLog{Log: memory.NewLog()}

@@ -29,8 +29,9 @@ type (
 // LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = core.LocalOperator
 
-// Server handles the calls of operators and nodes with the handlers of their packages. It answers readers without the
-// writer's queue. All methods are safe for concurrent calls. They return CodeUnavailable while Run does not serve.
+// Server handles the calls of operators and nodes with the handlers of their packages. Server answers readers without
+// the writer's queue. All methods are safe for concurrent calls. The methods return CodeUnavailable while Run does
+// not serve.
 type Server struct {
 	reader
 	*operators.Operators
@@ -73,11 +74,11 @@ func New(opts Options) *Server {
 // Ready returns a channel that is closed when the server serves.
 func (s *Server) Ready() <-chan struct{} { return s.core.Writer.Ready() }
 
-// Run folds the log and serves until ctx ends or the log refuses an append. It returns
+// Run folds the log and serves until ctx ends or the log refuses an append. Run returns
 // after all its goroutines have ended.
 func (s *Server) Run(ctx context.Context) error { return s.core.Writer.Run(ctx) }
 
-// CopyLog calls past.Past.CopyLog. It also works while Run is not running.
+// CopyLog calls past.Past.CopyLog. CopyLog also works while Run is not running.
 func (s *Server) CopyLog(ctx context.Context, to past.Copy) error {
 	return s.core.Past.CopyLog(ctx, to)
 }

@@ -111,8 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs. If want is "good: ", the text must begin with it. Otherwise
-// the text must contain it.
+// wantWhy checks what db-01 needs. If want is "good: ", the text must begin with it. If want
+// is another text, the result must contain it.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()
@@ -122,7 +122,7 @@ func (f *fenced) wantWhy(when, want string) {
 }
 
 // applies makes db-01 run in full. The node needs this run until it has passed the gate, and no proof can
-// replace it. Then the node is good.
+// replace it. After that the node is good.
 func (f *fenced) applies(reason, want string) {
 	f.t.Helper()
 	f.converge()
@@ -136,7 +136,7 @@ func (f *fenced) applies(reason, want string) {
 	f.wantWhy(reason+", after a full run", "good: ")
 }
 
-// ending returns the outcome of a run. It is empty while the run goes on.
+// ending returns the outcome of a run. ending returns an empty outcome while the run goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
 		switch b := e.Body.(type) {
@@ -202,7 +202,8 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	if got := f.ending(first.Run); got != tutti.Interrupted {
 		t.Errorf("run %s ended %q", first.Run, got)
 	}
-	// If the machine had begun the run but not reached the gate, nothing has changed. So it may get the run again.
+	// If the machine had begun the run but not reached the gate, nothing has changed. So the machine may get the
+	// run again.
 	f = newFenced(t)
 	f.pass()
 	snapshot = *f.db.Agent.Begun
@@ -228,7 +229,7 @@ func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	}
 }
 
-// These cases do not mean that a past was lost.
+// The following cases do not mean that the past of a node was lost.
 func TestWhatIsNoSetBack(t *testing.T) {
 	cases := map[string]func(f *fenced){
 		"an agent of an earlier release": func(f *fenced) { f.db.Agent.Begun = nil },

@@ -12,7 +12,7 @@ func (d *decider) hold(tx *tx) bool {
 	err := d.Opts.Space()
 	if held := err != nil; held != d.held {
 		d.held = held
-		const again = "there is room again: what waited goes on"
+		const again = "there is room again: waiting runs go on"
 		what := again
 		if held {
 			what = err.Error()

@@ -17,7 +17,7 @@ import (
 // storedFleet is compileFleet with a plan that runs web-01, which reads the exports of db-01.
 const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
 
-// pdb is a PuppetDB that stores a catalog only when the test says so. It keeps the latest catalog of each node.
+// pdb is a PuppetDB that stores a catalog only when the test says so. pdb keeps the latest catalog of each node.
 type pdb struct {
 	queue []wire.CompiledFor
 	has   map[tutti.NodeName]wire.CompiledFor
@@ -227,8 +227,8 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	}
 }
 
-// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. It does not
-// matter who started the run and how it ends. Nothing else of such a run has an effect.
+// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. The start
+// and the end of such a run do not matter. Nothing else of such a run has an effect.
 func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f := newStoredFixture(t)
 	check := func(what string, want ...string) {
@@ -290,8 +290,8 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 }
 
 // If a catalog was made while PuppetDB had not stored another catalog yet, it is not
-// applied. This is checked in a plan and in a converge job. If the run got no catalog for
-// this reason, it also counts as stopped.
+// applied. The test checks this in a plan and in a converge job. If the run got no catalog
+// for this reason, it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}

@@ -55,8 +55,8 @@ func TestAServerWritesBehindATornAppend(t *testing.T) {
 	}
 }
 
-// TestAnEventThatNobodyCanHaveSeen checks a node that reports an event from the torn part. It can only have seen this
-// event on another copy of the log, before this log was set back.
+// TestAnEventThatNobodyCanHaveSeen checks a node that reports an event from the torn part. The node can only have
+// seen this event on another copy of the log, before this log was set back.
 func TestAnEventThatNobodyCanHaveSeen(t *testing.T) {
 	f := servertest.Start(t, func(o *server.Options) { o.Log = tornLog{memory.NewLog()} })
 	seen := tutti.Position{Epoch: f.Position().Epoch, Seq: torn, Link: tutti.DigestOf([]byte("whole"))}

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// order asks for a run and returns its order. It returns nil if there is no order yet.
+// order asks for a run and returns its order. order returns nil if there is no order yet.
 func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	t.Helper()
 	var out wire.Claimed
@@ -30,8 +30,8 @@ func come(t *testing.T, n *servertest.Node, next, boot string) {
 }
 
 // TestAThiefOfAKeyGetsNoOrder checks a thief who has only the node's key, or a copy of its disk. The thief becomes
-// the node for a moment. The real node is running. It becomes the node again before the thief gets an order. If the
-// thief goes on, the server notices two machines.
+// the node for a moment. The real node is running. The node becomes the node again before the thief gets an order.
+// If the thief goes on, the server notices two machines.
 func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFenced(t)
@@ -93,8 +93,8 @@ func TestAMachineThatWasPutBackGetsItsOrder(t *testing.T) {
 	})
 }
 
-// TestANodeThatCannotKeepItsTicket checks a node that uses the same ticket again and again. It does
-// not count as another machine.
+// TestANodeThatCannotKeepItsTicket checks a node that uses the same ticket again and again. Such a
+// node does not count as another machine.
 func TestANodeThatCannotKeepItsTicket(t *testing.T) {
 	f := newFenced(t)
 	come(t, f.db, "kept", "boot")

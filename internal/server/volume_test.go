@@ -125,8 +125,8 @@ func TestThePastIsBounded(t *testing.T) {
 }
 
 // wantTrimmed waits until the log has dropped the events of the last snapshot and is too short for another
-// snapshot. Otherwise this server or the next one could take a snapshot at any time, and change the
-// compared state. Without snapshots the log would have nine events for each job.
+// snapshot. Without this wait, this server or the next one could take a snapshot at any time, and change
+// the compared state. Without snapshots the log would have nine events for each job.
 func (v *volume) wantTrimmed(t *testing.T) {
 	t.Helper()
 	deadline := time.After(hang)

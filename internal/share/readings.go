@@ -10,15 +10,15 @@ import (
 )
 
 // A few bytes of a node's message can name content of 64 MiB, which the server must read from the store to handle the
-// message. So the memory of this content is limited for all nodes together. Each node has one reading at a time. If
-// more readings wait, the nodes take turns.
+// message. So the memory of this content is limited for all nodes together. Each node has only one reading at a time.
+// If more readings wait, the nodes take turns.
 const (
 	// maxReadings is how many bytes all readings together may have in memory.
 	maxReadings = 256 << 20
 	// SmallReading is the largest reading that does not count, because the bus limits the number of concurrent calls.
 	SmallReading = 1 << 20
-	// readingWait is how long a reading waits for its turn. It is shorter than the time that an
-	// agent waits for one answer.
+	// readingWait is how long a reading waits for its turn. readingWait is shorter than the
+	// time that an agent waits for one answer.
 	readingWait = 20 * time.Second
 	// CostOfRecord and CostOfManifest are how many copies of a record and of signed code are in memory, while they are
 	// decoded and afterwards.
@@ -47,8 +47,8 @@ func NewReadings() *Readings {
 }
 
 // Enter waits until a reading for a node may begin. The caller must call leave when the content is no longer in
-// memory. It may call leave more than once. While Enter waits, another call may use its place at the bus. Enter
-// returns CodeUnavailable if the wait was too long.
+// memory. The caller may call leave more than once. While Enter waits, another call may use its place at the
+// bus. Enter returns CodeUnavailable if the wait was too long.
 func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
 	if cost <= SmallReading {
 		return func() {}, nil
@@ -70,7 +70,7 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	case <-patience.C:
 		err = tutti.Errorf(tutti.CodeUnavailable, "waited %s for content that is read for this node and others, %d MiB at once; ask again", readingWait, maxReadings>>20)
 	case <-ctx.Done():
-		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for content that is read for this node and others, %d MiB at once", maxReadings>>20)
+		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting because the server reads at most %d MiB for this node and others at once", maxReadings>>20)
 	}
 	if !r.withdraw(key, one) { // the reading was let in at the same time
 		leave()
@@ -100,7 +100,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// withdraw removes a waiting reading. It returns false if the reading has begun.
+// withdraw removes a waiting reading. withdraw returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 }
 
 // admit lets in the readings that are next. If there is no room yet for the first one, the others wait as well.
-// Otherwise small readings could block a large one for ever. The caller holds the lock.
+// If small readings did not wait, they could block a large one for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

@@ -68,7 +68,7 @@ func (s *Shares) Pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, cost, now)
 }
 
-// Owe subtracts a cost from a node's share if anything is left, even if the share becomes negative. Otherwise a
+// Owe subtracts a cost from a node's share if anything is left, even if the share becomes negative. Without Owe, a
 // node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
 func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
@@ -99,7 +99,7 @@ func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	return nil
 }
 
-// Left returns what a node has left. It is negative if the node is in debt.
+// Left returns what a node has left. Left returns a negative number if the node is in debt.
 func (s *Shares) Left(key tutti.NodeKey, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

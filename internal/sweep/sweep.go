@@ -24,7 +24,7 @@ type Store interface {
 }
 
 // Blobs is a tutti.Blobs that can be swept. While the store is swept, all users must use it
-// through Blobs. It is safe for concurrent use.
+// through Blobs. A Blobs is safe for concurrent use.
 type Blobs struct {
 	store Store
 	now   func() time.Time
@@ -134,9 +134,9 @@ type Swept struct {
 	Removed int
 }
 
-// Sweep removes content that named does not return and that nobody has used for the time Idle. It calls
-// named after it has listed the store, so that it does not remove content that is stored and named later.
-// It removes nothing until the time Idle has passed since New.
+// Sweep removes content that named does not return and that nobody has used for the time Idle. Sweep
+// calls named after it has listed the store, so that it does not remove content that is stored and named
+// later. Sweep removes nothing until the time Idle has passed since New.
 func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (Swept, error) {
 	if b.now().Sub(b.since) < Idle {
 		return Swept{}, nil

@@ -162,7 +162,7 @@ func TestAPushDuringARemoval(t *testing.T) {
 }
 
 // Many goroutines push the same content during a sweep, and each asks first whether the content exists.
-// Each one that got yes, or has stored the content, must still find it an hour later.
+// A goroutine that got yes, or has stored the content, must still find it an hour later.
 func TestPushesAndSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewBlobs()

@@ -34,7 +34,7 @@ func (b Broadcast) Tell() {
 }
 
 // Hub passes live messages of runs to their watchers. A slow watcher misses some messages.
-// This is allowed, because nothing depends on live messages.
+// The Hub may lose messages, because nothing depends on live messages.
 type Hub struct {
 	mu   *sync.Mutex
 	subs map[chan tutti.Live]tutti.JobID
@@ -73,7 +73,7 @@ func (h Hub) Watched(job tutti.JobID) bool {
 	return false
 }
 
-// Publish passes live messages of a job's runs to its watchers. It does not wait for them.
+// Publish passes live messages of a job's runs to its watchers. Publish does not wait for them.
 func (h Hub) Publish(job tutti.JobID, lives []tutti.Live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Epochs is the epoch of the log as it is stored outside the log. It distinguishes a log that was
-// lost completely from a new log.
+// Epochs is the epoch of the log as it is stored outside the log. Epochs distinguishes a log that
+// was lost completely from a new log.
 type Epochs interface {
-	// Last returns the epoch that began last. It is zero before the first start. The number above is
-	// positive if the log was restored. Then the server must begin another epoch with at least this number.
+	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The number above is
+	// positive if the log was restored. In this case the server must begin another epoch with at least this number.
 	Last() (last tutti.Epoch, above uint64)
 	// Began stores the present epoch before the server serves.
 	Began(tutti.Epoch) error
 }
 
-// beginEpoch begins the next epoch if the log has no epoch yet, or was restored. It returns
-// CodeDamaged if this is not the log that the server served before.
+// beginEpoch begins the next epoch if the log has no epoch yet, or was restored. beginEpoch
+// returns CodeDamaged if this is not the log that the server served before.
 func (w *Writer) beginEpoch(ctx context.Context) error {
 	var last tutti.Epoch
 	var above uint64

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Position returns the position of the server in the log. It is zero before the server serves. The
-// event at this position is on disk.
+// Position returns the position of the server in the log. Position returns zero before the server
+// serves. The event at this position is on disk.
 func (w *Writer) Position() tutti.Position {
 	if at := w.at.Load(); at != nil {
 		return *at
@@ -16,7 +16,7 @@ func (w *Writer) Position() tutti.Position {
 }
 
 // Behind returns an error if the caller has seen a later event of this server, or an event
-// of another log (ADR 0018). It returns no error while the server does not serve.
+// of another log (ADR 0018). Behind returns no error while the server does not serve.
 func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
 	here := w.Position()
 	if here.Epoch.Number == 0 || seen.Epoch.Number == 0 {

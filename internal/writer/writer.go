@@ -1,11 +1,11 @@
-// Package writer has the one goroutine that changes the state of a fleet. This goroutine folds the log and runs
-// commands one after another. It appends the events that the commands and the owner emit, and only then answers. The
-// writer knows transactions. Its owner decides what a command does and what follows from events.
+// Package writer has the one goroutine that changes the state of a fleet. The goroutine folds the log and runs commands
+// one after another. The writer appends the events that the commands and the owner emit, and only then answers. The
+// writer knows transactions. The owner of the writer decides what a command does and what follows from events.
 //
-// When an append ends, the writer handles all waiting commands together (group commit). Each command sees the effects
-// of the commands before it. All events go into one append, and the answers leave when this append is on disk. If the
-// log refuses an append, another writer has written to the log, so this writer must end. Then its state in memory is
-// wrong, and Run returns.
+// When an append ends, the writer handles all waiting commands together (group commit). Each command of the batch
+// sees the effects of the commands before it. All events go into one append, and the answers leave when this append
+// is on disk. If the log refuses an append, another writer has written to the log, so this writer must end. After a
+// refused append, its state in memory is wrong, and Run returns.
 //
 // An alternative was rejected: a lock around the state, and one append per request. Either it would keep the lock
 // during the fsync, or an answer could leave before the append on which it depends.
@@ -117,7 +117,7 @@ func (w *Writer) Appended() <-chan struct{} { return w.appended.Wait() }
 // Go runs f in a new goroutine. Run waits for its end.
 func (w *Writer) Go(f func()) { w.beside.Go(f) }
 
-// Run folds the log and serves until ctx ends or the log refuses an append. It returns
+// Run folds the log and serves until ctx ends or the log refuses an append. Run returns
 // after all its goroutines have ended.
 func (w *Writer) Run(ctx context.Context) error {
 	defer close(w.ended)
@@ -176,8 +176,8 @@ func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	}
 }
 
-// Read calls f with a version of the fold. It does not wait in the writer's queue. The version includes everything
-// that was acknowledged before the call.
+// Read calls f with a version of the fold. Read does not wait in the writer's queue. The version includes
+// everything that was acknowledged before the call.
 func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) error {
 	if err := w.Begun(ctx); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) erro
 	return f(version.State)
 }
 
-// Begun waits until the log is folded and the writer serves. It returns CodeUnavailable if the writer has ended.
+// Begun waits until the log is folded and the writer serves. Begun returns CodeUnavailable if the writer has ended.
 func (w *Writer) Begun(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -270,8 +270,8 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	return nil
 }
 
-// work runs a command. If a command panics before it has changed anything, only this command fails. Otherwise the same message
-// would end the server again and again.
+// work runs a command. If a command panics before it has changed anything, only this command fails. If the server ended
+// instead, the same message would end it again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {
@@ -288,20 +288,20 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 }
 
 // woke notices that this process did not run for some time. A signal or its virtual machine may have stopped it, or
-// it may have waited for a disk. It could not receive messages of nodes in this time, so their silence means
+// it may have waited for a disk. The server could not receive messages of nodes in this time, so their silence means
 // nothing. So each node gets a full deadline again, as after a start. While the writer runs, its ticker wakes it far
 // more often. A shorter pause does not matter: a node that beats will not be late because of it. Go's times have a
 // monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
-		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
+		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))
 		w.since = now
 	}
 	w.last = now
 }
 
-// append stores the events of a batch. It uses one append if the log can take them all,
-// otherwise several. It never splits events that readers must see together.
+// append stores the events of a batch. append uses one append if the log can take them all,
+// otherwise several. append never splits events that readers must see together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {
@@ -336,7 +336,7 @@ func (w *Writer) appendPart(ctx context.Context, events []tutti.Event) error {
 // notStored returns the answer to a command if the append of its events failed.
 func (w *Writer) notStored(err error) error {
 	if full := w.opts.Space(); full != nil {
-		return tutti.Errorf(tutti.CodeUnavailable, "%v; whether this was kept is not known", full)
+		return tutti.Errorf(tutti.CodeUnavailable, "%v; it is not known whether this was stored", full)
 	}
 	return tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 }

@@ -17,8 +17,8 @@ import (
 // LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = "local"
 
-// access knows which operators may connect, and which of their requests are open now. It
-// follows the log outside the writer, so that a refused request does not load the writer.
+// access knows which operators may connect, and which of their requests are open now. access follows the
+// log outside the writer, so that a refused request does not load the writer.
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
@@ -60,7 +60,7 @@ func (a access) Unknowns() []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(a.strange)) {
 		out = append(out, api.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
-			", and it may not follow: if it is the operator's own: tutti operator create " + name + "; if not, somebody has the server's keys"})
+			", so it may not follow the rotation: if it is the operator's own, run: tutti operator create " + name + "; if not, somebody has the server's keys"})
 	}
 	return out
 }
@@ -95,8 +95,8 @@ func (v *Visit) IsStrange(when string) error {
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
-// VisitOf returns the visit that the call serves. It returns nil if the caller is root on the server, or the
-// server itself.
+// VisitOf returns the visit that the call serves. VisitOf returns nil if the caller is root on the server,
+// or the server itself.
 func VisitOf(ctx context.Context) *Visit {
 	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v
@@ -153,8 +153,8 @@ func (a access) Apply(events []tutti.Event) {
 // Admit lets an operator in if their certificate is of the server's CA, has this serial, and the operator
 // has one of the verbs. Without verbs, every operator may come in. The context that Admit returns names the
 // operator. The context ends when the caller calls leave, or when the operator is revoked or loses the verb.
-// Admit returns CodeUnauthenticated if the operator was revoked. It returns CodeRefused if the operator has
-// none of the verbs.
+// Admit returns CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused if the operator
+// has none of the verbs.
 func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	if err := s.Writer.Begun(ctx); err != nil { // until the writer has begun, the server does not know the revocations
 		return nil, nil, err
@@ -177,8 +177,8 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 	}, nil
 }
 
-// stillIn refuses an operator who was revoked or lost access after the call of Admit. This is possible because
-// the request may have waited in the queue.
+// stillIn refuses an operator who was revoked or lost access after the call of Admit. The operator can lose
+// access in between because the request may have waited in the queue.
 func stillIn(ctx context.Context, state *fold.State) error {
 	if v := VisitOf(ctx); v != nil {
 		return v.admit(state.Registry.Operators, state.Registry.Rotation.Phase().Rotates(), state.Fleet())
@@ -186,8 +186,8 @@ func stillIn(ctx context.Context, state *fold.State) error {
 	return nil
 }
 
-// MayOf refuses a caller who does not have this verb. It checks VerbData for this key, and other verbs
-// without a key.
+// MayOf refuses a caller who does not have this verb. MayOf checks VerbData for this key, and other
+// verbs without a key.
 func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
 	v := VisitOf(ctx)
 	if v == nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// asks are the questions to nodes that are still open. They are in memory only. So a server
-// that starts has no questions, and does not let a node act on a question from before the
-// start.
+// asks are the questions to nodes that are still open. The questions are in memory only. So a server that
+// starts has no questions, and does not let a node act on a question from before the start.
 type asks struct {
 	mu      *sync.Mutex
 	waiting map[string]*ask
@@ -76,7 +75,7 @@ func (a asks) Close(q *ask) []Reply {
 		}
 		text := "no answer within " + q.request.Wait.String()
 		if n.acts {
-			text += "; it was told to go ahead, and may have done it: ask for its status"
+			text += "; the server told it to go ahead, so it may have done it: ask for its status"
 		}
 		out = append(out, Reply{RemoteReply: tutti.RemoteReply{Verdict: tutti.RemoteSilent, Message: text}, Node: n.node})
 	}
@@ -101,9 +100,9 @@ func (q *ask) More() []Reply {
 	return out
 }
 
-// find returns a question, and the recipient in it that has this key. Both are nil if the
-// question is over or never existed. The recipient is nil if the question did not go to this
-// node. The caller must hold the lock.
+// find returns a question, and the recipient in it that has this key. find returns nil for
+// both if the question is over or never existed. The recipient is nil if the question did
+// not go to this node. The caller must hold the lock.
 func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	q := a.waiting[request]
 	if q == nil {
@@ -112,8 +111,8 @@ func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	return q, q.nodes[key]
 }
 
-// Answer accepts the first answer of a node and ignores later answers. It returns false if the question
-// did not go to this node.
+// Answer accepts the first answer of a node and ignores later answers. Answer returns false if the
+// question did not go to this node.
 func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,8 +149,8 @@ func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	return true, nil
 }
 
-// checkReply returns the node's answer if it fits the action. Otherwise it returns a
-// failure. The check is needed because a node may lie in every field.
+// checkReply returns the node's answer if it fits the action. If the answer does not fit,
+// checkReply returns a failure. The check is needed because a node may lie in every field.
 func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteReply {
 	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: plain.Words(in.Message), Rule: plain.Words(in.Rule)}
 	fail := func(text string) tutti.RemoteReply {
@@ -190,7 +189,7 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 		}
 		s := *in.Status
 		if request.Action == tutti.RemoteDisable && s.Enabled || request.Action == tutti.RemoteEnable && !s.Enabled {
-			return fail("the node says that it is done, and its status is " + s.Status)
+			return fail("the node reports that the change is done, but its status is " + s.Status)
 		}
 		s.DisableMessage, s.Message = plain.Words(s.DisableMessage), plain.Words(s.Message)
 		out.Status = &s

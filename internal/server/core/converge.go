@@ -30,7 +30,7 @@ func (tx *Tx) ConvergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 // CanConverge refuses a target without nodes, and negative limits.
 func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 	if spec.Limit < 0 || spec.MaxFailed < 0 {
-		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)
+		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: these numbers must not be below 0", spec.Limit, spec.MaxFailed)
 	}
 	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)

@@ -139,9 +139,9 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest
-	// Code checks the signatures of a manifest. It returns CodeRefused if no trusted key has signed the manifest, or if
-	// the manifest was signed for another fleet. It returns the zero Signed if the only signature has the form of an
-	// earlier release.
+	// Code checks the signatures of a manifest. Code returns CodeRefused if no trusted key has signed the manifest, or
+	// if the manifest was signed for another fleet. Code returns the zero Signed if the only signature has the form of
+	// an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
 	// Said checks a statement whose manifest is known, like Code.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)

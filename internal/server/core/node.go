@@ -11,8 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Node returns the node that has the key. It refuses a message from a machine that is not the
-// node.
+// Node returns the node that has the key. Node refuses a message from a machine that is not the node.
 func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
 	n, err := tx.KeyOwner(key)
 	if err == nil {
@@ -43,13 +42,12 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	return has
 }
 
-// NotTheNode refuses a ticket that the node cannot have. It also notices when two machines act as
-// the node.
+// NotTheNode refuses a ticket that the node cannot have. NotTheNode also notices when two machines act as the node.
 func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {
 	case t.Left(ticket):
-		return tx.Deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
+		return tx.Deny(tutti.ActorNode(n.Node), "act as the node from a machine that is no longer the node",
 			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.Core.Presence.TakesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
@@ -57,8 +55,8 @@ func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	case t.Conflicted == "":
 		return nil
 	}
-	return tx.Deny(tutti.ActorNode(n.Node), "speak for a node that is two machines",
-		tutti.Errorf(tx.notNow, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
+	return tx.Deny(tutti.ActorNode(n.Node), "act as a node that is two machines",
+		tutti.Errorf(tx.notNow, "%s; the server takes no messages from the node: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
 // fits refuses a message from a machine that is not the node, or of which the server does
@@ -75,7 +73,7 @@ func (tx *Tx) fits(n *fold.Node) error {
 			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
 	}
 	tx.Core.RingHello(n.Key)
-	return tutti.Errorf(tutti.CodeUnavailable, "the ticket of node %s was exchanged since: it has to say hello first", n.Node)
+	return tutti.Errorf(tutti.CodeUnavailable, "node %s has another ticket since then: it must say hello first", n.Node)
 }
 
 // RingHello tells the machine with this key to say hello.

@@ -82,7 +82,7 @@ func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 
-// SetValue emits the change of a value. It emits nothing if the value is the same already.
+// SetValue emits the change of a value. SetValue emits nothing if the value is the same already.
 func (tx *Tx) SetValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // Look is like explain.Look: it calls f with a version of the fold and does not wait in the
-// writer's queue. It refuses an operator who has lost access in that version.
+// writer's queue. Look refuses an operator who has lost access in that version.
 func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	return s.Writer.Read(ctx, func(state *fold.State) error {
 		if err := stillIn(ctx, state); err != nil {
@@ -44,7 +44,7 @@ func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.A
 	return r.Pass(ctx)
 }
 
-// thePast implements explain.Past. Its ReadAudit waits until the server serves.
+// thePast implements explain.Past. The method ReadAudit of thePast waits until the server serves.
 type thePast struct {
 	*past.Past
 	of *Core

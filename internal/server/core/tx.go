@@ -11,7 +11,7 @@ import (
 // ActorServer is the actor of the server's own events.
 const ActorServer = writer.Actor
 
-// Tx is a transaction of the writer, or a read-only view of a version of the fold. It has what the server's
+// Tx is a transaction of the writer, or a read-only view of a version of the fold. Tx has what the server's
 // commands need.
 type Tx struct {
 	*writer.Tx
@@ -25,7 +25,7 @@ func (s *Core) Of(ctx context.Context, t *writer.Tx) *Tx {
 	return &Tx{Tx: t, Core: s, ticket: wire.TicketOf(ctx), notNow: refusalOf(ctx)}
 }
 
-// Do gives work to the writer, see writer.Writer.Do. It refuses a caller who has lost access.
+// Do gives work to the writer, see writer.Writer.Do. Do refuses a caller who has lost access.
 func (s *Core) Do(ctx context.Context, work func(tx *Tx) error) error {
 	return s.Writer.Do(ctx, func(t *writer.Tx) error {
 		if err := stillIn(ctx, t.State); err != nil {

@@ -12,7 +12,7 @@ import (
 // sent them. There is also one common limit for all answers in memory and all content that the server reads for nodes.
 // See answerBeside.
 
-// These are the bytes of JSON around the content of an export and of a hiera value.
+// The following constants are the bytes of JSON around the content of an export and of a hiera value.
 const (
 	aroundExport = 110
 	aroundText   = 4
@@ -47,8 +47,8 @@ func sizeOfAnswer(out any) (size, memory int64) {
 	return 0, 0
 }
 
-// checkAnswer refuses an answer that is too large for the bus. It does so before the server encodes the answer,
-// because no share could pay for it.
+// checkAnswer refuses an answer that is too large for the bus. The check comes before the server encodes the
+// answer, because no share could pay for it.
 func checkAnswer(out any) error {
 	answer, is := out.(*wire.Answered)
 	if !is {

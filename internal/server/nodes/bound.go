@@ -12,8 +12,7 @@ import (
 
 // A few bytes of JSON can need much memory (`{}` is an export of 130 bytes), and a short
 // question can cause much work. So the server limits the cost of a message before it does
-// the work. It limits the size, counts while it decodes, and computes the cost of the
-// answer.
+// the work. The server limits the size, counts while it decodes, and computes the cost of the answer.
 const (
 	maxSmall   = 64 << 10 // of a message with a few fields
 	maxLight   = 100      // exports and keys of one run that the writer checks itself
@@ -27,8 +26,8 @@ const (
 	maxAnswered = 64 << 20
 )
 
-// These are the limits for one message of a node. A node may lie in every field. Its
-// messages must not fill the log, and must not keep the writer busy.
+// The following constants are the limits for one message of a node. A node may lie in every
+// field. The messages of a node must not fill the log, and must not keep the writer busy.
 const (
 	maxReads  = 20_000
 	maxKeys   = 100_000
@@ -68,8 +67,8 @@ func mostBytes(op string) int {
 	return maxSmall
 }
 
-// decodeGate reads what a run hands over after its compile. It refuses content that the
-// catalog of an honest node never contains.
+// decodeGate reads what a run hands over after its compile. decodeGate refuses content that
+// the catalog of an honest node never contains.
 func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	type fields wire.Gate
 	raw, err := core.Decode[struct {
@@ -157,9 +156,9 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 // fixed number of them. The result of an honest node has a few hundred.
 const maxParts = 20_000
 
-// checkParts refuses a message that has more parts than an honest node sends. It does so before the message
-// is decoded, because a list of empty objects has thousands of parts in a few kilobytes. In some operations
-// content follows after the first line.
+// checkParts refuses a message that has more parts than an honest node sends. The check comes before the
+// message is decoded, because a list of empty objects has thousands of parts in a few kilobytes. In some
+// operations content follows after the first line.
 func checkParts(op string, payload []byte) error {
 	switch op {
 	case wire.OpForeign, wire.OpResult:

@@ -70,8 +70,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	return out, leave, nil
 }
 
-// blobGet gives a node one file of the code in its order. It gives no other content of the
-// server.
+// blobGet gives a node one file of the code in its order. blobGet gives no other content of the server.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	}
 	size, is := files[in.Digest]
 	if !is {
-		err := tutti.Errorf(tutti.CodeRefused, "%s is no file of the code of run %s", in.Digest, in.Run)
+		err := tutti.Errorf(tutti.CodeRefused, "%s is not a file of the code of run %s", in.Digest, in.Run)
 		return nil, s.denyKey(ctx, key, "fetch "+string(in.Digest), err)
 	}
 	leave, err := s.Readings.Enter(ctx, key, size)
@@ -94,8 +93,8 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return s.Opts.Blobs.Get(ctx, in.Digest)
 }
 
-// codeFiles reads the manifest of a run's code and returns the digests of its files with their sizes. It
-// remembers the result for the code of the last call.
+// codeFiles reads the manifest of a run's code and returns the digests of its files with their sizes.
+// codeFiles remembers the result for the code of the last call.
 func (s *Nodes) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]int64, error) {
 	var code tutti.Digest
 	err := s.do(ctx, func(tx *tx) error {
@@ -157,8 +156,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return check(tx, n)
 		})
 	}
-	// First check whether the node may send. Otherwise the answer would tell this node that another node has
-	// sent the same content.
+	// First check whether the node may send. Without this check, the answer would tell this node that
+	// another node has sent the same content.
 	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err
 	}
@@ -176,8 +175,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses content from a node if the server expects no result from it. It accepts the content of the node's
-// last result again, because the node may not have received the answer.
+// mayBring refuses content from a node if the server expects no result from it. mayBring accepts the content of the
+// node's last result again, because the node may not have received the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil
@@ -203,7 +202,7 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 }
 
 // mayKeep counts the bytes that a node stores before the run that has them is known. A node may disconnect before it
-// gets the answer. Then the content stays without a run.
+// gets the answer. If the node disconnects, the content stays without a run.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",

@@ -40,9 +40,9 @@ func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	return out, err
 }
 
-// compiledFor takes the reads and the exports of a compile on a Puppet Server. They belong
-// to the run and take effect at the run's own gate. Exports that go to PuppetDB take effect
-// now, no matter who started the run (stored.go).
+// compiledFor takes the reads and the exports of a compile on a Puppet Server. The reads
+// and exports belong to the run and take effect at the run's own gate. Exports that go to
+// PuppetDB take effect now, no matter who started the run (stored.go).
 func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
 		_, _, _, err := tx.compiling(key, of.Run, of.For)
@@ -115,7 +115,7 @@ func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, err
 		record.Reads[i].Seq = 0
 	}
 	digest, err := s.Past.Store(ctx, nil, record)
-	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
+	return digest, tutti.Wrap("", err, "store the places where run %s asked", in.Run)
 }
 
 // decodeCompiled decodes and checks what a compile host hands over.
@@ -186,8 +186,8 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording calls compiling for a run that must exist. It also checks that the node of the
-// run may export what now goes to PuppetDB.
+// recording calls compiling for a run that must exist. recording also checks that the node
+// of the run may export what now goes to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
@@ -196,7 +196,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *publi
 	case r == nil:
 		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
 	case r.Records >= maxRecords:
-		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
+		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, with a different catalog each time", id, name, r.Records))
 	case in.CatalogUUID != "":
 		err = tx.mayPublish(n, r, publishes)
 	}
@@ -213,8 +213,8 @@ func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, e
 	return bytes.Equal(had, has), err
 }
 
-// asking returns the asker of a question. This is the node that has the key, for its own
-// run, or the node for which it compiles.
+// asking returns the asker of a question. The asker is the node that has the key, for its
+// own run, or the node for which it compiles.
 func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)
@@ -228,7 +228,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 	case err != nil:
 		return nil, data.Asker{}, err
 	case n == nil:
-		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
+		err := tutti.Errorf(tutti.CodeRefused, "%q is not a node of this fleet", string(name))
 		return nil, data.Asker{}, tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
 	case r == nil:
 		return n, data.Asker{Node: n.Node, Opener: host.Node}, nil
@@ -239,9 +239,8 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 }
 
 // withServed replaces the reads and exports of a gate by those that the run's Puppet Server
-// reported, because the node does not know them. It also returns the report of the Puppet
-// Server as served, which is nil if there is none. The caller must call leave, as with
-// Readings.Enter.
+// reported, because the node does not know them. withServed also returns the report of the Puppet Server as
+// served, which is nil if there is none. The caller must call leave, as with Readings.Enter.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {
@@ -267,7 +266,7 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 }
 
 // enterServed charges a gate for the exports that the run's Puppet Server has reported, as if the node had sent them.
-// Then it waits until the server may read them.
+// After that, enterServed waits until the server may read the exports.
 func (s *runs) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (leave func(), err error) {
 	if served.Count == 0 {
 		return func() {}, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Enrol implements tutti.Nodes. It is the only call that needs no certificate. The proof is
-// the token's secret and the signature of the key. A key may enrol again with the same
+// Enrol implements tutti.Nodes. Enrol is the only call that needs no certificate. The proof
+// is the token's secret and the signature of the key. A key may enrol again with the same
 // token, because the node may not have received the answer.
 func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
 	if err := in.Name.Validate(); err != nil {
@@ -45,7 +45,7 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 		case n == nil:
 		case n.Key != in.Key:
 			old = n.Key
-			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took the node's name over")
+			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		// other groups mean other grants, perhaps also another mode
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
@@ -121,7 +121,7 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Name)
 	}
 	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Key != in.Key && !n.Replaceable {
-		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine takes its place, say so first: tutti node replace %s", in.Name, in.Name)
+		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine replaces it, first run: tutti node replace %s", in.Name, in.Name)
 	}
 	if other := tx.Registry.ByKey(in.Key); other != nil && other.Node != in.Name {
 		return nil, refused("this key is node %s", other.Node)

@@ -25,13 +25,13 @@ const (
 )
 
 var (
-	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may tell no more")
-	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", presence.MaxReports>>20)
-	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", presence.MaxTold>>10)
+	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may send no more")
+	errReportsMuch = fmt.Errorf("its node has sent too many reports of foreign runs within an hour (at most %d MiB): report this run later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour (at most %d KiB): report this run later", presence.MaxTold>>10)
 )
 
-// foreign takes a foreign run with its report. It takes each run only once, and ignores a
-// run that the server would not keep.
+// foreign takes a foreign run with its report. foreign takes each run only once, and
+// ignores a run that the server would not keep.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {
@@ -93,16 +93,15 @@ func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 	return nil
 }
 
-// mayTell reports whether the server should keep a foreign run. It returns CodeInvalid if
-// the run is from the future. It returns CodeUnavailable if the run comes too soon after
-// the last foreign run.
+// mayTell reports whether the server should keep a foreign run. mayTell returns CodeInvalid if the run is from the
+// future. mayTell returns CodeUnavailable if the run comes too soon after the last foreign run.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
 	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
-		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
+		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: correct the wrong clock",
 			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
 	}
 	if !tx.Engine.KeepsForeign(n.Node, in) {
@@ -111,7 +110,7 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	for _, f := range tx.Engine.Foreigns(n.Node) {
 		// a negative time means that the server's clock was set back
 		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery {
-			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a foreign run %s ago: it may report one in %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}
 	return true, tx.Core.Opts.Space()

@@ -97,9 +97,8 @@ type handed struct {
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
-// compiled. It also records the decision, unless a converge step decides later. The gate was
-// made from in.served. If another record has replaced in.served since then, the node must ask
-// again.
+// compiled. atGate also records the decision, unless a converge step decides later. The gate was made from
+// in.served. If another record has replaced in.served since then, the node must ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
@@ -120,7 +119,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		}
 	}
 	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
-		err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
+		err := tutti.Errorf(tutti.CodeRefused, "run %s has come to its gate a second time with another catalog: it was begun twice", r.Run)
 		return wire.Gated{}, tx.Deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
 	}
 	if r.Held() && tx.Engine.Converges(r) {
@@ -176,7 +175,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 // each read again.
 func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
 	if reads.Cost(tx.Data, asker) > maxGateCost {
-		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
+		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads, the server needs more than %d comparisons of exports", maxGateCost))
 	}
 	return nil
 }

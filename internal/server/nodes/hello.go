@@ -48,10 +48,10 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.Presence.CameBefore(n.Node, has) && !s.Presence.MayComeUnknown(n.Node, tx.Now) {
 			// Without this limit, such hellos would remove the tickets of the real node from the list of
 			// rivals.
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute, a machine used the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
 		if t.Conflicted == "" && t.Rival(has) && !s.Presence.MayReturn(n.Node, tx.Now) {
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, presence.MaxReturns)})
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another one had become the node", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.NotTheNode(n, has); err != nil {
 			s.Presence.Met(n.Node, has, has, in)

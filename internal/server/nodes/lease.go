@@ -26,7 +26,7 @@ func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
 			if !s.Presence.MayLease(n.Node, tx.Now) {
-				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
+				return tutti.Errorf(tutti.CodeUnavailable, "the state of node %s in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
 			}
 			tx.Emit(tutti.ActorNode(n.Node), changed)
 		}

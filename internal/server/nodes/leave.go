@@ -21,10 +21,10 @@ func (s *Nodes) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return err
 		}
 		if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && !r.ClaimedAt.IsZero() {
-			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait for its end, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
+			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait until it ends, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
 		}
 		if j := tx.Engine.ExclusiveOn(n.Node); j != nil {
-			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait for its end, or end it with: tutti job cancel %s", core.HeldBy(j), j.ID)
+			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait until the job ends, or end it with: tutti job cancel %s", core.HeldBy(j), j.ID)
 		}
 		by := tutti.ActorNode(n.Node)
 		tx.Leave(by, n, "the node has left the fleet")

@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// beat notes that a node is alive. It does not use the writer, because most messages of
-// nodes are beats.
+// beat notes that a node is alive. beat does not use the writer, because most messages of nodes are beats.
 func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Beat](wire.OpBeat, payload)
 	if err != nil {
@@ -27,8 +26,8 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// live passes on live messages of a run to its watchers. It does not use the writer either.
-// If nobody watches the run, live does not read the message.
+// live passes on live messages of a run to its watchers. live does not use the writer
+// either. If nobody watches the run, live does not read the message.
 func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {

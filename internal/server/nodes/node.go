@@ -45,8 +45,7 @@ func (s *Nodes) nodeOps() map[string]nodeOp {
 	}
 }
 
-// Handle handles a message of a node and returns the answer. It has the type
-// natsbus.Handler.
+// Handle handles a message of a node and returns the answer. Handle has the type natsbus.Handler.
 func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
 	if most := mostBytes(op); len(payload) > most {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), most)

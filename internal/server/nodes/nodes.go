@@ -1,5 +1,5 @@
-// Package nodes handles the messages of nodes. It decides which machine is the node, gives orders, answers the
-// questions of compiles, and takes publications and results. A node may lie in every field.
+// Package nodes handles the messages of nodes. The package decides which machine is the node, gives orders,
+// answers the questions of compiles, and takes publications and results. A node may lie in every field.
 package nodes
 
 import (

@@ -33,8 +33,7 @@ func (p *published) light(size int) bool {
 }
 
 // mayPublish refuses a catalog that exports or publishes something for which its node has
-// no grant. It does so before the node applies anything. The parameter r is nil if Tutti
-// did not start the run.
+// no grant. The refusal comes before the node applies anything. The parameter r is nil if Tutti did not start the run.
 func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
 	if now := tx.Basis(n); !now.Equal(p.basis) {
 		p.basis = now
@@ -60,5 +59,5 @@ func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size i
 		return nil
 	}
 	return tx.Deny(tutti.ActorNode(n.Node), "come to its gate again and again",
-		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused %d bytes at its gate, at most %d are looked at", r.Run, n.Node, had, MaxTried))
+		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all, at most %d are looked at", r.Run, n.Node, had, MaxTried))
 }

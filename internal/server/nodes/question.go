@@ -64,7 +64,7 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 		}
 	}
 	if tx.Data.Cost(in.Query) > share.MaxAskCost {
-		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, share.MaxAskCost)
+		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer, the server needs more than %d comparisons of exports", in.Query.Type, share.MaxAskCost)
 		return asker, tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", err)
 	}
 	return asker, nil
@@ -97,8 +97,8 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	return out, nil
 }
 
-// tooLarge returns the error for an answer that is too large for the bus. It names the exporters whose exports
-// are the largest part.
+// tooLarge returns the error for an answer that is too large for the bus. tooLarge names the exporters whose
+// exports are the largest part.
 func tooLarge(size int, exports []tutti.Export) error {
 	const named = 3
 	of := map[tutti.NodeName]int{}
@@ -152,8 +152,8 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value after Puppet has applied its resource. It takes values only from the
-// latest run of the node, even if the server has given up that run in the meantime.
+// publish sets a value after Puppet has applied its resource. publish takes values only from the latest run
+// of the node, even if the server has given up that run in the meantime.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		switch {
 		case r.Run != n.LastClaimed:
-			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
+			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest run: its values are out of date", r.Run, n.Node)
 		case r.Result != nil: // nodes send the result last: this message came late, or came again
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
@@ -185,10 +185,10 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		if n.Changes >= maxChanges || n.Written+int64(in.Size()) > maxWritten {
 			return tx.Deny(tutti.ActorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
-				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
+				"run %s of node %s has changed values %d times, with %d bytes in all; allowed are %d times and %d bytes", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
-			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has %d published values, at most %d", n.Node, maxValues, maxValues))
 		}
 		if in.Secret != nil {
 			return tx.Seal(tutti.ActorNode(n.Node), n.Node, r, *in.Secret)
@@ -198,8 +198,7 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 }
 
 // withdrawUndeclared withdraws the values that the node published earlier and that its
-// catalog no longer declares. It does so after a good, full run that is the latest run of
-// the node.
+// catalog no longer declares. The withdrawal happens after a good, full run that is the latest run of the node.
 func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Result) {
 	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.LastClaimed {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question. It does not use the writer, because a
+// answered takes a node's answer to a question. answered does not use the writer, because a
 // thousand answers can come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
@@ -18,7 +18,7 @@ func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if s.Presence.Who(key) != "" && s.Asks.Answer(key, in) {
 		return nil, nil
 	}
-	return nil, s.unasked(ctx, key, "answer a question that it was not asked", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
+	return nil, s.unasked(ctx, key, "answer a question that it did not get", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
 }
 
 // act lets a node begin the change of a question.
@@ -32,7 +32,7 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	}
 	asked, err := s.Asks.Act(key, in.Request)
 	if !asked {
-		err = s.unasked(ctx, key, "act on a question that it was not asked", err)
+		err = s.unasked(ctx, key, "act on a question that it did not get", err)
 	}
 	return nil, err
 }

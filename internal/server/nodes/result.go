@@ -100,7 +100,7 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 const maxRecord = 16 << 20
 
 // enterRecord waits until the server may read the record of a result, if it needs the record for the run's
-// questions. Then it returns what the server still expects from the result. The caller must call leave.
+// questions. After that, enterRecord returns what the server still expects from the result. The caller must call leave.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
@@ -125,8 +125,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 }
 
 // askedBesides stores the questions that a run did not report at a gate. A run may end
-// before its gate, or ask more after the gate. It returns nil if there are no such
-// questions.
+// before its gate, or ask more after the gate. askedBesides returns nil if there are no such questions.
 func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
 	if !of.asks {
 		return nil, nil
@@ -161,14 +160,14 @@ func checkRecord(run tutti.RunID, size int64) error {
 	return nil
 }
 
-// storeEnclosed stores the content that a result encloses. It checks that all other content
-// that the result names is stored already.
+// storeEnclosed stores the content that a result encloses. storeEnclosed checks that all
+// other content that the result names is stored already.
 func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {
 		digests[i] = tutti.DigestOf(part)
 		if !slices.Contains(in.Attachments(), digests[i]) {
-			return tutti.Errorf(tutti.CodeInvalid, "result of run %s encloses %s and does not name it", in.Run, digests[i])
+			return tutti.Errorf(tutti.CodeInvalid, "the result of run %s encloses %s but does not name it", in.Run, digests[i])
 		}
 	}
 	for _, d := range in.Attachments() {
@@ -212,5 +211,5 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 			return err
 		})
 	}
-	return tutti.Wrap("", storing.Wait(), "keep what the result of run %s encloses", in.Run)
+	return tutti.Wrap("", storing.Wait(), "store the content that the result of run %s encloses", in.Run)
 }

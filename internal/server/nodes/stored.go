@@ -19,10 +19,10 @@ import (
 const maxLags = 100
 
 // lags names the exporters for which the answers of PuppetDB and of Tutti to a collector
-// may differ. These are exporters in one of the answers whose latest catalog in Tutti was
-// not in PuppetDB. PuppetDB's state was read before its answer, and Tutti's state after it.
-// Tutti gets the exports of a catalog before PuppetDB does. So a catalog that PuppetDB
-// stored between these reads counts as not stored (ADR 0013).
+// may differ. An exporter in one of the answers may differ if PuppetDB does not have its
+// latest catalog in Tutti. PuppetDB's state was read before its answer, and Tutti's state
+// after it. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that
+// PuppetDB stored between these reads counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -56,9 +56,9 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	return policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Most(resourceType) > 0
 }
 
-// publishStored takes the exports of a catalog that goes to PuppetDB next. They become the
-// exports of its node. It records the catalog even if the exports have not changed. It does
-// not if the node had no exports before and has none now.
+// publishStored takes the exports of a catalog that goes to PuppetDB next. The exports of the catalog
+// become the exports of its node. publishStored records the catalog even if the exports have not changed.
+// If the node had no exports before and has none now, publishStored records nothing.
 func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""
@@ -80,7 +80,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 		case err != nil:
 			return nil, err
 		case n == nil || r != nil:
-			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed in the meantime", in.For, in.Run)
 		}
 		if now := tx.Basis(n); !now.Equal(of) { // otherwise the decision has been made already
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
@@ -98,7 +98,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 	return s.do(ctx, func(tx *tx) error {
 		host, err := allow(tx)
 		if err == nil && len(in.Exports) != count {
-			err = tutti.Errorf(tutti.CodeUnavailable, "what node %s may export has changed meanwhile", in.For)
+			err = tutti.Errorf(tutti.CodeUnavailable, "the grants of node %s have changed in the meantime", in.For)
 		}
 		if err == nil {
 			tx.publishStored(host, "", in, set)

@@ -41,7 +41,7 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return nil
 		}
 		if !tx.Looks && !s.Presence.MayPin(n.Node, tx.Now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, presence.MaxPins)
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a change of its trust more than %d times in a minute", n.Node, presence.MaxPins)
 		}
 		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
 		return nil

@@ -61,7 +61,7 @@ func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, e
 	}
 	killpoint.Here("server.rotates", string(phase))
 	if err := s.Opts.Keys.Rotate(phase); err != nil {
-		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
+		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, but the keys did not follow; repeat the command, or restart the server", phase)
 	}
 	killpoint.Here("server.rotated", string(phase))
 	for _, key := range nodes {
@@ -173,7 +173,7 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 	case step == tutti.RotationAbandon:
 		return tutti.RotationAbandoned, true, nil
 	case now != tutti.RotationSwitched:
-		return "", false, conflict("the old keys issue still; first: tutti rotate ca --switch")
+		return "", false, conflict("the old keys still issue certificates; first run: tutti rotate ca --switch")
 	}
 	return tutti.RotationFinished, true, nil
 }
@@ -223,8 +223,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that could no longer connect if stays were the only key set. It sorts
-// them by name.
+// behind returns the nodes and operators that could no longer connect if stays were the only key set. behind
+// sorts them by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }
@@ -247,7 +247,7 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 			signer = r.From.CA
 		}
 		if len(op.Good(now)) > 0 && signer != stays.CA {
-			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that will end; any command of the operator renews it"})
 		}
 	}
 	return nodes, operators
@@ -255,12 +255,12 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 
 func behindNode(present explain.Present, name tutti.NodeName) api.BehindRotation {
 	seen, beat := present.Last(name)
-	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
+	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "the node has not followed yet"}
 	switch {
 	case slices.Contains(present.Lacks(name), tutti.CapabilityRotateCA):
 		out.Why = tutti.TooOld(name, beat.Version, []tutti.Capability{tutti.CapabilityRotateCA}) + ", or let it join again"
 	case seen.IsZero():
-		out.SeenAt, out.Why = time.Time{}, "it was not heard of since the server was started"
+		out.SeenAt, out.Why = time.Time{}, "the server has not heard of the node since it was started"
 	}
 	return out
 }
@@ -344,7 +344,7 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 			case slices.Contains(sets.Trusted(), ca):
 				continue
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
-				out = append(out, api.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
+				out = append(out, api.BehindRotation{Node: name, Why: "the node still trusts a CA that has ended; it forgets this CA when it connects"})
 			default:
 				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
 			}

@@ -251,9 +251,9 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 	return nil
 }
 
-// setFleet makes a fleet file the current one. It withdraws the exports and values for which nodes have no
-// grant in the new file. Before that it stores the exports that the nodes keep. If a node publishes at the
-// same time, setFleet tries again.
+// setFleet makes a fleet file the current one. setFleet withdraws the exports and values for which nodes
+// have no grant in the new file. Before that it stores the exports that the nodes keep. If a node
+// publishes at the same time, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -283,11 +283,11 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 			return err
 		}
 	}
-	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
+	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish without a grant faster than the server can withdraw it: push the file again")
 }
 
-// setFleet reports whether it has set the file. It has not if the exports that a node keeps are not stored yet. The
-// parameter nothing says that an earlier try with the same file found nothing to withdraw.
+// setFleet reports whether it has set the file. setFleet returns false if the exports that a node keeps are not
+// stored yet. The parameter nothing says that an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	// A file that an old release stored has another meaning.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&

@@ -159,7 +159,7 @@ func planNames(f tutti.Fleet) string {
 	return strings.Join(names, ", ")
 }
 
-// CancelJob implements tutti.Jobs. It changes nothing if the job has ended.
+// CancelJob implements tutti.Jobs. CancelJob changes nothing if the job has ended.
 func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	rings := map[tutti.NodeKey]tutti.RunID{}
 	err := s.do(ctx, func(tx *tx) error {
@@ -192,13 +192,13 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	for key, run := range rings {
 		payload, _ := json.Marshal(wire.CancelRun{Run: run})
 		if err := s.Opts.Bus.Ring(key, wire.RingCancel, payload); err != nil {
-			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node of run %s to end it", run)
+			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node to end run %s", run)
 		}
 	}
 	return err
 }
 
-// exclusive returns how a job holds its nodes exclusively. It returns nil if the job is not exclusive.
+// exclusive returns how a job holds its nodes exclusively. exclusive returns nil if the job is not exclusive.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

@@ -12,11 +12,12 @@ import (
 // handler is the common part of all calls of operators.
 type handler struct{ *core.Core }
 
-// Operators handles calls about the work of the fleet. It implements api.Jobs, api.Nodes, api.Codes, api.Values,
-// api.Pauses and api.Remotes.
+// Operators handles calls about the work of the fleet. Operators implements api.Jobs, api.Nodes, api.Codes,
+// api.Values, api.Pauses and api.Remotes.
 type Operators struct{ handler }
 
-// Keys handles calls about keys. It implements api.Tokens, api.Operators, api.Rotations, api.Signings and api.Secrets.
+// Keys handles calls about keys. Keys implements api.Tokens, api.Operators, api.Rotations, api.Signings and
+// api.Secrets.
 type Keys struct {
 	handler
 	rotating sync.Mutex // locked during a step of a rotation

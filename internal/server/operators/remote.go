@@ -23,7 +23,7 @@ import (
 // maxNodesNamed is how many nodes one event names at most, because a message of the log is short.
 const maxNodesNamed = 500
 
-// AskNodes implements tutti.Remotes. It selects the nodes at the beginning of the call.
+// AskNodes implements tutti.Remotes. AskNodes selects the nodes at the beginning of the call.
 func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	return selected, undecided, err
 }
 
-// may checks the caller's access before the server asks any node. It refuses if the access does not cover
-// all nodes that may be selected.
+// may checks the caller's access before the server asks any node. may refuses if the access does not
+// cover all nodes that may be selected.
 func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if core.VisitOf(ctx) == nil {
 		return nil
@@ -245,7 +245,7 @@ func (t tally) add(all []api.NodeAnswer) {
 }
 
 // decisions returns the lists of decisions, one list per event. If the question was to make a change, the
-// decisions name all nodes. Otherwise they name only the nodes without a good answer.
+// decisions name all nodes. If the question only reads, the decisions name only the nodes without a good answer.
 func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))

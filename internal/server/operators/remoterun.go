@@ -35,14 +35,14 @@ func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.
 // optionsFit refuses options that the program of a node does not have.
 func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
 	if o.Program != "" {
-		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own", o.Program)
+		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own program", o.Program)
 	}
 	if err := fleet.CheckRunOptions(*o); err != nil || o.Environment == "" {
 		return err
 	}
 	for _, n := range nodes {
 		if tx.ProgramOf(n) != tutti.ProgramAgent {
-			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which has the fleet's; name nodes with `mode: agent`", o.Environment, n)
+			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which uses the environment of the fleet; name nodes with `mode: agent`", o.Environment, n)
 		}
 	}
 	o.Program = tutti.ProgramAgent

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// WatchJob implements tutti.Jobs. It reads the log itself, and reads older events from the snapshot. It
-// begins at the start of the job, so that a watcher that comes back misses nothing.
+// WatchJob implements tutti.Jobs. WatchJob reads the log itself, and reads older events from the snapshot.
+// WatchJob begins at the start of the job, so that a watcher that comes back misses nothing.
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
@@ -81,8 +81,8 @@ func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-
 	}
 }
 
-// brokenOff returns why a watch ended. This is the cause of the watcher's context if the
-// operator was revoked, otherwise err.
+// brokenOff returns why a watch ended. The reason is the cause of the watcher's context if
+// the operator was revoked, otherwise err.
 func brokenOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
 		return cause
@@ -90,7 +90,7 @@ func brokenOff(ctx context.Context, err error) error {
 	return err
 }
 
-// jobFilter selects the events of one job. It learns the runs of the job from the orders that pass the filter.
+// jobFilter selects the events of one job. jobFilter learns the runs of the job from the orders that pass the filter.
 type jobFilter struct {
 	job  tutti.JobID
 	runs map[tutti.RunID]bool
