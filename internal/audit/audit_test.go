@@ -18,7 +18,7 @@ import (
 
 var begin = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// entries draws a log. entries has gaps where appends were incomplete.
+// entries draws a log. The function has gaps where appends were incomplete.
 func entries(t *rapid.T) []tutti.Entry {
 	var log []tutti.Entry
 	var link tutti.Digest
@@ -166,7 +166,7 @@ func TestAnyChangeOfATrailIsFound(t *testing.T) {
 		}
 		c, err := verify(bad)
 		if err == nil && (c.Last != head.Seq || c.Link != head.Link) {
-			return // this change is found by a known link of the end
+			return // only a known link of the end shows this change
 		}
 		if tutti.CodeOf(err) != tutti.CodeDamaged {
 			t.Fatalf("verified %+v, %v: -good +bad\n%s", c, err, cmp.Diff(good, bad))

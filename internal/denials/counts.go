@@ -15,7 +15,7 @@ const (
 	maxName    = 80   // bytes of a name in a text
 )
 
-// counts says how often each name occurred. counts needs no more memory for many names than for maxCounted names.
+// counts says how often each name occurred. The type needs no more memory for many names than for maxCounted names.
 type counts struct {
 	total int
 	of    map[string]int // at most maxCounted names; the others are only in total

@@ -49,7 +49,7 @@ type Minute struct {
 	strangers attempts
 	sources   counts    // attempts of strangers, by source
 	room      int       // entries that strangers may still have
-	roomAt    time.Time // when room was last updated; zero if never
+	roomAt    time.Time // when room was last updated; the zero time if it never was
 }
 
 // attempts are the attempts of one caller within a minute.

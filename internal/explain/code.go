@@ -137,7 +137,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// last returns the last push of a code. last returns nil if the log has no push of this code.
+// last returns the last push of a code. The function returns nil if the log has no push of this code.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {
@@ -148,7 +148,7 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 }
 
 // before returns the code of the previous push. While the latest push is held, before returns the code that nodes
-// still use. before returns an empty digest if this code is not known.
+// still use. The function returns an empty digest if this code is not known.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -222,8 +222,8 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	return out, nil
 }
 
-// having returns how many nodes had a code in their last run in mode apply. having also returns the other nodes of
-// the environment.
+// having returns how many nodes had a code in their last run in mode apply. The function also returns the other
+// nodes of the environment.
 func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
 	for n := range v.Registry.Nodes {
 		has, last := v.has(n), v.Engine.Last(n).Applied

@@ -13,7 +13,7 @@ import (
 type examined struct {
 	stood
 	record  *tutti.Record // nil if the record is not stored
-	reads   []tutti.Read  // from the record, or from the fold, where reads have no places
+	reads   []tutti.Read  // reads from the record, or from the fold, where they have no places
 	changed map[string]api.ChangedRead
 	order   []string // the order of the entries in changed
 }

@@ -52,7 +52,7 @@ func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, 
 	return *record, nil
 }
 
-// loadRecord reads the record of a run. loadRecord returns nil if the record is not stored.
+// loadRecord reads the record of a run. The function returns nil if the record is not stored.
 func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
 	if of.node == "" {
 		return nil, nil

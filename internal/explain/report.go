@@ -122,7 +122,7 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or returns why it is missing. report also returns how many bytes it has read.
+// report reads the report of a run, or returns why it is missing. The function also returns how many bytes it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -173,7 +173,7 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(api.Lo
 	}
 	read, digest := report.Log, tutti.Digest("")
 	if of.Result != nil {
-		if digest = of.Result.Log; digest == "" { // for example if it was too large for a blob
+		if digest = of.Result.Log; digest == "" { // for example if the log was too large for a blob
 			read, digest = report.Logged, of.Result.Report
 		}
 	}
@@ -223,8 +223,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. fillChanges begins with those of failed runs. fillChanges skips runs without
-// changes.
+// fillChanges reads the reports of runs. The function begins with those of failed runs. The function skips
+// runs without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {

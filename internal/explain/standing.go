@@ -192,7 +192,7 @@ type pair struct {
 	beforeCode  tutti.Digest
 }
 
-// runs completes views of runs that have only an id. runs also says why the runs were needed.
+// runs completes views of runs that have only an id. The function also says why the runs were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {

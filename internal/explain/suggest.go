@@ -60,8 +60,8 @@ func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	return nil, nil
 }
 
-// refusedIn adds the grants that the last run of each node in a job lacked. refusedIn returns the nodes whose
-// run ended before its grants were checked.
+// refusedIn adds the grants that the last run of each node in a job lacked. The function returns the nodes
+// whose run ended before its grants were checked.
 func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []tutti.NodeName) {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
@@ -122,7 +122,7 @@ type holder struct {
 	dangerous bool
 }
 
-// suggest turns the grants that nodes lack into grants to groups. suggest prefers groups that have no other nodes.
+// suggest turns the grants that nodes lack into grants to groups. The function prefers groups that have no other nodes.
 func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {
@@ -178,7 +178,7 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 	return list
 }
 
-// cover chooses groups that contain these nodes. cover prefers groups with few other nodes. For each chosen
+// cover chooses groups that contain these nodes. The function prefers groups with few other nodes. For each chosen
 // group it returns the nodes for which it is chosen. Nodes without a group are listed under the empty group.
 func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}

@@ -112,8 +112,8 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign returns the latest foreign run of a node. lastForeign returns nil if this run
-// is not later than the last run of Tutti.
+// lastForeign returns the latest foreign run of a node. The function returns nil if this run is not
+// later than the last run of Tutti.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)
 	if len(all) == 0 || !all[0].After(ours) {

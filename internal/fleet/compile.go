@@ -12,8 +12,8 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is used twice. nameSteps names steps without a name after what they
-// do: run-storage, then run-storage-2. nameSteps reports whether the names are unique.
+// nameSteps refuses a name that is used twice. The function names steps without a name after what
+// they do: run-storage, then run-storage-2. The function reports whether the names are unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
 	unique := true
 	lines := map[tutti.StepName]int{}
@@ -49,7 +49,7 @@ func defaultName(d draft) string {
 	kind := cmp.Or(string(d.Kind()), "step") // a step without a kind is already reported
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
-	if len(name) > 56 { // so that there is room for a number
+	if len(name) > 56 { // a shorter name has room for a number
 		name = name[:56]
 	}
 	return strings.Trim(name, "-")

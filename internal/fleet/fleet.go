@@ -64,8 +64,8 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. fleet reads groups first, wherever they are in the file, because
-// grants, plans and order refer to groups.
+// fleet reads the whole file. The function reads groups first, wherever they are in the file,
+// because grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
 	var grants, access, plans, reactive, reaction, order *yaml.Node

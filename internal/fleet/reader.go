@@ -95,8 +95,8 @@ func (r *reader) err() error {
 }
 
 // mapping passes each value of a mapping to the reader of its key, and reports
-// unknown keys. mapping returns false if it has reported a problem of the mapping. If
-// mapping has reported a problem, a key that seems to be missing may be misspelt.
+// unknown keys. The function returns false if it has reported a problem of the mapping. If mapping
+// has reported a problem, a key that seems to be missing may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
@@ -117,7 +117,7 @@ type entry struct {
 }
 
 // entries returns the keys and values of a mapping in the order of the file. If a key occurs twice, entries
-// reports this and returns the key once. entries returns false if it has reported a problem.
+// reports this and returns the key once. The function returns false if it has reported a problem.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
@@ -193,7 +193,7 @@ func (r *reader) unique(elements []*yaml.Node, what string) []text {
 	return found
 }
 
-// text returns a string. text reports values that look like a string but are of another type (a number, yes).
+// text returns a string. The function reports values that look like a string but are of another type (a number, yes).
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {

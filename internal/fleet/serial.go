@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// refuseSerialCycle reports that the lists of serial groups contradict each other. refuseSerialCycle shows
-// the cycle as one chain, with the line of each group.
+// refuseSerialCycle reports that the lists of serial groups contradict each other. The function shows the
+// cycle as one chain, with the line of each group.
 func (r *reader) refuseSerialCycle(groups []tutti.Group, entries []entry) {
 	type pair struct{ first, then tutti.NodeName }
 	graph, of := dag.New[tutti.NodeName](), map[pair]int{}

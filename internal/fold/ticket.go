@@ -9,7 +9,7 @@ import (
 // Tickets say which machine is the node (ADR 0018).
 type Tickets struct {
 	Present    tutti.Digest   // the ticket of the machine that is the node; empty if its agent has no tickets
-	Rivals     []tutti.Digest // if a machine uses one of these tickets, two machines act as the node
+	Rivals     []tutti.Digest // a machine that uses one of these tickets shows that two machines act as the node
 	Out        []tutti.Digest // tickets of machines that are not the node, because an operator has decided so
 	Machine    tutti.Digest   // the installation that last said hello for the node; empty if unknown
 	Conflicted string         // why two machines act as the node; empty if only one does

@@ -94,8 +94,8 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked returns the questions that StoreAsked has stored. loadAsked reads the blob only if the content is not in
-// memory.
+// loadAsked returns the questions that StoreAsked has stored. The function reads the blob only if the content is not
+// in memory.
 func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked, error) {
 	if known := p.asked.known(digest); known != nil {
 		return known, nil

@@ -82,7 +82,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
 		content, err := p.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // this digest does not name content of the server
+			continue // the digest does not name content of the server
 		}
 		if err == nil {
 			err = to.Blob(content)

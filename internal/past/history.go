@@ -54,9 +54,9 @@ const (
 	turnWait = time.Minute
 )
 
-// inTurns yields the items of seq. inTurns reads only while it has one of the slots. So readers of old events
-// leave the processors to the writer and to nodes. While it yields, it has no slot. So a slow caller does not
-// block other readers.
+// inTurns yields the items of seq. The function reads only while it has one of the slots. So readers of old
+// events leave the processors to the writer and to nodes. While it yields, it has no slot. So a slow caller
+// does not block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// numbers yields this many numbers, and then an error. numbers fails if two goroutines read at the same time.
+// numbers yields this many numbers, and then an error. The function fails if two goroutines read at the same time.
 func numbers(t *testing.T, reading *atomic.Int64, count int, end error) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for i := range count {

@@ -17,8 +17,8 @@ const (
 	sweepEvery  = time.Hour
 )
 
-// keeper shortens the log outside the writer's queue. keeper takes snapshots, makes the log drop
-// the events that a snapshot has, and removes blobs that nothing names.
+// keeper shortens the log outside the writer's queue. The keeper takes snapshots, makes the log
+// drop the events that a snapshot has, and removes blobs that nothing names.
 //
 // The order is: the blob of the snapshot, the blob of the segment, the event snapshot.taken, and the log.
 // Each step of the keeper is durable before the next one begins. If the server ends before snapshot.taken, there
@@ -101,7 +101,7 @@ func (k *keeper) snapshot(ctx context.Context) error {
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // set this before the log drops events, so that readers go on with the snapshot
 	select {
-	case <-k.due: // this was set before the snapshot was taken
+	case <-k.due: // the signal was set before the snapshot was taken
 	default:
 	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)

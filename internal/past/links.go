@@ -31,7 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// of returns the link of an event. of returns an empty digest if the link is not in memory.
+// of returns the link of an event. The function returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 // Link returns the link of one of the last events. Link returns an empty digest if the link is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink differs from the link of every event. noLink means that the log has no event at this
+// noLink differs from the link of every event. The constant means that the log has no event at this
 // sequence, although a caller has seen one.
 const noLink tutti.Digest = "none"
 

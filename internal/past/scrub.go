@@ -120,7 +120,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	return out, nil
 }
 
-// contentNow returns the named content. contentNow takes the lock, so that no content is removed meanwhile.
+// contentNow returns the named content. The function takes the lock, so that no content is removed meanwhile.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 
 // sharedAsked stores the questions of runs in memory. Runs with equal questions share one
 // copy, and runs with equal absent hiera keys share one list of them. Sharing is needed
-// because the fold has thousands of runs of only a few roles. sharedAsked is safe for
-// concurrent use. Nobody may change content that it has returned.
+// because the fold has thousands of runs of only a few roles. The type is safe for concurrent use.
+// Nobody may change content that it has returned.
 type sharedAsked struct {
 	mu     sync.Mutex
 	asked  map[tutti.Digest]weak.Pointer[tutti.Asked]
@@ -28,14 +28,14 @@ func newSharedAsked() *sharedAsked {
 	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Asked]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
-// known returns the content of a digest. known returns nil if nobody uses this content now.
+// known returns the content of a digest. The function returns nil if nobody uses this content now.
 func (s *sharedAsked) known(digest tutti.Digest) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
 }
 
-// keys returns the absent keys of a digest. keys returns nil if nobody uses them now.
+// keys returns the absent keys of a digest. The function returns nil if nobody uses them now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ type unused struct{ asked, absent tutti.Digest }
 func (s *sharedAsked) forget(u unused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[u.asked].Value() == nil { // if nobody has added it again in the meantime
+	if s.asked[u.asked].Value() == nil { // nobody has added the content again in the meantime
 		delete(s.asked, u.asked)
 	}
 	if a := s.absent[u.absent]; a != nil {

@@ -129,13 +129,14 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			c.named[d], c.needed[d] = true, "a file of code"
 		}
 	}
-	delete(c.named, "") // it comes from runs without a report, log or record
+	delete(c.named, "") // runs without a report, log or record have the empty digest
 	delete(c.needed, "")
 	return c, nil
 }
 
-// retired returns the event about reports that do not stay. retired returns nil if the last event says the same. Before
-// the first such event, missing reports count as removed on purpose, because earlier releases did not record removals.
+// retired returns the event about reports that do not stay. The function returns nil if the last event says the same.
+// Before the first such event, missing reports count as removed on purpose, because earlier releases did not record
+// removals.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {

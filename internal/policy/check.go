@@ -146,7 +146,7 @@ func (c *condition) each(f func(statement)) {
 }
 
 // shadow returns the line of the last earlier rule if the earlier rules together match
-// everything that rule i matches. shadow returns 0 if rule i can still match something.
+// everything that rule i matches. The function returns 0 if rule i can still match something.
 func (a *Actions) shadow(i int) int {
 	r, last := a.rules[i], 0
 	for _, c := range a.callersOf(r) {
@@ -205,7 +205,7 @@ func actionsOf(r rule) []string {
 }
 
 // covers reports whether an earlier rule matches whenever r matches, for this caller and
-// action. covers compares conditions only by their text.
+// action. The function compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

@@ -72,8 +72,8 @@ func Bytes(e tutti.Export) int {
 }
 
 // look reports whether a value in rich data contains anything other than data (for example a Deferred, which is a
-// call). look also reports whether a text in it has a control character. For invalid JSON it reports both. look
-// does not decode the value, because a value of a megabyte can contain a million lists.
+// call). The function also reports whether a text in it has a control character. For invalid JSON it reports
+// both. The function does not decode the value, because a value of a megabyte can contain a million lists.
 func look(value json.RawMessage) (calls, control bool) {
 	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')
 	if !typed && !escaped && !mayControl(value) {
@@ -85,8 +85,8 @@ func look(value json.RawMessage) (calls, control bool) {
 	return texts(value)
 }
 
-// mayControl quickly checks whether UTF-8 text may contain a control character. mayControl also returns true for
-// a value with several lines.
+// mayControl quickly checks whether UTF-8 text may contain a control character. The function also returns true
+// for a value with several lines.
 func mayControl(value []byte) bool {
 	for _, c := range value {
 		if c < ' ' || c == 0x7f || c == 0xc2 { // 0xc2 is the first byte of U+0080 to U+009f

@@ -125,8 +125,8 @@ func (r *Fold) Leave(v *Version) {
 }
 
 // next lets no new readers in, waits until no reader uses the version, and returns the
-// events to fold, in order. next returns false if the log must be folded again instead. The log must
-// be folded again if events were dropped from pending, or if readers keep the version for too long.
+// events to fold, in order. The function returns false if the log must be folded again instead. The log
+// must be folded again if events were dropped from pending, or if readers keep the version for too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()
@@ -176,7 +176,7 @@ func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.St
 			return
 		case <-r.wake:
 		}
-		state := r.version.State // only this goroutine replaces it
+		state := r.version.State // only this goroutine replaces the state
 		if events, fits := r.next(ctx); fits {
 			for _, e := range events {
 				if e.Seq > state.Seq { // otherwise the new fold already has this event

@@ -205,7 +205,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// open reads the beginning of a list or an object. open returns false if the value is null.
+// open reads the beginning of a list or an object. The function returns false if the value is null.
 func open(d *json.Decoder, want json.Delim) (bool, error) {
 	t, err := d.Token()
 	switch {

@@ -110,7 +110,7 @@ func (e event) plain() api.ResourceEvent {
 			*text = api.Redacted
 		}
 	}
-	if out.Status != "failure" { // it gives the reason of the failure, which is nowhere else
+	if out.Status != "failure" { // a failed event's message is the only place with the reason
 		out.Message = api.Redacted
 	}
 	return out

@@ -37,7 +37,7 @@ func Trim(in io.Reader, most int) ([]byte, error) {
 	return t.out.Bytes(), nil
 }
 
-// trimmer copies JSON. trimmer has nothing in memory except the copy.
+// trimmer copies JSON. The trimmer has nothing in memory except the copy.
 type trimmer struct {
 	in   *bufio.Reader
 	out  bytes.Buffer

@@ -62,8 +62,8 @@ func Stay(all []*tutti.RunForeign) []bool {
 	return out
 }
 
-// stay selects the first few runs. stay also selects the first run of each kind: in the given order, by end, and in
-// each of the other orders.
+// stay selects the first few runs. The function also selects the first run of each kind: in the given order, by
+// end, and in each of the other orders.
 func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
 	stays := map[*tutti.RunForeign]bool{}
 	for _, b := range all[:min(few, len(all))] {

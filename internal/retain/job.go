@@ -117,7 +117,7 @@ func noteCompiled(l *Ledger, e tutti.Event) {
 // noteResult notes the latest runs of a node whose reports have resources.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
-	node, known := l.nodes[result.Run], needsRun(l, e) // otherwise the fold has forgotten the run
+	node, known := l.nodes[result.Run], needsRun(l, e) // if it is false, the fold has forgotten the run
 	noteEnded(l, e)
 	if !known {
 		return

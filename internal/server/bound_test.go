@@ -128,7 +128,7 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		terms  int
-		reads  int // with different terms for each read; if reads is negative, all reads have the same terms
+		reads  int // each read has different terms; if the number is negative, all have the same terms
 		ask    tutti.Code
 		gate   tutti.Code
 	}{

@@ -137,7 +137,7 @@ func TestRotationSteps(t *testing.T) {
 	}
 	_, err := f.Enrol(t.Context(), machine(f.Fleet, "x", "x").Request(unused))
 	wantCode(t, err, tutti.CodeRefused, "revoked")
-	if got := f.behind(); got != "finished db-01" { // it still trusts the old CA
+	if got := f.behind(); got != "finished db-01" { // the node still trusts the old CA
 		t.Errorf("finished: %s", got)
 	}
 	stand(t, db, "ANEXT", servertest.NewKeys.CA)
@@ -285,7 +285,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates rotates the keys completely. rotates leaves out everybody who does not follow.
+// rotates rotates the keys completely. The function leaves out everybody who does not follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

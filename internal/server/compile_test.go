@@ -88,7 +88,7 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 			t.Errorf("%s: -the node's +the compile host's\n%s", q, diff)
 		}
 	}
-	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also if the compile belongs to no run of Tutti
+	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also for compiles without a run of Tutti
 		var level wire.HieraData
 		if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: r, For: "db-01"}, &level); err != nil {
 			t.Fatal(err)

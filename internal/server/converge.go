@@ -23,7 +23,7 @@ func rest(nodes int, took time.Duration) time.Duration {
 }
 
 // convergence decides which runs of converge steps begin, go or stop, and which converge
-// steps end. convergence reports whether it has decided anything.
+// steps end. The function reports whether it has decided anything.
 func (d *decider) convergence(tx *tx, hold bool) bool {
 	began := time.Now()
 	if began.Before(d.resting) {

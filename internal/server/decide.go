@@ -110,7 +110,7 @@ func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutt
 				d.ring(state, r.Node, wire.RingGate)
 			}
 		case *tutti.JobStarted:
-			for _, node := range state.Engine.Later(b.Job) { // this node prepares for its turn
+			for _, node := range state.Engine.Later(b.Job) { // the doorbell makes the node prepare for its turn
 				d.ring(state, node, wire.RingClaim)
 			}
 			d.Opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)

@@ -95,7 +95,7 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 			}
 			bytes, entries = bytes+len(raw), entries+1
 		}
-		first := 60 // so many strangers get their own entries at first, but not again in each hour
+		first := 60 // this many strangers get their own entries at first, but not again in each hour
 		if most := (1 << 20) * hours / 24; bytes > most || entries > hours*66+first {
 			t.Errorf("%d entries with %d bytes in %d hours, want at most %d bytes", entries, bytes, hours, most)
 		}

@@ -32,10 +32,10 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
 		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
 	}
-	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // until now the node may have been set back
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // after this hello the node may also have been set back
 		t.Fatal(err)
 	}
-	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // or somebody switches between snapshots
+	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // after this hello somebody may also be switching between snapshots
 		t.Fatal(err)
 	}
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {

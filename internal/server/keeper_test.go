@@ -28,7 +28,7 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that drops old events early. trimming also has all events that its log ever had.
+// trimming is a server that drops old events early. A trimming server also has all events that its log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -89,7 +89,7 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 	}
 }
 
-// startPast starts a server with one node. startPast must run in a synctest bubble.
+// startPast starts a server with one node. The function must run in a synctest bubble.
 func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	t.Helper()
 	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
@@ -393,7 +393,7 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 		})
 		p.jobs(t, 5)
 		<-held
-		p.jobs(t, 3) // and no snapshot is waiting
+		p.jobs(t, 3) // after these jobs no snapshot is waiting
 		close(hold)
 		synctest.Wait()
 		p.first(t)

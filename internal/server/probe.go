@@ -92,7 +92,7 @@ func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	return ""
 }
 
-// probe sends one request. probe returns nil if the wait is over.
+// probe sends one request. A probe returns nil if the wait is over.
 type probe func(context.Context) error
 
 // probeOf returns the probe of a wait step. The probe does not refer to the fold.

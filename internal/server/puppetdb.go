@@ -35,7 +35,7 @@ type catalog struct {
 }
 
 // catalogsDue returns the catalogs of agent runs in the steps directly before the wait.
-// catalogsDue leaves out runs without a catalog.
+// The function leaves out runs without a catalog.
 func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	due := map[tutti.NodeName]catalog{}
 	for _, name := range wait.After {

@@ -40,7 +40,7 @@ func TestWaitForPuppetDB(t *testing.T) {
 	const before, after, other = -time.Hour, time.Hour, "0b6cfe04-98a2-4a24-8ae4-04e9d5b9f0d7"
 	cases := map[string]struct {
 		reason  string
-		enough  int // with this answer the wait ends
+		enough  int // number of the answer with which the wait ends
 		answers func(one, two tutti.RunID) []string
 	}{
 		"stored": {"an older catalog, or none, is not the run's", 4, func(one, two tutti.RunID) []string {

@@ -82,7 +82,7 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 			again = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
 			wantCode(t, other.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil), tutti.CodeRefused, "was not asked")
 			wantCode(t, other.Call(wire.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteOK}, nil), tutti.CodeRefused, "was not asked")
-			return tutti.RemoteReply{} // after that the node sends nothing more
+			return tutti.RemoteReply{} // the node sends nothing after this reply
 		})
 		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
 		if first != nil {
@@ -268,7 +268,7 @@ func TestRunsOnListedNodesSlide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := nodes[0].MustClaim() // this node uses its place until the end
+	slow := nodes[0].MustClaim() // the slow node uses its place until the end
 	if slow.Mode != tutti.ModeNoop {
 		t.Errorf("mode %q", slow.Mode)
 	}

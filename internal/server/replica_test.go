@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wantFold fails unless a version is the fold of the first events of the log. wantFold
-// compares with a fold of the same events as the log returns them.
+// wantFold fails unless a version is the fold of the first events of the log. The function compares
+// with a fold of the same events as the log returns them.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
 	events := f.Everything()[:version.Seq()]

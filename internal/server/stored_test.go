@@ -17,7 +17,7 @@ import (
 // storedFleet is compileFleet with a plan that runs web-01, which reads the exports of db-01.
 const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
 
-// pdb is a PuppetDB that stores a catalog only when the test says so. pdb keeps the latest catalog of each node.
+// pdb is a PuppetDB that stores a catalog only when the test says so. A pdb keeps the latest catalog of each node.
 type pdb struct {
 	queue []wire.CompiledFor
 	has   map[tutti.NodeName]wire.CompiledFor
@@ -252,7 +252,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	again := f.compile(t, "", "a", "b")
 	check("a run of others", "db-01 a", "db-01 b")
 	before = len(f.Events())
-	f.compiled(t, again) // the same report a second time
+	f.compiled(t, again) // the host sends the same report a second time
 	if kinds := f.Since(before); len(kinds) > 0 {
 		t.Errorf("told again: %q", kinds)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// order asks for a run and returns its order. order returns nil if there is no order yet.
+// order asks for a run and returns its order. The function returns nil if there is no order yet.
 func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	t.Helper()
 	var out wire.Claimed
@@ -40,7 +40,7 @@ func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 		thief.Ticket = ""
 		f.converge()
 		for i := range 3 {
-			thief.Ticket = "" // if the thief used his new ticket, the server would notice him at once
+			thief.Ticket = "" // the server would notice the thief at once if he used his new ticket
 			come(t, &thief, fmt.Sprint("thief ", i), "other")
 			if got := order(t, &thief); got != nil {
 				t.Fatalf("the thief is given run %s the %d. time", got.Run, i+1)

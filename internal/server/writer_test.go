@@ -159,7 +159,7 @@ func TestALogThatDoesNotAnswerEndsTheWriter(t *testing.T) {
 type stuckLog struct{ *memory.Log }
 
 func (l stuckLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
-	if last == 0 { // this is the first epoch
+	if last == 0 { // the server begins its first epoch
 		return l.Log.Append(ctx, last, events)
 	}
 	<-ctx.Done()

@@ -17,8 +17,8 @@ const (
 	maxReadings = 256 << 20
 	// SmallReading is the largest reading that does not count, because the bus limits the number of concurrent calls.
 	SmallReading = 1 << 20
-	// readingWait is how long a reading waits for its turn. readingWait is shorter than the
-	// time that an agent waits for one answer.
+	// readingWait is how long a reading waits for its turn. The constant is shorter than the time
+	// that an agent waits for one answer.
 	readingWait = 20 * time.Second
 	// CostOfRecord and CostOfManifest are how many copies of a record and of signed code are in memory, while they are
 	// decoded and afterwards.
@@ -100,7 +100,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// withdraw removes a waiting reading. withdraw returns false if the reading has begun.
+// withdraw removes a waiting reading. The function returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

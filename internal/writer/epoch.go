@@ -17,7 +17,7 @@ type Epochs interface {
 	Began(tutti.Epoch) error
 }
 
-// beginEpoch begins the next epoch if the log has no epoch yet, or was restored. beginEpoch
+// beginEpoch begins the next epoch if the log has no epoch yet, or was restored. The function
 // returns CodeDamaged if this is not the log that the server served before.
 func (w *Writer) beginEpoch(ctx context.Context) error {
 	var last tutti.Epoch

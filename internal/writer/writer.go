@@ -300,8 +300,8 @@ func (w *Writer) woke(now time.Time) {
 	w.last = now
 }
 
-// append stores the events of a batch. append uses one append if the log can take them all,
-// otherwise several. append never splits events that readers must see together.
+// append stores the events of a batch. The function uses one append if the log can take them all,
+// otherwise several. The function never splits events that readers must see together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {

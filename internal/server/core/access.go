@@ -17,12 +17,12 @@ import (
 // LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = "local"
 
-// access knows which operators may connect, and which of their requests are open now. access follows the
-// log outside the writer, so that a refused request does not load the writer.
+// access knows which operators may connect, and which of their requests are open now. The type follows
+// the log outside the writer, so that a refused request does not load the writer.
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
-	fleet     *tutti.Fleet // only the part about who may do what
+	fleet     *tutti.Fleet // this fleet has only the part about who may do what
 	rotates   *bool        // true while the keys are being rotated
 	inside    map[*Visit]bool
 	// operator → a certificate that the operator showed during a rotation and that the log does not know

@@ -23,7 +23,7 @@ type ask struct {
 	request tutti.RemoteRequest
 	began   time.Time
 	nodes   map[tutti.NodeKey]*recipient
-	Replies chan Reply // it has room for the replies of all nodes
+	Replies chan Reply // the channel has room for the replies of all nodes
 }
 
 // recipient is one node that gets the question.

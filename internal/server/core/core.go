@@ -105,9 +105,9 @@ type Core struct {
 	Shares   *share.Shares
 	Asks     asks
 	Readings *share.Readings
-	Leavers  []Leaver                     // only the writer uses it
-	Admitted map[tutti.NodeName]Admission // only the writer uses it: for each node, the admission of its held run
-	// only the writer uses it: bytes of blobs that a node has sent since its last result
+	Leavers  []Leaver                     // only the writer uses this list
+	Admitted map[tutti.NodeName]Admission // for each node, the admission of its held run; only the writer uses this map
+	// Stored has the bytes of blobs that a node has sent since its last result. Only the writer uses this map.
 	Stored map[tutti.NodeKey]int64
 }
 

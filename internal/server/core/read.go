@@ -37,7 +37,7 @@ func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.A
 	if err != nil {
 		return err
 	}
-	// until the server serves, it does not know the snapshot
+	// the server does not know the snapshot until it serves
 	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil {
 		return err
 	}

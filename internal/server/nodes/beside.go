@@ -38,8 +38,8 @@ type about struct {
 	For tutti.NodeName `json:"for"`
 }
 
-// beforeLarge checks whether the sender may send a large message. beforeLarge first reads only the run and
-// the node of the message.
+// beforeLarge checks whether the sender may send a large message. The function first reads only the run
+// and the node of the message.
 func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may func(*tx, about) error) error {
 	if len(payload) <= maxSmall {
 		return nil

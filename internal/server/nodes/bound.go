@@ -14,10 +14,10 @@ import (
 // question can cause much work. So the server limits the cost of a message before it does
 // the work. The server limits the size, counts while it decodes, and computes the cost of the answer.
 const (
-	maxSmall   = 64 << 10 // of a message with a few fields
+	maxSmall   = 64 << 10 // bytes of a message with a few fields
 	maxLight   = 100      // exports and keys of one run that the writer checks itself
-	maxHead    = 1 << 20  // of a message, without the content that follows
-	maxFilters = 1 << 20  // of all filters in the reads of one gate
+	maxHead    = 1 << 20  // bytes of a message, without the content that follows
+	maxFilters = 1 << 20  // bytes of all filters in the reads of one gate
 	// maxGateCost is the largest number of comparisons (see data.State.Cost) that the writer makes for all reads
 	// of one run. A comparison takes up to 25 ns. The writer makes the comparisons of a run twice: once to
 	// compare the answers, and once to remember the reads.
@@ -67,8 +67,8 @@ func mostBytes(op string) int {
 	return maxSmall
 }
 
-// decodeGate reads what a run hands over after its compile. decodeGate refuses content that
-// the catalog of an honest node never contains.
+// decodeGate reads what a run hands over after its compile. The function refuses content that the
+// catalog of an honest node never contains.
 func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	type fields wire.Gate
 	raw, err := core.Decode[struct {

@@ -70,7 +70,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	return out, leave, nil
 }
 
-// blobGet gives a node one file of the code in its order. blobGet gives no other content of the server.
+// blobGet gives a node one file of the code in its order. The function gives no other content of the server.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 }
 
 // codeFiles reads the manifest of a run's code and returns the digests of its files with their sizes.
-// codeFiles remembers the result for the code of the last call.
+// The function remembers the result for the code of the last call.
 func (s *Nodes) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]int64, error) {
 	var code tutti.Digest
 	err := s.do(ctx, func(tx *tx) error {
@@ -175,8 +175,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses content from a node if the server expects no result from it. mayBring accepts the content of the
-// node's last result again, because the node may not have received the answer.
+// mayBring refuses content from a node if the server expects no result from it. The function accepts the content of
+// the node's last result again, because the node may not have received the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil

@@ -186,8 +186,8 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording calls compiling for a run that must exist. recording also checks that the node
-// of the run may export what now goes to PuppetDB.
+// recording calls compiling for a run that must exist. The function also checks that the node of
+// the run may export what now goes to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
@@ -239,8 +239,8 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 }
 
 // withServed replaces the reads and exports of a gate by those that the run's Puppet Server
-// reported, because the node does not know them. withServed also returns the report of the Puppet Server as
-// served, which is nil if there is none. The caller must call leave, as with Readings.Enter.
+// reported, because the node does not know them. The function also returns the report of the Puppet Server
+// as served, which is nil if there is none. The caller must call leave, as with Readings.Enter.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {

@@ -30,8 +30,8 @@ var (
 	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour (at most %d KiB): report this run later", presence.MaxTold>>10)
 )
 
-// foreign takes a foreign run with its report. foreign takes each run only once, and
-// ignores a run that the server would not keep.
+// foreign takes a foreign run with its report. The function takes each run only once, and ignores a
+// run that the server would not keep.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 	return nil
 }
 
-// mayTell reports whether the server should keep a foreign run. mayTell returns CodeInvalid if the run is from the
-// future. mayTell returns CodeUnavailable if the run comes too soon after the last foreign run.
+// mayTell reports whether the server should keep a foreign run. The function returns CodeInvalid if the run is
+// from the future. The function returns CodeUnavailable if the run comes too soon after the last foreign run.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),

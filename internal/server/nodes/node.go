@@ -56,7 +56,7 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	ctx = context.WithValue(ctx, core.OpKey{}, op)
 	if op != wire.OpHello && !s.Presence.Fits(key, wire.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
-			_, err := tx.Node(key) // returns why the ticket does not fit
+			_, err := tx.Node(key) // tx.Node returns why the ticket does not fit
 			return err
 		})
 		if err != nil {

@@ -78,7 +78,7 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
 			if sealed := tx.Data.Answer(tutti.Query{Kind: tutti.QueryValue, Key: in.Query.Key}, asker); sealed.Found {
-				out.Value = sealed.Value // with the piece for the node that has sealed it
+				out.Value = sealed.Value // the sealed value has the piece for the node that has sealed it
 			}
 		}
 		return out, nil
@@ -97,8 +97,8 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	return out, nil
 }
 
-// tooLarge returns the error for an answer that is too large for the bus. tooLarge names the exporters whose
-// exports are the largest part.
+// tooLarge returns the error for an answer that is too large for the bus. The function names the exporters
+// whose exports are the largest part.
 func tooLarge(size int, exports []tutti.Export) error {
 	const named = 3
 	of := map[tutti.NodeName]int{}
@@ -152,8 +152,8 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value after Puppet has applied its resource. publish takes values only from the latest run
-// of the node, even if the server has given up that run in the meantime.
+// publish sets a value after Puppet has applied its resource. The function takes values only from the
+// latest run of the node, even if the server has given up that run in the meantime.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {

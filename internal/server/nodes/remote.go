@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question. answered does not use the writer, because a
+// answered takes a node's answer to a question. The function does not use the writer, because a
 // thousand answers can come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
@@ -40,7 +40,7 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 // unasked records a node that answers a question which it did not get.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
-		n, err := tx.Node(key) // returns why the node is refused
+		n, err := tx.Node(key) // tx.Node returns why the node is refused
 		if err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 }
 
 // askedBesides stores the questions that a run did not report at a gate. A run may end
-// before its gate, or ask more after the gate. askedBesides returns nil if there are no such questions.
+// before its gate, or ask more after the gate. The function returns nil if there are no such questions.
 func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
 	if !of.asks {
 		return nil, nil
@@ -160,8 +160,8 @@ func checkRecord(run tutti.RunID, size int64) error {
 	return nil
 }
 
-// storeEnclosed stores the content that a result encloses. storeEnclosed checks that all
-// other content that the result names is stored already.
+// storeEnclosed stores the content that a result encloses. The function checks that all other
+// content that the result names is stored already.
 func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {

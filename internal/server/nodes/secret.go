@@ -56,8 +56,8 @@ func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byt
 	})
 }
 
-// handsOut refuses to give a secret to an agent that cannot open secrets. handsOut also refuses an agent that
-// compiles for another node and has no piece of the secret.
+// handsOut refuses to give a secret to an agent that cannot open secrets. The function also refuses an agent
+// that compiles for another node and has no piece of the secret.
 func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -91,8 +91,8 @@ func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, e
 	})
 }
 
-// ownPieces returns the pieces that a node must seal again when it changes its key. ownPieces leaves out the
-// pieces of secrets that another node has published under keys that this node may not read.
+// ownPieces returns the pieces that a node must seal again when it changes its key. The function leaves out
+// the pieces of secrets that another node has published under keys that this node may not read.
 func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	groups := tx.Registry.Groups(n)
 	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // a compile host opens secrets for the nodes that read them

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// wentBack logs that a node has seen a later position of this server than the server has now. wentBack logs this
-// at most once a minute. The node may be lying.
+// wentBack logs that a node has seen a later position of this server than the server has now. The function logs
+// this at most once a minute. The node may be lying.
 func (s *base) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
@@ -34,7 +34,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // otherwise the server knows it already, and the node must not fill the log
+	if last.SetBack == nil { // if SetBack is set, the server knows it already, and the node must not fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -53,7 +53,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 // of that run is on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	// otherwise the server knows it already, and the node must not fill the log
+	// if SetBack is set, the server knows it already, and the node must not fill the log
 	if last.Applied == nil || last.SetBack != nil {
 		return
 	}

@@ -57,7 +57,7 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 }
 
 // publishStored takes the exports of a catalog that goes to PuppetDB next. The exports of the catalog
-// become the exports of its node. publishStored records the catalog even if the exports have not changed.
+// become the exports of its node. The function records the catalog even if the exports have not changed.
 // If the node had no exports before and has none now, publishStored records nothing.
 func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
@@ -82,7 +82,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed in the meantime", in.For, in.Run)
 		}
-		if now := tx.Basis(n); !now.Equal(of) { // otherwise the decision has been made already
+		if now := tx.Basis(n); !now.Equal(of) { // if the basis is the same, the decision has been made already
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
 		}
 		return host, nil

@@ -140,7 +140,7 @@ func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // or the push goes back to the code that nodes have
+		return // nodes react at once, or the push goes back to the code that they have
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {
@@ -251,8 +251,8 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 	return nil
 }
 
-// setFleet makes a fleet file the current one. setFleet withdraws the exports and values for which nodes
-// have no grant in the new file. Before that it stores the exports that the nodes keep. If a node
+// setFleet makes a fleet file the current one. The function withdraws the exports and values for which
+// nodes have no grant in the new file. Before that it stores the exports that the nodes keep. If a node
 // publishes at the same time, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
@@ -286,8 +286,8 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish without a grant faster than the server can withdraw it: push the file again")
 }
 
-// setFleet reports whether it has set the file. setFleet returns false if the exports that a node keeps are not
-// stored yet. The parameter nothing says that an earlier try with the same file found nothing to withdraw.
+// setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are
+// not stored yet. The parameter nothing says that an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	// A file that an old release stored has another meaning.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&

@@ -198,7 +198,7 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	return err
 }
 
-// exclusive returns how a job holds its nodes exclusively. exclusive returns nil if the job is not exclusive.
+// exclusive returns how a job holds its nodes exclusively. The function returns nil if the job is not exclusive.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

@@ -162,8 +162,8 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	return selected, undecided, err
 }
 
-// may checks the caller's access before the server asks any node. may refuses if the access does not
-// cover all nodes that may be selected.
+// may checks the caller's access before the server asks any node. The function refuses if the access
+// does not cover all nodes that may be selected.
 func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if core.VisitOf(ctx) == nil {
 		return nil

@@ -90,7 +90,7 @@ func brokenOff(ctx context.Context, err error) error {
 	return err
 }
 
-// jobFilter selects the events of one job. jobFilter learns the runs of the job from the orders that pass the filter.
+// jobFilter selects the events of one job. The filter learns the runs of the job from the orders that pass the filter.
 type jobFilter struct {
 	job  tutti.JobID
 	runs map[tutti.RunID]bool
