@@ -18,7 +18,7 @@ import (
 
 var begin = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// entries draws a log. The function has gaps where appends were incomplete.
+// entries draws a log. The log has gaps where appends were incomplete.
 func entries(t *rapid.T) []tutti.Entry {
 	var log []tutti.Entry
 	var link tutti.Digest

@@ -59,8 +59,8 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-// sourceOf returns the source under which attempts of strangers are counted. For an address this is its
-// network, because one machine may have 2^64 IPv6 addresses. For other names it is their kind.
+// sourceOf returns the source under which attempts of strangers are counted. For an address the source
+// is its network, because one machine may have 2^64 IPv6 addresses. For other names the source is the kind of the name.
 func sourceOf(who string) string {
 	kind, name, _ := strings.Cut(who, ":")
 	addr, err := netip.ParseAddr(name)

@@ -79,7 +79,7 @@ func isKnown(who string) bool {
 	return kind == "node" || kind == "operator" || kind == "token"
 }
 
-// Admit reports whether an attempt gets its own entry. If it does not, Admit counts the attempt.
+// Admit reports whether an attempt gets its own entry. An attempt without its own entry is counted.
 func (d *Minute) Admit(now time.Time, who, what string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	return out
 }
 
-// Targeted returns the nodes of a group, or one node. For the empty target it returns all as
+// Targeted returns the nodes of a group, or one node. For the empty target, Targeted returns all as
 // true. A group includes listed nodes that have not joined yet.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
 	if target == "" {

@@ -67,8 +67,8 @@ func (v View) retired(r *engine.Run) bool {
 	}
 }
 
-// notThere returns the reason why a run's report or log is not stored. Either the server has deleted it
-// (CodeNotFound), or the disk has lost it (CodeDamaged).
+// notThere returns the reason why a run's report or log is not stored. Either the server has deleted
+// the content (CodeNotFound), or the disk has lost the content (CodeDamaged).
 func notThere(what string, retired bool) error {
 	if retired {
 		return tutti.Errorf(tutti.CodeNotFound, "%s is not kept any more (--keep-reports, --keep-reports-for of the server)", what)
@@ -76,7 +76,7 @@ func notThere(what string, retired bool) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s was stored and is gone: the server's disk has lost it; see: tutti doctor, on the server", what)
 }
 
-// findRun finds a run by its id, by a part of its id, or by the name of its node. For a node it returns the
+// findRun finds a run by its id, by a part of its id, or by the name of its node. For a node, findRun returns the
 // node's latest run. A name takes precedence over a part of an id, because the caller can give a longer part.
 func (v View) findRun(text string) (*engine.Run, error) {
 	const shortest = 4
@@ -223,8 +223,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. The function begins with those of failed runs. The function skips
-// runs without changes.
+// fillChanges reads the reports of runs. The function begins with the reports of failed runs. The function
+// skips runs without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {

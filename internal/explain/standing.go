@@ -34,7 +34,7 @@ type stood struct {
 	standing api.NodeStanding
 	active   *api.RunView
 	changed  []tutti.Query
-	asked    *tutti.Asked // nil if it is not known what the node read
+	asked    *tutti.Asked // nil if the node's questions are not known
 	basis    tutti.RunID  // the run that asked these questions
 	asOf     time.Time    // the answers were given at this time or later
 	record   kept         // the record of the basis

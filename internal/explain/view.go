@@ -16,8 +16,8 @@ import (
 )
 
 // View is one version of the fold, up to State.Seq, together with data of this moment that is in
-// no event. Several readers may share it. Nothing in it changes until all these readers are done.
-// After that a reader may only use the contents of events.
+// no event. Several readers may share a View. A View does not change until all its readers are
+// done. After that a reader may only use the contents of events.
 type View struct {
 	*fold.State
 	Settings

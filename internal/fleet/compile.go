@@ -78,7 +78,8 @@ func (r *reader) connect(what string, drafts []draft) {
 	}
 }
 
-// refuseCycle reports a cycle of steps as one chain. In brackets it says why each step comes after the previous one.
+// refuseCycle reports a cycle of steps as one chain. The report says in brackets why each step comes after the
+// previous step.
 func (r *reader) refuseCycle(what string, drafts []draft) {
 	graph := dag.New[tutti.StepName]()
 	at := map[tutti.StepName]draft{}

@@ -123,7 +123,7 @@ func (r *reader) fleetName(n *yaml.Node) string {
 	return name
 }
 
-// secrets reads the public recovery key. The operators keep its private half (ADR 0025).
+// secrets reads the public recovery key. The operators keep the private half of the key (ADR 0025).
 func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	const hint = "`tutti secret init` prints the line"
 	out := tutti.SecretRules{}

@@ -32,8 +32,8 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-// isGroup reports whether there is a group with this name. If there is not, it reports a problem that says why a group
-// is needed.
+// isGroup reports whether there is a group with this name. If there is no such group, isGroup reports a problem that
+// says why a group is needed.
 func (r *reader) isGroup(name text, what, why string) bool {
 	switch {
 	case r.known.groups[tutti.GroupName(name.string)]:
@@ -73,7 +73,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 }
 
 // group returns the nodes that a group lists, and sets the other fields of the group. For a
-// group of join tokens it returns no nodes.
+// group of join tokens, group returns no nodes.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text

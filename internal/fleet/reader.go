@@ -60,8 +60,8 @@ func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// suggest returns a hint with the known word that is most similar. After maxProblems it returns nothing,
-// because a hint takes time and nobody would see it.
+// suggest returns a hint with the known word that is most similar. After maxProblems, suggest returns
+// nothing, because a hint takes time and nobody would see the hint.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
 		return ""

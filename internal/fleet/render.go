@@ -13,8 +13,8 @@ import (
 // maxNamed is how many nodes Render names for a step.
 const maxNamed = 4
 
-// Render returns a plan as text for people. The steps are in a possible order of execution. For each step
-// the text says what it waits for. The targets come from Resolve. If targets is nil, the text has no nodes.
+// Render returns a plan as text for people. The steps are in a possible order of execution. The text says for
+// each step what the step waits for. The targets come from Resolve. If targets is nil, the text has no nodes.
 func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string {
 	steps := map[tutti.StepName]tutti.Step{}
 	graph := dag.New[tutti.StepName]()

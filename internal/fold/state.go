@@ -11,7 +11,7 @@ import (
 )
 
 // State is the fold of all events of the log. State changes only by Apply, and by the decisions of engine and
-// converge. Several readers may read it at the same time, while no goroutine calls Apply or takes decisions.
+// converge. Several readers may read a State at the same time, while no goroutine calls Apply or takes decisions.
 type State struct {
 	Seq      uint64 // number of the last event
 	Through  uint64 // the last event that the latest snapshot covers
@@ -116,8 +116,8 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }
 
-// Job returns the job with this id. For an empty id it returns the latest job. If the job
-// was retired, the error says how many jobs the server keeps.
+// Job returns the job with this id. For an empty id, Job returns the latest job. If the job was
+// retired, the error says how many jobs the server keeps.
 func (s *State) Job(id tutti.JobID, kept int) (*engine.Job, error) {
 	if id == "" && len(s.Engine.Order) > 0 {
 		id = s.Engine.Order[len(s.Engine.Order)-1]

@@ -14,8 +14,8 @@ import (
 const aloneEnv = "TUTTI_TEST_ALONE"
 
 // Alone runs the calling test again in its own process, which may use at most this much memory. Alone
-// reports whether the present process is that one. If it returns false, the caller must return. The new
-// process has no race detector, because the race detector multiplies the memory of a program.
+// reports whether the present process is the new one. If Alone returns false, the caller must return.
+// The new process has no race detector, because the race detector multiplies the memory of a program.
 func Alone(t *testing.T, most int64) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) == t.Name() {

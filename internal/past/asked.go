@@ -35,7 +35,7 @@ func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, ke
 	return Asked{p.asked.share(digest, content), digest}, nil
 }
 
-// Room checks whether there is room for size more bytes of new content. If it is nil, there is always room.
+// Room checks whether there is room for size more bytes of new content. If the Room is nil, there is always room.
 type Room func(ctx context.Context, size int) error
 
 // Store stores content as a blob of JSON, if the blob is not stored already.

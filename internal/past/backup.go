@@ -38,7 +38,7 @@ func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) err
 
 // CopyLog copies the log up to one event, and all content that the log needs. During the copy the server
 // drops no events and removes no content. CopyLog also works before Open. CopyLog returns CodeDamaged if
-// content is missing that the log needs. If it returns CodeDamaged, CopyLog has copied nothing.
+// content is missing that the log needs. If CopyLog returns CodeDamaged, it has copied nothing.
 func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := p.trimmed()
 	if !ok {

@@ -11,7 +11,7 @@ import (
 )
 
 // History yields the events after a sequence, in order, up to the last event at the time of the call. First
-// it yields those of the latest snapshot, then those of the log. History stops at the first error.
+// History yields the events of the latest snapshot, then the events of the log. History stops at the first error.
 func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
 		for {
@@ -55,8 +55,8 @@ const (
 )
 
 // inTurns yields the items of seq. The function reads only while it has one of the slots. So readers of old
-// events leave the processors to the writer and to nodes. While it yields, it has no slot. So a slow caller
-// does not block other readers.
+// events leave the processors to the writer and to nodes. While inTurns yields, it has no slot. So a slow
+// caller does not block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T
@@ -101,8 +101,8 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 	}
 }
 
-// HistoryInTurns is like History, but for callers who may call it again and again. Only a few of
-// them read at the same time, see inTurns.
+// HistoryInTurns is like History, but for callers who may call it again and again. Only a few such
+// callers read at the same time, see inTurns.
 func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return inTurns(ctx, p.readers, p.History(ctx, after))
 }

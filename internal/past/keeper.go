@@ -22,7 +22,8 @@ const (
 //
 // The order is: the blob of the snapshot, the blob of the segment, the event snapshot.taken, and the log.
 // Each step of the keeper is durable before the next one begins. If the server ends before snapshot.taken, there
-// are some unused blobs, which a sweep removes. If it ends after snapshot.taken, the next start shortens the log.
+// are some unused blobs, which a sweep removes. If the server ends after snapshot.taken, the next start shortens
+// the log.
 type keeper struct {
 	*Past
 	log  trimmedLog
@@ -33,7 +34,7 @@ type keeper struct {
 func (p *Past) Due() {
 	select {
 	case p.due <- struct{}{}:
-	default: // the keeper knows it already
+	default: // the keeper knows already that a snapshot is due
 	}
 }
 

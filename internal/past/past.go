@@ -60,7 +60,7 @@ func New(opts Options) *Past {
 	}
 }
 
-// Open looks up the latest snapshot. The caller must call it before all methods that read, except CopyLog.
+// Open looks up the latest snapshot. The caller must call Open before all methods that read, except CopyLog.
 func (p *Past) Open(ctx context.Context) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -73,7 +73,7 @@ func (p *Past) Open(ctx context.Context) error {
 	return err
 }
 
-// Through returns the last event that the latest snapshot covers. Of the events up to this one, only the needed
+// Through returns the last event that the latest snapshot covers. Of the events up to Through, only the needed
 // events are kept.
 func (p *Past) Through() uint64 {
 	if taken := p.taken.Load(); taken != nil {

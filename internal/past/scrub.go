@@ -71,8 +71,8 @@ func (p *Past) Scrub(ctx context.Context) {
 	}
 }
 
-// scrub reads all named content. At the end it reads again the content that it could not read, because this content
-// may have been removed on purpose.
+// scrub reads all named content. At the end, scrub reads again the content that it could not read, because this
+// content may have been removed on purpose.
 func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	var out Scrub
 	c, err := k.contentNow(ctx)

@@ -21,7 +21,7 @@ type sharedAsked struct {
 // keySet is the content of an absent blob.
 type keySet struct {
 	keys  []string
-	users int // how many tutti.Asked use it
+	users int // how many tutti.Asked use this list of keys
 }
 
 func newSharedAsked() *sharedAsked {

@@ -65,8 +65,8 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 type content struct {
 	named map[tutti.Digest]bool
 	// needed is the part of named that must exist, with descriptions. The server has stored or seen this content before
-	// it appended the event that names it. If it removes such content, the same event has removed the name, or the
-	// event ReportsRetired says so.
+	// it appended the event that names it. If the server removes such content, the same event has removed the name, or
+	// the event ReportsRetired says so.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
 	keeps  []retain.Ended // the part of ended whose reports stay
@@ -93,7 +93,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		case *tutti.RunFinished:
 			c.ended = append(c.ended, retain.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Log: b.Result.Log})
 			note(c.named, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
-			c.named[b.Result.Record] = true // named even if it equals the report or the log
+			c.named[b.Result.Record] = true // the record is named even if it equals the report or the log
 			return true
 		case *tutti.RunForeign:
 			c.foreign.add(e, b)

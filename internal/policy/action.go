@@ -169,7 +169,7 @@ func parseCallers(column string) ([]caller, error) {
 }
 
 // Question is a question that a policy decides. The result known says whether the node
-// knows its facts or classes. Before its first run it knows neither.
+// knows its facts or classes. Before its first run a node knows neither facts nor classes.
 type Question struct {
 	Caller  string
 	Action  tutti.RemoteAction

@@ -179,7 +179,7 @@ func (x *Exports) mayHave(name string, is amount) error {
 	return refuse(x.fleet, x.groups, x.node, what, why, x.more(name, is))
 }
 
-// Only returns those of the exports that the node may export. If there are too many of a type, it returns the
+// Only returns the exports that the node may export. If there are too many exports of a type, Only returns the
 // first ones.
 func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	counts := map[string]amount{}

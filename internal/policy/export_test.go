@@ -35,7 +35,7 @@ func parameters(pairs ...string) map[string]json.RawMessage {
 }
 
 // The exporter decides what a collecting node applies as root: the type, each parameter and each tag. So a
-// grant must limit all of them (finding F6).
+// grant must limit type, parameters and tags (finding F6).
 func TestExports(t *testing.T) {
 	const deferred = `{"__ptype":"Deferred","name":"generate","arguments":["/bin/sh","-c","id"]}`
 	sshkey := func(pairs ...string) tutti.Export {

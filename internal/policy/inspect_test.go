@@ -87,7 +87,7 @@ func TestInvalidJSONIsNotData(t *testing.T) {
 	}
 }
 
-// The values of an export are read once, no matter how many grants are checked. Reading allocates nothing for them.
+// The values of an export are read once, no matter how many grants are checked. Reading the values allocates nothing.
 func TestReadingAValueMakesNothingOfIt(t *testing.T) {
 	e := tutti.Export{Type: "Host", Title: "x", Parameters: parameters("target", `"x"`, "comment", `["__p"`+strings.Repeat(",[]", 300_000)+`]`)}
 	f := web(t, "{to: web, exports: [Host]}")

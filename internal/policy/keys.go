@@ -9,7 +9,7 @@ import (
 )
 
 // Keys says which keys one node may write and read. A Keys is made once and used for many keys. Only one goroutine may
-// use it at a time.
+// use a Keys at a time.
 type Keys struct {
 	fleet       tutti.Fleet
 	node        tutti.NodeName

@@ -54,8 +54,8 @@ func (p Nodes) MayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
 
-// The following constants limit what the server stores of a node's foreign runs within an hour. If a node exceeds
-// them, it reports the run again later.
+// The following constants limit what the server stores of a node's foreign runs within an hour. A node that
+// exceeds the limits reports the run again later.
 const (
 	// MaxTold limits the bytes in the log. A result has some KiB, and 258 KiB at most.
 	MaxTold = 1 << 20
@@ -150,7 +150,7 @@ func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, 
 const MaxHellos = 30
 
 // MaxUnknown is how often in a minute a machine may say hello with a node's key and an unknown ticket, or
-// without a ticket. A machine that was set back does so once.
+// without a ticket. A machine that was set back says such a hello once.
 const MaxUnknown = 3
 
 // MaxReturns is how often in an hour a machine may come back after another one has become the node.

@@ -67,7 +67,7 @@ func (p Nodes) Load(s *fold.State) {
 	}
 }
 
-// Apply applies events that are on disk. The server calls it before it answers any caller.
+// Apply applies events that are on disk. The server calls Apply before it answers any caller.
 func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 // maxMet is how many machines the server remembers per node.
 const maxMet = 8
 
-// Met records a machine that has said hello. The machine had the ticket had before, and now it
-// has the ticket has. If the server refused the hello, had and has are the same ticket.
+// Met records a machine that has said hello. The parameter had is the ticket that the machine had before,
+// and has is its ticket now. If the server refused the hello, had and has are the same ticket.
 func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +137,8 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 }
 
 // TrialFor is how long a machine gets no order after it has replaced another machine as the node. If the other
-// machine is still running, it can say hello in this time. The server rings it, and then it beats.
+// machine is still running, it can say hello in this time. The server rings the other machine, and then this
+// machine beats.
 const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. Replaced returns
@@ -193,7 +194,8 @@ func (p Nodes) TakesTurns(n tutti.NodeName) bool {
 	return place != nil && !place.turned.IsZero() && time.Since(place.turned) < turnsWithin
 }
 
-// Greeted reports whether a node has said hello recently. Messages that it sent before the hello may arrive after it.
+// Greeted reports whether a node has said hello recently. Messages that a node sent before its hello may arrive after
+// the hello.
 func (p Nodes) Greeted(n tutti.NodeName, within time.Duration) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

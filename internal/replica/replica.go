@@ -21,7 +21,8 @@ const (
 )
 
 // Fold is the readers' fold (ADR 0016). Fold follows the writer's fold, but has only events that are on disk. The
-// writer gives it events and never waits for it. The version of the readers' fold changes only when no reader uses it.
+// writer gives events to the fold and never waits for the fold. The version of the readers' fold changes only when no
+// reader uses it.
 type Fold struct {
 	mu      sync.Mutex
 	version *Version      // nil until the log is folded
@@ -39,7 +40,7 @@ type Fold struct {
 // Version is the fold up to one event.
 type Version struct {
 	*fold.State
-	readers int // how many readers use it now
+	readers int // how many readers use the version now
 }
 
 // New returns a Fold without a version. Begin sets the first version.
@@ -55,7 +56,7 @@ func (r *Fold) Begin(state *fold.State) {
 	r.changed.Tell()
 }
 
-// Hand gets events that are on disk. The writer calls it before it answers any caller.
+// Hand gets events that are on disk. The writer calls Hand before it answers any caller.
 func (r *Fold) Hand(events []tutti.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 	maxSameBytes = 4 << 20 // bytes of their texts
 )
 
-// Same collects the changes and failures of many reports. Equal ones are collected once. The zero value is empty.
+// Same collects the changes and failures of many reports. Equal changes are collected once. The zero value is empty.
 type Same struct {
 	changes map[key]*same
 	bytes   int

@@ -13,8 +13,8 @@ import (
 // Max is the largest report that is kept, in bytes, because the server accepts no larger content.
 const Max = 64 << 20
 
-// Keep returns the part of a report that is kept. If its size is larger than most, this is the result of Trim.
-// A smaller report is kept completely.
+// Keep returns the part of a report that is kept. Of a report that is larger than most, Keep returns the
+// result of Trim. A smaller report is kept completely.
 func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	if size > most {
 		return Trim(in, int(most))

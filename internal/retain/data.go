@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the snapshot keeps the last set of each node, and its last set that no run has published. The second one
-// withdrew exports. Because of it the node must run in full, even if a run with tags has published since. The snapshot
-// also keeps the last overlay of each node in each unfinished job.
+// Exports: the snapshot keeps the last set of each node, and its last set that no run has published. The set that no
+// run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with tags
+// has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -22,7 +22,7 @@ func noteExports(l *Ledger, e tutti.Event) {
 		if b.Run == "" {
 			l.last[withdrawnKey(b.Node)] = e.Seq
 		}
-		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops it as well
+		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops the overlay as well
 	case l.lives(b.Job) && !l.finished[b.Job]:
 		l.overlays[overlay{b.Job, b.Node}] = e.Seq
 	}

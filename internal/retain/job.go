@@ -7,7 +7,7 @@ import (
 )
 
 // All events of a job are kept until the job is retired. So people who watch a job see all
-// of them. The last run that a node claimed is kept as well.
+// its events. The last run that a node claimed is kept as well.
 
 func noteJob(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.JobStarted)
@@ -117,7 +117,7 @@ func noteCompiled(l *Ledger, e tutti.Event) {
 // noteResult notes the latest runs of a node whose reports have resources.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
-	node, known := l.nodes[result.Run], needsRun(l, e) // if it is false, the fold has forgotten the run
+	node, known := l.nodes[result.Run], needsRun(l, e) // if needsRun is false, the fold has forgotten the run
 	noteEnded(l, e)
 	if !known {
 		return

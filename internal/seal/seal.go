@@ -16,7 +16,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxOpened is how many bytes of an opened secret are read. With its key and id it is a little larger than the secret.
+// maxOpened is how many bytes of an opened secret are read. An opened secret with its key and id is a little larger
+// than the secret itself.
 const maxOpened = tutti.MaxSecret + 4096
 
 // ToNode seals a secret to the key of a node. The key has the form of NodeEnrolled. ToNode returns CodeInvalid if

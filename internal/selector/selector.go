@@ -132,8 +132,8 @@ func hint(text string, err error) string {
 // String returns the text of the expression.
 func (s *Selector) String() string { return s.text }
 
-// Facts returns the sorted top-level names of the facts that the expression uses. If it may
-// use any fact, all is true and there are no names.
+// Facts returns the sorted top-level names of the facts that the expression uses. If the expression
+// may use any fact, Facts returns all as true and no names.
 func (s *Selector) Facts() (names []string, all bool) { return s.facts, s.all }
 
 // Decide reports whether a node is selected. If facts is nil, the answer may be NeedsFacts.

@@ -48,8 +48,8 @@ func mib(count int) []tutti.Export {
 }
 
 // TestLargeAnswersArePaidFor checks who pays for the large answer to a short question for all exports of other nodes. A
-// node that asks for itself pays as if it had sent the answer. After that it must wait before it may ask again. Other
-// nodes need not wait. A Puppet Server asks for all nodes for which it compiles, and does not pay.
+// node that asks for itself pays as if it had sent the answer. After that the node must wait before it may ask again.
+// Other nodes need not wait. A Puppet Server asks for all nodes for which it compiles, and does not pay.
 func TestLargeAnswersArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

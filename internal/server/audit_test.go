@@ -124,8 +124,8 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 	})
 }
 
-// brokenTrail returns wrong bytes for the segments of the trail. Damaged blobs would not do
-// so, because the store checks their digest.
+// brokenTrail returns wrong bytes for the segments of the trail. Damaged blobs would not return
+// wrong bytes, because the store checks their digest.
 type brokenTrail struct {
 	*memory.Blobs
 	gone *atomic.Bool

@@ -15,7 +15,7 @@ import (
 )
 
 // decider decides what the server does after each batch of events. The decider is the owner of the writer.
-// Only the writer uses its fields.
+// Only the writer uses the fields of the decider.
 type decider struct {
 	*core.Core
 	probing map[probeKey]*probing

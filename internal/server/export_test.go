@@ -156,7 +156,8 @@ func (s *Server) Look(ctx context.Context, f func(State)) error {
 	})
 }
 
-// Reader returns a reader of a fold that does not change any more. Nothing locks its looks against each other.
+// Reader returns a reader of a fold that does not change any more. The looks of this reader are not locked
+// against each other.
 func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
 		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.core.Presence, Space: of.core.Opts.Space, May: func(tutti.Verb, string) error { return nil }})

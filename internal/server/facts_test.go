@@ -220,7 +220,7 @@ func TestAPersonsJobHasFreshFacts(t *testing.T) {
 	})
 }
 
-// TestANodeCannotFloodTheLogWithFacts checks this limit also for a node that reports about two runs in turns.
+// TestANodeCannotFloodTheLogWithFacts checks the limit of reports also for a node that reports about two runs in turns.
 func TestANodeCannotFloodTheLogWithFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)

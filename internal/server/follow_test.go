@@ -178,7 +178,7 @@ func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 }
 
 // TestAnEndedCertificateIsUnknown checks a certificate that has ended. Whoever stole the CA can make a certificate with
-// the same number and a later end. So the server treats it like a certificate that the log does not know.
+// the same number and a later end. So the server treats an ended certificate like one that the log does not know.
 func TestAnEndedCertificateIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startTurning(t)

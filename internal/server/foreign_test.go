@@ -73,7 +73,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	mine(1, tutti.Changed)
 	one, report := foreign(2, tutti.Failed, func(f *tutti.Foreign) { f.Result.Message = "1 resource failed" })
 	mustTell(t, db, one, report)
-	mustTell(t, db, one, report) // the node sends it again, as after a lost answer
+	mustTell(t, db, one, report) // the node sends the report again, as after a lost answer
 	check := func(f *servertest.Fleet) {
 		t.Helper()
 		ctx := servertest.Operator()

@@ -53,8 +53,8 @@ db result {"run":"RUN","outcome":"lost","counts":{},"started_at":"0001-01-01T00:
 }
 
 // FuzzMessages lets nodes of the fleet send any messages, in each state of a job. The
-// server must refuse them with a code and a bounded text. After that it must do a job as
-// usual, and the events that it has appended must fold to the same state.
+// server must refuse such messages with a code and a bounded text. After that the server must do a
+// job as usual, and the events that it has appended must fold to the same state.
 func FuzzMessages(f *testing.F) {
 	for i, script := range scripts {
 		for seed := range uint64(8) {

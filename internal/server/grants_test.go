@@ -72,7 +72,7 @@ func grantsFor(t *testing.T, got api.SuggestedGrants) string {
 	return text + "plans:" + plans
 }
 
-// The server suggests the grants that a noop converge lacks. With these grants it refuses nothing.
+// The server suggests the grants that a noop converge lacks. With these grants the server refuses nothing.
 func TestSuggestGrants(t *testing.T) {
 	f := newFixture(t)
 	f.Push(grantsFor(t, api.SuggestedGrants{}))

@@ -36,7 +36,7 @@ type trimming struct {
 	keys *servertest.Keys
 }
 
-// allLog remembers the events that the log has dropped. A test can make it fail at some places.
+// allLog remembers the events that the log has dropped. A test can make the log fail at some places.
 type allLog struct {
 	*memory.Log
 	mu  sync.Mutex

@@ -91,7 +91,7 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	big := strings.Repeat("x", 60<<20) // four of these fit into the limit
 	for i := range 4 {
 		wantCode(t, put(fmt.Sprint(i)+big), "", "")
-		wantCode(t, put(fmt.Sprint(i)+big), "", "") // the node sends it again: the server has it already
+		wantCode(t, put(fmt.Sprint(i)+big), "", "") // the node sends the same content again
 	}
 	wantCode(t, put("5"+big), tutti.CodeRefused, "since its last result")
 	f.db.Gate(wire.Gate{Run: order.Run})

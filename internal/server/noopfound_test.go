@@ -56,7 +56,7 @@ func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	}
 }
 
-// report ends a run with a report. In it these resources are out of sync and were not changed.
+// report ends a run with a report. In the report these resources are out of sync and were not changed.
 func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	f.t.Helper()
 	ended := enclosing(run, `{"resource_statuses": {}}`, "log")
@@ -185,7 +185,7 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 }
 
 // TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps the finding, and the resources that the full run
-// before it left out of sync. The snapshot keeps them also when their jobs are retired.
+// before it left out of sync. The snapshot keeps this data also when the jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -455,7 +455,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 }
 
 // factsChange makes db-01 report facts that differ from those of its last run. With the new
-// facts it proves that it is good.
+// facts the node proves that it is good.
 func (p *trimming) factsChange(t *testing.T) {
 	t.Helper()
 	h := &factsHouse{t, p.Fleet, p.db}

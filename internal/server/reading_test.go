@@ -98,8 +98,8 @@ func (c *calls) want(t *testing.T, answered ...string) {
 }
 
 // TestLargeFilesAreReadByTurns checks that the files in memory are limited until their answers have been sent. Each
-// node has only one file in memory at a time. A waiting call leaves its place at the bus. If it waits too long, the
-// error says for what it waits.
+// node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call waits too
+// long, the error says for what it waits.
 func TestLargeFilesAreReadByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

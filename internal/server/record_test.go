@@ -57,7 +57,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	}
 	f.compiled(t, in)
 	f.web.Gate(wire.Gate{Run: web})
-	deferred := f.web.Read(web, asksShared) // the node reads it again
+	deferred := f.web.Read(web, asksShared) // the node reads the value again
 	deferred.At = tutti.Place{File: "/x.pp", Line: 3}
 	applied(t, f.web, web, tutti.Record{Reads: []tutti.Read{deferred}})
 
@@ -111,7 +111,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	t.Run("behind a run that others started", check)
 }
 
-// A record is the word of a node, and may be as large as a blob. So people see only its first part.
+// A record is the word of a node, and may be as large as a blob. So people see only the first part of a record.
 func TestTheRecordThatIsShownIsBounded(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	f.db.Gate(wire.Gate{Run: order.Run})

@@ -69,7 +69,7 @@ func TestEveryNodeIsAnsweredFor(t *testing.T) {
 }
 
 // TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits checks doorbells that come twice, come late, or come from
-// an earlier server, and nodes that got no question. None of them may lead to a change.
+// an earlier server, and nodes that got no question. None of these cases may lead to a change.
 func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -140,7 +140,7 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 }
 
 // TestAChangeIsInTheLogBeforeAnybodyIsTold checks that the log first gets the operator, the
-// change and the nodes. After the change it gets the result.
+// change and the nodes. After the change the log gets the result.
 func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -225,7 +225,7 @@ func suiteOf(node string) string {
 }
 
 // TestAReaderThatKeepsItsVersion checks a reader that keeps its version for long. Such a reader delays no
-// writer, and delays other readers for at most ten seconds. After that they get another version.
+// writer, and delays other readers for at most ten seconds. After ten seconds the other readers get another version.
 func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -159,7 +159,7 @@ func TestAReportThatIsLost(t *testing.T) {
 		p.reported(t, false)
 		p.reported(t, false)
 		sweep()
-		// By now the server would have dropped it in any case.
+		// By now the server would have dropped the report in any case.
 		want(second, api.ReportNotKept, tutti.CodeNotFound, "not kept any more")
 		if err := p.CopyLog(t.Context(), &copyOf{}); err != nil {
 			t.Error(err)

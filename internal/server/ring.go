@@ -20,7 +20,7 @@ type rungLeases struct {
 }
 
 // ringLeases rings the nodes that have not yet answered an exclusive job. After the
-// server's start it rings all nodes of the job.
+// server's start, ringLeases rings all nodes of the job.
 func (d *decider) ringLeases(state *fold.State, now time.Time) {
 	seen := map[tutti.JobID]rungLeases{}
 	state.Engine.Exclusive(func(j *engine.Job) {

@@ -70,7 +70,7 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 			_, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
 			return err
 		}
-		// until sends messages until the server refuses one. Before that it sets how many more
+		// until sends messages until the server refuses one. Before that, until sets how many more
 		// bytes the node may store.
 		until := func(say func(i int) error, most, more int64) {
 			t.Helper()

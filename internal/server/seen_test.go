@@ -19,7 +19,7 @@ import (
 type lookedUpLog struct {
 	*memory.Log
 	reads, lookups, most atomic.Int64
-	hold                 chan struct{} // if it is nil, no call waits
+	hold                 chan struct{} // if the channel is nil, no call waits
 }
 
 func (l *lookedUpLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
@@ -40,7 +40,7 @@ func (l *lookedUpLog) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, err
 }
 
 // TestOneEventOfLongAgoIsLookedUp checks a caller that names an event which is no longer in memory. The server reads
-// only that one event from the log. The server does so for at most two callers at the same time.
+// only that one event from the log. The server reads old events for at most two callers at the same time.
 func TestOneEventOfLongAgoIsLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lookedUpLog{Log: memory.NewLog()}

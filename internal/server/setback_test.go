@@ -154,7 +154,7 @@ func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 }
 
 // If a machine was set back to an earlier state, the runs that it has forgotten do not make
-// it good (finding F3 b). A new run makes it good, but a proof does not.
+// it good (finding F3 b). A new run makes the machine good, but a proof does not.
 func TestANodeThatWasSetBackIsNotGood(t *testing.T) {
 	f := newFenced(t)
 	f.pass()

@@ -18,7 +18,7 @@ func trust(counter uint64, keys []string, by ...string) tutti.Statement {
 	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
 }
 
-// pushes pushes code with one file. The function sign signs it.
+// pushes pushes code with one file. The function sign signs the code.
 func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte(content))

@@ -77,7 +77,7 @@ func newStoredFixture(t *testing.T) storedFixture {
 	return f
 }
 
-// compile compiles for db-01. If run is empty, it is a compile of Puppet's daemon.
+// compile compiles for db-01. If run is empty, Puppet's daemon has caused the compile.
 func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.CompiledFor {
 	t.Helper()
 	if run == "" {

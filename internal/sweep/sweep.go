@@ -46,7 +46,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// New returns the Blobs of a store. The function now is its clock.
+// New returns the Blobs of a store. The function now is the clock of the Blobs.
 func New(store Store, now func() time.Time) *Blobs {
 	return &Blobs{store: store, now: now, since: now(), used: map[tutti.Digest]*use{}}
 }

@@ -11,8 +11,8 @@ import (
 const Actor = "server"
 
 // Tx is one batch of commands that run on the state. An event that Tx emits changes the state at once for
-// the commands after it. The server shows it to others only when it is on disk. A command that fails must
-// not have emitted any event except a denial, because events cannot be removed again.
+// the commands after it. The server shows the event to others only when the event is on disk. A command
+// that fails must not have emitted any event except a denial, because events cannot be removed again.
 type Tx struct {
 	*fold.State
 	Now   time.Time
@@ -26,7 +26,7 @@ type Tx struct {
 	cuts   []int // numbers of events after which the append may be split
 }
 
-// MayCut allows the log to store the events up to here in another append than the later events.
+// MayCut allows the log to store the earlier events and the later events in two appends.
 func (tx *Tx) MayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // Emit applies an event and collects it for the append.

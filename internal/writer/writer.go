@@ -5,10 +5,10 @@
 // When an append ends, the writer handles all waiting commands together (group commit). Each command of the batch
 // sees the effects of the commands before it. All events go into one append, and the answers leave when this append
 // is on disk. If the log refuses an append, another writer has written to the log, so this writer must end. After a
-// refused append, its state in memory is wrong, and Run returns.
+// refused append, the writer's state in memory is wrong, and Run returns.
 //
-// An alternative was rejected: a lock around the state, and one append per request. Either it would keep the lock
-// during the fsync, or an answer could leave before the append on which it depends.
+// An alternative was rejected: a lock around the state, and one append per request. Such a lock would either be
+// held during the fsync, or an answer could leave before the append on which it depends.
 package writer
 
 import (
@@ -114,7 +114,7 @@ func (w *Writer) Ended() <-chan struct{} { return w.ended }
 // Appended returns a channel that is closed at the next append.
 func (w *Writer) Appended() <-chan struct{} { return w.appended.Wait() }
 
-// Go runs f in a new goroutine. Run waits for its end.
+// Go runs f in a new goroutine. Run waits for the end of the goroutine.
 func (w *Writer) Go(f func()) { w.beside.Go(f) }
 
 // Run folds the log and serves until ctx ends or the log refuses an append. Run returns
@@ -287,11 +287,11 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 	return c.work(tx)
 }
 
-// woke notices that this process did not run for some time. A signal or its virtual machine may have stopped it, or
-// it may have waited for a disk. The server could not receive messages of nodes in this time, so their silence means
-// nothing. So each node gets a full deadline again, as after a start. While the writer runs, its ticker wakes it far
-// more often. A shorter pause does not matter: a node that beats will not be late because of it. Go's times have a
-// monotonic clock, so a change of the clock does not look like a pause.
+// woke notices that this process did not run for some time. A signal or the virtual machine may have stopped the
+// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time,
+// so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
+// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late
+// because of it. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))
@@ -349,7 +349,7 @@ func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	})
 }
 
-// First appends an event before the server serves. Only Owner.Begins may call it.
+// First appends an event before the server serves. Only Owner.Begins may call First.
 func (w *Writer) First(ctx context.Context, body tutti.Body) error {
 	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *Tx) error {
 		tx.Emit(Actor, body)

@@ -73,8 +73,9 @@ type Visit struct {
 	end   context.CancelCauseFunc
 }
 
-// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation it also refuses a certificate
-// that the log does not know (CodeRefused), because a thief of the server's keys can make such a certificate.
+// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation, admit also
+// refuses a certificate that the log does not know (CodeRefused), because a thief of the server's keys can make such a
+// certificate.
 func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {
@@ -118,9 +119,8 @@ func (a access) Load(from *fold.State) {
 	}
 }
 
-// Apply applies events that are on disk. The server calls it before it answers the request
-// that caused them. If an event ends the certificate or the access of a visit, Apply ends
-// the visit at once.
+// Apply applies events that are on disk. The server calls Apply before it answers the request that caused
+// the events. If an event ends the certificate or the access of a visit, Apply ends the visit at once.
 func (a access) Apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

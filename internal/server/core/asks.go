@@ -54,8 +54,8 @@ func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 	return q
 }
 
-// Close ends a question. After that no node may answer it or act on it. Close returns the
-// answers that the caller has not received yet. For each node without an answer it returns that
+// Close ends a question. After that no node may answer the question or act on it. Close returns the
+// answers that the caller has not received yet. For each node without an answer, Close returns that
 // the node is silent. The list is sorted by node. A second Close returns nothing.
 func (a asks) Close(q *ask) []Reply {
 	a.mu.Lock()

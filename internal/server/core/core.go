@@ -88,7 +88,7 @@ type Options struct {
 	ScrubEvery time.Duration
 	// Epochs remembers the epoch of the log. It may be nil.
 	Epochs writer.Epochs
-	// Keys are the keys that can be rotated. If Keys is nil, they cannot be rotated.
+	// Keys are the keys that can be rotated. If Keys is nil, the server's keys cannot be rotated.
 	Keys Keys
 }
 
@@ -135,7 +135,7 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 }
 
 // Signers checks the signatures of code keys (ADR 0026). The log has the statements about
-// code keys. In order, they say which keys are code keys.
+// code keys. In their order, the statements say which keys are code keys.
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest
@@ -153,8 +153,8 @@ type Signers interface {
 	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
 }
 
-// RingClaims rings nodes, so that they claim now. In the answer to the claim they also learn what has changed.
-// Nodes that miss the doorbell claim later by themselves.
+// RingClaims rings nodes, so that they claim now. In the answer to the claim, the nodes also learn what has
+// changed. Nodes that miss the doorbell claim later by themselves.
 func (s *Core) RingClaims(keys []tutti.NodeKey) {
 	for _, key := range keys {
 		if err := s.Opts.Bus.Ring(key, wire.RingClaim, nil); err != nil {

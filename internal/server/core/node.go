@@ -96,7 +96,7 @@ func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 // the server closed the connection at once, the node would miss the answer.
 const LeaveGrace = 2 * time.Second
 
-// Leaver is a key that no node has any more. The server will end its connection.
+// Leaver is a key that no node has any more. The server will end the connection of this key.
 type Leaver struct {
 	Key tutti.NodeKey
 	At  time.Time

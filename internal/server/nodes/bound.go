@@ -143,7 +143,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 }
 
 // elements decodes the elements of a list one after the other, and stops as soon as there
-// are too many. For null and for an empty input it returns an empty list.
+// are too many. For null and for an empty input, elements returns an empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {
@@ -153,7 +153,7 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 }
 
 // maxParts is the largest number of parts of lists and objects in a message that has no
-// fixed number of them. The result of an honest node has a few hundred.
+// fixed number of them. The result of an honest node has a few hundred parts.
 const maxParts = 20_000
 
 // checkParts refuses a message that has more parts than an honest node sends. The check comes before the

@@ -247,7 +247,7 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
 			in.Exports = nil
-			served, asked = r.Served, r.Asked // the code never changes these two
+			served, asked = r.Served, r.Asked // no code changes the contents of served and asked
 		}
 		return err
 	})

@@ -81,8 +81,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing is what a run reports at its gate. The server reads it outside the writer's
-// queue.
+// handing is what a run reports at its gate. The server reads a handing outside the writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served

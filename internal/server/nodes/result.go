@@ -116,7 +116,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 	if err != nil || share.CostOfRecord*size <= share.SmallReading {
 		return of, leave, err
 	}
-	// another copy of the result may have been taken while this one waited
+	// another copy of the result may have been taken during the wait
 	if of, err = s.expects(ctx, key, in); err != nil {
 		leave()
 		return of, nil, err

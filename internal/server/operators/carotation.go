@@ -224,7 +224,7 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 }
 
 // behind returns the nodes and operators that could no longer connect if stays were the only key set. The
-// function sorts them by name.
+// function sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }

@@ -133,7 +133,8 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 // maxPassedOver is how many codes the server remembers that were pushed and never released.
 const maxPassedOver = 20
 
-// hold records in a push whether nodes react to it. If they do not, hold records which code they use until a release.
+// hold records in a push whether nodes react to it. If nodes do not react, hold records which code they use until a
+// release.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code
@@ -252,8 +253,8 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 }
 
 // setFleet makes a fleet file the current one. The function withdraws the exports and values for which
-// nodes have no grant in the new file. Before that it stores the exports that the nodes keep. If a node
-// publishes at the same time, setFleet tries again.
+// nodes have no grant in the new file. Before that, setFleet stores the exports that the nodes keep. If
+// a node publishes at the same time, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -325,8 +326,8 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		for _, key := range u.Values {
 			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
-		// Emit this even if the file only withdraws values: a set of exports that no run has published
-		// shows that the node must run.
+		// Emit a set of exports even if the file only withdraws values: a set of exports that no run
+		// has published shows that the node must run.
 		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}
 	return true, nil

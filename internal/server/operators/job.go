@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// StartJob implements tutti.Jobs. If it fails, it has started nothing.
+// StartJob implements tutti.Jobs. If StartJob fails, it has started nothing.
 func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))

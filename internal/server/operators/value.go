@@ -65,7 +65,8 @@ func (s *Operators) operatorValue(ctx context.Context, in wire.Publish) error {
 }
 
 // tookFrom records that a node no longer publishes what its last run has published. So the node must run again. For
-// this it emits a set of exports that no run has published. The content of this set is the present exports of the node.
+// this, tookFrom emits a set of exports that no run has published. The content of this set is the present exports of
+// the node.
 func (tx *tx) tookFrom(by string, node tutti.NodeName) {
 	if n := tx.Registry.Nodes[node]; n != nil {
 		exports := tx.Data.Exports(node)
