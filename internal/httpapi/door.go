@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS
-// in time. It bounds three sets of connections (see crowd): those in TLS, those
-// without a certificate, and those with one. A busy machine may need long for
-// TLS, so the Door first ends connections that have not even sent a hello.
+// Door is a listener that returns connections only after TLS is finished. It closes connections that
+// do not finish TLS in time. It limits three sets of connections (see crowd). These are connections
+// in TLS, connections without a certificate, and connections with a certificate. A busy client may
+// need long for TLS. So the Door first closes connections whose client has not even sent a hello.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -22,20 +22,20 @@ type Door struct {
 	wait      sync.WaitGroup
 	shaking   *crowd
 	strangers *crowd // connections without a certificate
-	operators *crowd // connections with a certificate, by the name in it
+	operators *crowd // connections with a certificate, by the certificate's name
 }
 
-// DoorOptions say which connections get through. Zero values take the defaults.
+// DoorOptions are the limits of a Door. A field that is zero has the default value.
 type DoorOptions struct {
 	TLS *tls.Config // required
-	// Refused is called with the address of a connection that did not get through, and why. It may
-	// block. Then others wait, too.
+	// Refused is called with the address of a connection that the Door closed, and with the reason.
+	// It may block. Then others wait, too.
 	Refused func(from string, cause error)
 
 	Timeout   time.Duration // for TLS; 10 s
-	Most      int           // connections in TLS at the same time; 1024
-	Strangers int           // connections that have finished TLS without a certificate; 256
-	Operators int           // connections that have finished TLS with a certificate; 1024
+	Most      int           // connections in TLS at the same time, by default 1024
+	Strangers int           // connections without a certificate that have finished TLS, by default 256
+	Operators int           // connections with a certificate that have finished TLS, by default 1024
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 	doorOperators = 1024
 )
 
-// NewDoor begins to accept connections on l. Close ends that.
+// NewDoor starts to accept connections on l. Close ends that.
 func NewDoor(l net.Listener, o DoorOptions) *Door {
 	o.Timeout = cmp.Or(o.Timeout, doorTimeout)
 	d := &Door{
@@ -67,7 +67,7 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// Close returns when no connection is in TLS any more.
+// Close returns when all connections that were in TLS have ended.
 func (d *Door) Close() error {
 	err := d.Listener.Close()
 	d.once.Do(func() { close(d.closed) })
@@ -77,7 +77,8 @@ func (d *Door) Close() error {
 }
 
 func (d *Door) run() {
-	const pause = 50 * time.Millisecond // for example without file descriptors; some will be free soon
+	// for example if there are no free file descriptors. Some will be free soon
+	const pause = 50 * time.Millisecond
 	for {
 		c, err := d.Listener.Accept()
 		if err == nil {
@@ -127,6 +128,6 @@ func (d *Door) shake(g *guest) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		_ = g.Close() // no need to tell the client, which has sent no request
+		_ = g.Close() // the client has sent no request, so it needs no answer
 	}
 }

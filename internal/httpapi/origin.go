@@ -13,7 +13,7 @@ const (
 	typeBlob = "application/octet-stream"
 )
 
-// contentType is the content type of a call's body.
+// contentType returns the content type that a call's body must have.
 func contentType(name string) string {
 	if name == callPutBlob {
 		return typeBlob
@@ -21,11 +21,10 @@ func contentType(name string) string {
 	return typeJSON
 }
 
-// ownPages refuses requests that a foreign web page lets a browser send with the
-// certificate of the browser's user. A browser names the page in Origin. It sends a content type other than those of
-// forms only after a preflight request, and this server does not answer that. A request may have no
-// content type, because the command line of release 0.2.0 sends none. A browser that sends none
-// sends Origin.
+// ownPages refuses requests from foreign web pages. A browser would send such a request with the certificate of its
+// user. A browser names the web page in the header Origin. For content types that forms do not have, a browser first
+// sends a preflight request, and this server does not answer it. A request without a content type is accepted,
+// because the command line of release 0.2.0 sends none. A browser that sends no content type still sends Origin.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -49,7 +48,7 @@ func (o Options) ownPages(next http.Handler) http.Handler {
 func checkOrigin(r *http.Request) error {
 	for _, origin := range r.Header.Values("Origin") {
 		if origin != "https://"+r.Host {
-			return tutti.Errorf(tutti.CodeRefused, "the request has the origin %q, and this server is %q: it takes no requests from other web pages; use the tutti command line", origin, "https://"+r.Host)
+			return tutti.Errorf(tutti.CodeRefused, "the request has the origin %q, but this server is %q: the server refuses requests from other web pages; use the tutti command line", origin, "https://"+r.Host)
 		}
 	}
 	return nil
@@ -59,7 +58,7 @@ func checkType(r *http.Request) error {
 	want := contentType(strings.TrimPrefix(r.URL.Path, "/v1/"))
 	for _, given := range r.Header.Values("Content-Type") {
 		if kind, _, err := mime.ParseMediaType(given); err != nil || kind != want {
-			return tutti.Errorf(tutti.CodeInvalid, "%s has the content type %q: send %q", r.URL.Path, given, want)
+			return tutti.Errorf(tutti.CodeInvalid, "%s has the content type %q, but it must be %q", r.URL.Path, given, want)
 		}
 	}
 	return nil

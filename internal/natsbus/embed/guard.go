@@ -96,7 +96,7 @@ func (s *Server) expel(refused func(from string, count int)) {
 }
 
 // share returns how many connections each source may keep. It returns the largest number with which all sources
-// together have at most most connections. Some sources may have fewer. It never returns less than alwaysOpen.
+// together have no more connections than most. Some sources may have fewer. It never returns less than alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most
