@@ -135,10 +135,10 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 	return asked
 }
 
-// OutdatedOf returns the questions of a node's record that have another answer now. It returns at
-// the number most of questions, or all if most is 0. The reads come first, in their order. Then come the
-// hiera keys that were absent and exist now, by name. If job is not empty, the answers are those in
-// the job's view.
+// OutdatedOf returns the questions of a node's record that have another answer now. The number
+// of questions is limited by most, except if most is 0. The reads come first, in their order. Then
+// come the hiera keys that were absent and exist now, by name. If job is not empty, the answers are
+// those in the job's view.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {

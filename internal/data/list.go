@@ -16,9 +16,9 @@ const maxElement = 2 << 20
 // parameters and tags. The values of parameters stay JSON.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, up to the number most, and nothing after them, because a few bytes of JSON can need much
-// memory when decoded. The result more reports whether the list has further elements. null and an empty input count
-// as the empty list.
+// FirstOf decodes the first elements of a list, up to the number most. It decodes nothing after them, because a few
+// bytes of JSON can need much memory when decoded. The result more reports whether the list has further elements. null
+// and an empty input count as the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, false, nil
