@@ -296,7 +296,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, []tutti.Digest{next.CA}) {
 		t.Errorf("at the end the admin stands on %v, signed by %s", trusts, signer)
 	}
-	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated since the token was made") {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated after the token was made") {
 		t.Errorf("a token from before the end: %v", err)
 	}
 	f.join(t, "new").start(t)

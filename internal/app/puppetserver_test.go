@@ -100,7 +100,7 @@ func TestCompileSocket(t *testing.T) {
 	}{
 		{"no Puppet Server", "", nil, ""},
 		{"one", `{"socket":"/run/x","user":"` + root.Username + `"}`, &agent.CompileSocket{Path: "/run/x"}, ""},
-		{"not a file of ours", `{`, nil, "write it anew with: tutti puppet-server install"},
+		{"not a file of ours", `{`, nil, "write the file again with: tutti puppet-server install"},
 		{"nobody", `{"socket":"/run/x","user":"nobody at all"}`, nil, "the user of the Puppet Server"},
 	} {
 		dir := t.TempDir()

@@ -10,20 +10,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TrustOperator names an operator who is to sign actions, or (Remove) is not to sign them any more.
+// TrustOperator names an operator who shall sign actions. If Remove is set, the operator shall no longer sign
+// actions.
 type TrustOperator struct {
 	Name   string
 	Key    string // public, in PEM
 	Remove bool
 }
 
-// OperatorsTrusted are the operators who sign actions now.
+// OperatorsTrusted are the operators who may sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
-	// Added and Left are how the list differs from the last one that the directory knew, with the digests of the keys.
+	// Added and Left are the differences to the last list that the operator's directory knew, with the digests of the
+	// keys.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
-	Note  string   `json:"note,omitempty"` // what is wrong with the last list
+	Note  string   `json:"note,omitempty"` // the problem with the last list
 }
 
 func newOperatorKeyCommand(o *options) *cobra.Command {

@@ -24,7 +24,7 @@ func newAuditCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// auditFilter says which acts are listed.
+// auditFilter selects the acts to list.
 type auditFilter struct {
 	since  time.Time
 	who    string
@@ -83,7 +83,7 @@ func newAuditListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// parseSince parses a time, a day or a duration before now.
+// parseSince parses a time, a day, or a duration before now.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -99,7 +99,8 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q: neither a time like 2026-07-01T12:00:00Z, nor a day, nor a duration like 36h", text)
 }
 
-// auditHead is the end of the log that an operator's directory remembers.
+// auditHead is the end of the log at the last verification. It is stored in the
+// operator's directory.
 type auditHead struct {
 	Seq  uint64       `json:"seq"`
 	Link tutti.Digest `json:"link"`
@@ -108,15 +109,15 @@ type auditHead struct {
 
 const auditHeadFile = "audit.head"
 
-// verified is what a verification has proved.
+// verified is the result of a verification.
 type verified struct {
 	Entries int          `json:"entries"`
-	Bare    int          `json:"bare"` // how many entries are only a digest
+	Bare    int          `json:"bare"` // number of entries that are only a digest
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
-	Before  tutti.Digest `json:"before,omitempty"` // the link before the first one
+	Before  tutti.Digest `json:"before,omitempty"` // link before the first entry
 	Head    tutti.Digest `json:"head"`
-	Known   *auditHead   `json:"contains,omitempty"` // the remembered head, if the log has it
+	Known   *auditHead   `json:"contains,omitempty"` // the stored head, if the log contains it
 }
 
 func newAuditVerifyCommand(o *options) *cobra.Command {
@@ -179,8 +180,8 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s is not what tutti audit verify has written; if you know why, remove it", file)
 }
 
-// remember writes the head. It returns false if there is no operator's
-// directory.
+// remember writes the head. remember stores a head. It returns false if there
+// is no operator's directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -192,7 +193,7 @@ func remember(file string, h auditHead) (bool, error) {
 	return true, durable.WriteFile(file, append(raw, '\n'), 0o600)
 }
 
-// verification follows the entries of a log and looks for the known one.
+// verification checks the entries of a log, and looks for the stored head.
 type verification struct {
 	known  *auditHead
 	chain  audit.Chain
@@ -218,7 +219,7 @@ func (v *verification) add(e api.AuditEntry) error {
 
 func (v *verification) when() string { return v.known.At.Local().Format(time.DateTime) }
 
-// end returns an error if the log lacks the known head.
+// end returns an error if the log does not contain the stored head.
 func (v *verification) end(now time.Time) error {
 	switch {
 	case v.known == nil && v.chain.Count == 0:
@@ -267,7 +268,7 @@ func (v *verification) text(remembered bool) string {
 	return b.String()
 }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -11,21 +11,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ServerBackup says which server to back up, and where to.
+// ServerBackup names the server to back up, and the file for the backup.
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
-	// Into is a directory for a file that is named by the time. File is empty then. After the new file is
-	// written, all but the latest Keep of these files are removed.
+	// Into is a directory. Backups in it are named by the time. File is empty then. After a new backup,
+	// all but the latest Keep backups are deleted.
 	Into string
 	Keep int
 }
 
-// BackupMade says what a backup has.
+// BackupMade describes a backup.
 type BackupMade struct {
 	File    string       `json:"file"`
 	MadeAt  time.Time    `json:"made_at,omitzero"`
-	Seq     uint64       `json:"seq"` // sequence of its last event
+	Seq     uint64       `json:"seq"` // sequence of the last event in the backup
 	Link    tutti.Digest `json:"link"`
 	Entries int          `json:"entries"`
 	Blobs   int          `json:"blobs"`
@@ -36,7 +36,8 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
-	// NewEpoch lets the next start of a server begin another epoch, with a number above the given one.
+	// NewEpoch makes the next start of a server begin a new epoch. The epoch's number will be above the
+	// given number.
 	NewEpoch(dir string, above uint64) error
 }
 

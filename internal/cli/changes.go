@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// printChanges prints what changed and failed in a job. A change that is the same on many nodes
+// printChanges prints the changes and failures in a job. If many nodes have the same change, it
 // is printed once.
 func printChanges(w io.Writer, c api.JobChanges) {
 	printLine(w, "\nwhat changed, by %s\n", count(c.Read, "report"))

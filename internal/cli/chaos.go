@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Chaos says which faults a fleet on lab hosts suffers.
+// Chaos describes a test of a fleet on lab hosts with faults.
 type Chaos struct {
 	Lab  string // empty: the only lab
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
-	// Turns: after the faults, machines are replaced, cloned and set back, and the server is restored.
+	// If Turns is set, the test then replaces, clones and sets back machines, and restores the server.
 	Turns bool
 }
 

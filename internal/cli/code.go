@@ -22,12 +22,12 @@ func newCodeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// PushCode is an environment to sign and send.
+// PushCode is an environment that is signed and sent to the server.
 type PushCode struct {
 	Dir         string
 	Environment string
-	Reaction    *tutti.CodeReaction // of the fleet file that is pushed with it
-	Again       bool                // sign it again with a higher counter, even if the server has it
+	Reaction    *tutti.CodeReaction // from the fleet file that is pushed with the code
+	Again       bool                // sign the code again with a higher counter, even if the server has this code
 }
 
 func newCodePushCommand(o *options) *cobra.Command {
@@ -123,7 +123,7 @@ func newCodeReleaseCommand(o *options) *cobra.Command {
 	}
 }
 
-// heldText says what nodes wait for after a push.
+// heldText returns a text about what nodes wait for after a push.
 func heldText(b tutti.CodePushed) string {
 	switch {
 	case !b.Held:
@@ -134,7 +134,7 @@ func heldText(b tutti.CodePushed) string {
 	return ", held until it is released"
 }
 
-// pushEffectText says what a push causes.
+// pushEffectText returns a text about the effect of a push.
 func pushEffectText(e api.PushEffect) string {
 	if e.Runs == 0 {
 		return "No run: nodes have this code, and lose nothing.\n"
@@ -153,7 +153,7 @@ func needText(runs int) string {
 	return fmt.Sprintf("%d nodes need a run", runs)
 }
 
-// beginText says when the nodes of a push run.
+// beginText returns a text about when nodes run after a push.
 func beginText(e api.PushEffect) string {
 	switch {
 	case !e.Reactive:
@@ -166,7 +166,7 @@ func beginText(e api.PushEffect) string {
 	return "they run by themselves now"
 }
 
-// withdrawalText says what a node loses because no grant covers it any more.
+// withdrawalText returns a text about the data that a node loses because no grant covers them any more.
 func withdrawalText(w tutti.Withdrawal) string {
 	what := slices.Clone(w.Values)
 	if w.Exports > 0 {
@@ -179,7 +179,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVarP(file, "file", "f", defaultFleetFile, "the fleet file")
 }
 
-// readFleet reads and checks a fleet file.
+// readFleet reads a fleet file and checks it.
 func readFleet(file string) (tutti.Fleet, []byte, error) {
 	source, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,22 +192,23 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 	return f, source, err
 }
 
-// pushable is what a push of a fleet file may send.
+// pushable is everything that a push of a fleet file may send.
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource
-	dir    string       // directory of the environment; empty: the Puppet Server has the code
+	dir    string       // directory of the environment. It is empty if the Puppet Server has the code
 	code   tutti.Digest // digest of the code in dir
 }
 
-// pushWhat says which parts of a pushable are sent to the server.
+// pushWhat selects the parts of a pushable that are sent to the server.
 type pushWhat int
 
 const (
-	pushAll     pushWhat = iota // everything, also what the server has, because it may have lost files
-	pushChanged                 // nothing if the server has code and fleet file
-	pushFleet                   // only the fleet file
-	pushAgain                   // everything, and the code with a higher counter than the server's
+	// everything, even parts that the server has, because the server may have lost files
+	pushAll     pushWhat = iota
+	pushChanged          // nothing if the server has this code and this fleet file
+	pushFleet            // only the fleet file
+	pushAgain            // everything, with a higher counter for the code than the server's
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -238,8 +239,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file if only few nodes begin to run, or if a person says yes. It sends the fleet file
-// last, so that a plan never needs code that the server lacks.
+// push sends code and fleet file. If many nodes would begin to run, it first asks a person. It sends the fleet
+// file last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

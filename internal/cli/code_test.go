@@ -30,7 +30,8 @@ func (s *pushServer) SetFleet(context.Context, api.FleetSource) (tutti.Fleet, er
 	return tutti.Fleet{}, nil
 }
 
-// TestWidePushesWantAYes: if more nodes than ask_above begin to run by themselves.
+// TestWidePushesWantAYes checks that a push asks if more nodes than ask_above
+// would begin to run by themselves.
 func TestWidePushesWantAYes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tutti.yaml")
 	if err := os.WriteFile(file, []byte("fleet: test\nenvironment: {name: production, path: code}\nreactive: true\n"), 0o600); err != nil {

@@ -58,7 +58,8 @@ With PATH the command prints that file, or lists the files of that directory.
 	return cmd
 }
 
-// readCode prints a file of the code unchanged, or the files below a directory.
+// readCode prints a file of the code unchanged. For a directory it prints the
+// list of files.
 func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
@@ -82,7 +83,7 @@ func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) er
 	return err
 }
 
-// fileText is a file as a list shows it.
+// fileText returns the line about a file in a list.
 func fileText(name string, f tutti.CodeFile) string {
 	text := tutti.Plain(name, maxLine)
 	switch {
@@ -116,7 +117,8 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 	}
 }
 
-// codeVersionText is a code and who pushed it.
+// codeVersionText returns a text with a code's digest and the operator who
+// pushed it.
 func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
 		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
@@ -124,7 +126,7 @@ func codeVersionText(v api.CodeVersion, now time.Time) string {
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }
 
-// signedText says which keys have signed something.
+// signedText returns a text with the keys that have signed something.
 func signedText(s api.SignedBy) string {
 	if s.Counter == 0 {
 		return "without a counter"
@@ -132,7 +134,7 @@ func signedText(s api.SignedBy) string {
 	return fmt.Sprintf("counter %d, by %s", s.Counter, keyNames(s.Keys))
 }
 
-// goesText says with which code nodes run by themselves.
+// goesText returns a text about the code with which nodes run by themselves.
 func goesText(c api.CodeShown) string {
 	if !c.Held {
 		return "nodes run with it"

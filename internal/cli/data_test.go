@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// effectServer says what a change causes, and remembers what was changed.
+// effectServer returns the effect of a change, and records the changes.
 type effectServer struct {
 	cli.Server
 	effect  api.Effect
@@ -36,8 +36,9 @@ func (s *effectServer) UnsetValue(_ context.Context, key string) error {
 	return nil
 }
 
-// TestWideChangesWantAYes: and those that are not wide are made at once; a dry run
-// changes nothing and says who would run.
+// TestWideChangesWantAYes checks that the command asks before a change with many
+// runs, and makes other changes at once. A dry run changes nothing and shows which
+// nodes would run.
 func TestWideChangesWantAYes(t *testing.T) {
 	wide := api.Effect{Reactive: true, AskAbove: 7, Wide: 15 * time.Minute, Runs: 9, When: []api.EffectRuns{
 		{When: tutti.ReactNow, Runs: 1, Nodes: []tutti.NodeName{"a"}},

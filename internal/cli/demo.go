@@ -11,23 +11,23 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Demos are the examples that have a demonstration.
+// Demos are the examples for which there is a demonstration.
 var Demos = []string{"compute", "swift", "web"}
 
-// Demo says what a demonstration does.
+// Demo are the settings of a demonstration.
 type Demo struct {
 	Name string
 	Keep bool
 	JSON bool
 	Dir  string // directory of the examples
 
-	Converge bool // converge instead of executing the plan
+	Converge bool // converge instead of running the plan
 
-	Release string // a release of Debian, in place of the lab file's
+	Release string // Debian release to use in place of the lab file's
 }
 
-// demoLine is the last line of a demonstration that converges. It has the first job, and
-// the runs and compiles of the second job.
+// demoLine is the last line of a demonstration that uses converge. It describes the
+// first job, and has the number of runs and compiles of the second job.
 type demoLine struct {
 	summaryLine
 	SecondRuns     int `json:"second_runs"`

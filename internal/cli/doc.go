@@ -1,5 +1,6 @@
-// Package cli is the command line: flags, arguments and what a person sees. It
-// reaches everything else through the interfaces and functions that it declares.
+// Package cli is the command line. It defines flags, arguments and the output
+// for people. It uses other packages only through the interfaces and functions
+// that it declares.
 //
 // # Rules of the terminal
 //
@@ -30,7 +31,7 @@
 //
 // # Rules of the help
 //
-// docs/style.md has them, and TestHelp checks them. A Short begins with a verb,
-// a sentence of a Long makes one statement, and each command that does something
-// shows an example.
+// docs/style.md has them, and TestHelp checks them. A Short begins with a verb.
+// Each sentence of a Long makes one statement. Each command that does something
+// has an example.
 package cli

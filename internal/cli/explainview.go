@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// printStanding prints whether a node is good and what its record has.
+// printStanding prints a node's state and the content of its record.
 func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printLine(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
 	if n.Recorded == "" {
@@ -31,7 +31,7 @@ func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printRest(w, n.Keys, n.Absent, tutti.Record{Exports: n.Exports, Published: n.Published})
 }
 
-// standing is the state of a node in one line.
+// standing describes the state of a node in one line.
 func standing(st api.NodeStanding, now time.Time) string {
 	text := string(st.State)
 	if !st.Since.IsZero() {
@@ -89,7 +89,8 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	root.print(w)
 }
 
-// basisText is what a standing rests on in addition to answers, in one line.
+// basisText describes in one line what a node's state depends on, apart from
+// answers.
 func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	if b.Code != "" {
@@ -122,7 +123,8 @@ func stillSo(e api.NodeExplanation) string {
 	return fmt.Sprintf("and %d questions have another one now", len(e.Changed))
 }
 
-// askedAt is where a question was asked, and in which class or define.
+// askedAt returns the place in the code where a question was asked, with the
+// class or define.
 func askedAt(p tutti.Place) string {
 	text := strings.TrimPrefix(place(p), "  at ")
 	switch {
@@ -134,7 +136,7 @@ func askedAt(p tutti.Place) string {
 	return fmt.Sprintf(" (asked at %s)", text)
 }
 
-// runText is a run and why it was needed, in one line.
+// runText describes a run and its reason in one line.
 func runText(r api.RunView, now time.Time) string {
 	text := fmt.Sprintf("run %s", r.Run)
 	if r.Node != "" {
@@ -203,7 +205,8 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 	}
 }
 
-// addRun adds in which run something happened, and why that run was needed.
+// addRun adds a line about the run in which something happened, with the reason
+// of that run.
 func addRun(to *outline, r api.RunView, now time.Time) {
 	line := to.add("in %s", runText(r, now))
 	if r.OtherCode {
@@ -336,7 +339,8 @@ func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.T
 	root.print(w)
 }
 
-// addReads adds what was read where a resource is declared, and what that means.
+// addReads adds what was read in the classes that declare a resource, with an
+// explanation.
 func addReads(root *outline, e api.ResourceExplanation) {
 	if !e.Reported {
 		root.add("what was read for it is not known: the classes that contain it are known from the report alone")

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line.
+// broken returns a job whose nodes all fail to compile. Each message contains the node's name, and the last message
+// has another line number.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName
@@ -45,7 +46,7 @@ func broken(nodes int) (*progress, []string) {
 	return p, live
 }
 
-// TestTheSameFailureIsSaidOnce: live, in job show, and in its groups.
+// TestTheSameFailureIsSaidOnce checks this for the live view, for job show, and for its groups.
 func TestTheSameFailureIsSaidOnce(t *testing.T) {
 	p, live := broken(12)
 	var shown, groups bytes.Buffer
@@ -70,7 +71,7 @@ what failed before there was a report
 	}
 }
 
-// TestACycleIsShownWhole: with its path, in a line.
+// TestACycleIsShownWhole checks that a dependency cycle is printed with its path, in one line.
 func TestACycleIsShownWhole(t *testing.T) {
 	const message = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry the '--graph' option"
 	const want = "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try the '--graph' option"

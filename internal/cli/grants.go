@@ -61,7 +61,8 @@ root on every node that collects what they export.`,
 	}
 }
 
-// printSuggested prints grants in the form of a fleet file, with notes as comments.
+// printSuggested prints grants in the syntax of a fleet file, with notes as
+// comments.
 func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	var of []string
 	if got.Job != "" {
@@ -100,10 +101,10 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	}
 }
 
-// maxNodes is how many nodes a line names.
+// maxNodes is how many nodes one line names at most.
 const maxNodes = 8
 
-// someNodes names the first few nodes, and how many more there are.
+// someNodes returns the first few names of nodes, and the number of the others.
 func someNodes(nodes []tutti.NodeName, all int) string {
 	var names []string
 	for _, n := range nodes[:min(len(nodes), maxNodes)] {

@@ -53,7 +53,8 @@ There are three kinds of edges:
 	return cmd
 }
 
-// printGraph prints one edge a line, then the nodes without an edge and the nodes that are not good.
+// printGraph prints one edge in each line. Then it prints the nodes without an edge, and the nodes that are not
+// good.
 func printGraph(w io.Writer, g api.Graph) error {
 	linked := map[tutti.NodeName]bool{}
 	var rows [][]string
@@ -106,9 +107,9 @@ func questions(e api.GraphEdge) []string {
 	return out
 }
 
-// printDot prints the graph for Graphviz. Nodes that are not good are red, soft edges are
-// dashed, and explicit edges are blue. An edge between many nodes gets a vertex of its own, so that n nodes that all
-// read from each other need only 2n lines.
+// printDot prints the graph in the format of Graphviz. Nodes that are not good are red. Soft edges are dashed, and
+// explicit edges are blue. An edge between many nodes has a vertex of its own. So if n nodes all read from each
+// other, only 2n lines are needed.
 func printDot(w io.Writer, g api.Graph) error {
 	var b strings.Builder
 	b.WriteString("digraph tutti {\n  rankdir=LR;\n  node [shape=box];\n")

@@ -14,45 +14,45 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Lab is what the lab commands call. All functions work on the machine where the
-// command runs, without a server.
+// Lab contains the functions that the lab commands call. All functions work on the machine
+// where the command runs. They need no server.
 type Lab struct {
-	// Up makes the lab of the file and returns when all its hosts run.
+	// Up creates the lab of the file, and returns when all its hosts run.
 	Up func(ctx context.Context, file string) (LabView, error)
-	// Down removes the named lab, or the only lab if name is empty.
+	// Down removes the named lab. If the name is empty, there must be only one lab.
 	Down func(ctx context.Context, name string) error
 	// List returns the labs of this machine.
 	List func(ctx context.Context) ([]LabView, error)
-	// Exec replaces this process with the command on a host of the named lab (empty: the only
-	// lab). It returns only if it fails.
+	// Exec replaces this process by a command on a host of the named lab. If the lab's name
+	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds the missing bases that the lab file's hosts need. It returns
-	// the directories of all these bases.
+	// Bases builds the bases that the lab file's hosts need and that do not exist yet. It
+	// returns the directories of all these bases.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
-	// Run runs a command in a throwaway copy of a base.
+	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error
-	// Faults are the faults that hosts can suffer.
+	// Faults are the functions that cause faults on hosts.
 	Faults LabFaults
 }
 
-// LabView is a lab as people see it.
+// LabView is a lab in the form for people.
 type LabView struct {
 	Name   string        `json:"name"`
 	Subnet string        `json:"subnet"`
-	Outer  string        `json:"outer"` // this machine's address, as the hosts see it
+	Outer  string        `json:"outer"` // address of this machine on the lab's network
 	Hosts  []LabHostView `json:"hosts"`
 }
 
-// LabHostView is a host of a lab as people see it.
+// LabHostView is a host of a lab in the form for people.
 type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Running bool   `json:"running"`
-	Network string `json:"network,omitempty"` // cut, slow, slow and cut; empty: no fault
+	Network string `json:"network,omitempty"` // cut, slow, or both. It is empty if there is no fault
 }
 
-// LabRun is a command in a throwaway copy of a base. A lab file, or a
-// release and packages, define the base.
+// LabRun is a command that runs in a temporary copy of a base. The base is defined by a lab
+// file, or by a release and packages.
 type LabRun struct {
 	File     string
 	Release  string
@@ -62,7 +62,7 @@ type LabRun struct {
 	Args     []string
 }
 
-// LabBind is a path of the outer machine that is visible at another path inside.
+// LabBind makes a path of the outer machine visible at another path in the copy.
 type LabBind struct {
 	Source, Destination string
 	ReadOnly            bool
@@ -138,7 +138,7 @@ func newLabListCommand(l Lab) *cobra.Command {
 	return cmd
 }
 
-// writeLabs prints one line per host, or one JSON document.
+// writeLabs prints one line for each host, or one JSON document.
 func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)

@@ -11,12 +11,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LabFaults are the faults that a host of the named lab (empty: the only lab) can
-// suffer. It is not an error if the host is already in that state.
+// LabFaults are functions that cause faults on a host of the named lab. If the
+// lab's name is empty, there must be only one lab. If the host is already in the
+// wanted state, the functions return no error.
 type LabFaults struct {
 	Cut, Heal, Kill, Start func(ctx context.Context, lab, host string) error
-	// Slow delays packets and loses a part of them, from 0 to less than 1.
-	// A zero delay and loss end it.
+	// Slow delays packets. It also drops a part of them, from 0 to less than 1.
+	// If delay and loss are zero, the link becomes normal.
 	Slow func(ctx context.Context, lab, host string, delay time.Duration, loss float64) error
 	// Relay is the process that makes a link slow.
 	Relay func(ctx context.Context, args []string) error
@@ -82,7 +83,7 @@ twice the delay. The command replaces an earlier delay and loss. --off, or
 	return cmd
 }
 
-// parsePercent reads `5%` as 0.05.
+// parsePercent converts `5%` to 0.05.
 func parsePercent(text string) (float64, error) {
 	number, ok := strings.CutSuffix(text, "%")
 	percent, err := strconv.ParseFloat(number, 64)

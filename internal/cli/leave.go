@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LeaveNode says how a machine leaves its fleet.
+// LeaveNode are the settings with which a machine leaves its fleet.
 type LeaveNode struct {
 	Dir     string
 	Offline bool
 }
 
-// LeftNode is the result of leaving.
+// LeftNode is the result of leaving a fleet.
 type LeftNode struct {
 	Node    tutti.NodeName `json:"node"`
 	Told    bool           `json:"told"` // the server has removed the node
 	Remains []string       `json:"remains,omitempty"`
 }
 
-// Leaver undoes the join of this machine.
+// Leaver reverses the join of this machine.
 type Leaver func(ctx context.Context, o LeaveNode) (LeftNode, error)
 
 func newLeaveCommand(o *options) *cobra.Command {

@@ -12,44 +12,48 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Local is what root can do on a node without the server.
+// Local are the actions that root can do on a node without the server.
 type Local interface {
-	// Status reads what the node knows. It does not need a running agent.
+	// Status returns what the node has stored. It does not need a running agent.
 	Status(dir string) (LocalStatus, error)
-	// Run lets the agent begin a run, yields what happens in it, and returns the ended run.
+	// Run makes the agent begin a run. It yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
-	// Log yields the log of a run (empty: the latest) and returns the run.
+	// Log yields the log of a run and returns the run. If run is empty, it is the latest one.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
-// LocalStatus is what a node knows about itself.
+// LocalStatus is what a node has stored about itself.
 type LocalStatus struct {
-	Node    tutti.NodeName `json:"node"`
-	Server  string         `json:"server"`             // the server's address
-	Agent   bool           `json:"agent"`              // an agent runs here
-	Reached time.Time      `json:"reached,omitzero"`   // when the server last answered, within five minutes
-	Safety  time.Time      `json:"safety_at,omitzero"` // when a safety run is made if the server stays away
-	After   time.Duration  `json:"safety_when_away,omitempty"`
-	// NoSafety is why no safety run is made. It is never empty if Safety is zero.
+	Node   tutti.NodeName `json:"node"`
+	Server string         `json:"server"` // the server's address
+	Agent  bool           `json:"agent"`  // an agent runs here
+	// when the server last answered, with a precision of five minutes
+	Reached time.Time `json:"reached,omitzero"`
+	// when the node will make a safety run if the server stays away
+	Safety time.Time     `json:"safety_at,omitzero"`
+	After  time.Duration `json:"safety_when_away,omitempty"`
+	// NoSafety is the reason why the node will not make a safety run. It is never empty if Safety is zero.
 	NoSafety    string       `json:"no_safety,omitempty"`
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"`
-	As          tutti.RunID  `json:"as,omitempty"` // the run that a local run repeats
+	As          tutti.RunID  `json:"as,omitempty"` // the run whose code a local run uses
 	HeldBy      tutti.JobID  `json:"held_by,omitempty"`
-	Waiting     int          `json:"waiting,omitempty"` // ended runs that the server does not know yet
-	Runs        []LocalRun   `json:"runs,omitempty"`    // the latest first
+	// number of ended runs that the server has not received yet
+	Waiting int        `json:"waiting,omitempty"`
+	Runs    []LocalRun `json:"runs,omitempty"` // the latest first
 }
 
-// LocalRun is a run that has a directory on the node.
+// LocalRun is a run with a directory on the node.
 type LocalRun struct {
 	Run    tutti.RunID   `json:"run"`
 	Job    tutti.JobID   `json:"job,omitempty"`
-	Local  *tutti.Local  `json:"local,omitempty"` // nil: the server ordered it
+	Local  *tutti.Local  `json:"local,omitempty"` // nil if the server ordered the run
 	Mode   tutti.Mode    `json:"mode"`
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
-	Told   bool          `json:"told,omitempty"`   // the server knows its end, or will know it when it is back
-	// Refused is why the server refused the result and counts the run as failed. Empty: the server took it, or has not been asked.
+	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it when it is back
+	// Refused is the reason why the server refused the result and counts the run as failed. It is empty if the server
+	// has accepted the result or has not received it yet.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -204,7 +208,7 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 	}
 }
 
-// codeWords names code as run show does. Code of a Puppet Server has no digest.
+// codeWords names the code in the same way as run show. Code of a Puppet Server has no digest.
 func codeWords(code tutti.Digest, environment string) string {
 	if code == "" {
 		return "of the Puppet Server, environment " + orDash(environment)
@@ -212,7 +216,7 @@ func codeWords(code tutti.Digest, environment string) string {
 	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
 }
 
-// whose says who wanted a run.
+// whose returns who started a run.
 func (r LocalRun) whose() string {
 	if r.Local != nil || r.Job == "" {
 		return foreignWord(r.Local)

@@ -6,14 +6,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ModuleInstalled is a copy of the Puppet module.
+// ModuleInstalled describes an installed copy of the Puppet module.
 type ModuleInstalled struct {
 	Module  string // its directory
 	Version string // version of Tutti
 	Digest  string // digest of its files
 }
 
-// InstallModule writes the Puppet module of this release into a directory of modules.
+// InstallModule writes the Puppet module of this release into a directory for
+// modules.
 type InstallModule func(modules string) (ModuleInstalled, error)
 
 func newModuleCommand(o *options) *cobra.Command {

@@ -111,7 +111,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands is the state of a node in a word or two. A server of an earlier release does not send it.
+// stands describes the state of a node in one or two words. It is empty if the server is of an earlier release,
+// which does not send the state.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
@@ -119,7 +120,8 @@ func stands(n api.NodeView) string {
 	return orDash(string(n.Stands))
 }
 
-// countStands says how many nodes are in each state, like "3 good, 1 stale"; empty: unknown.
+// countStands returns how many nodes are in each state, like "3 good, 1 stale". It returns an empty text if the
+// states are unknown.
 func countStands(nodes []api.NodeView) string {
 	counts := map[api.NodeState]int{}
 	for _, n := range nodes {
@@ -133,14 +135,16 @@ func countStands(nodes []api.NodeView) string {
 	return strings.Join(out, ", ")
 }
 
-// byState sorts the states of nodes: good first, then by how much a person has to care. Unknown states are last.
+// byState sorts the states of nodes. Good comes first, and the states that need most attention come last.
+// Unknown states are last.
 func byState(a, b api.NodeState) int {
 	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
-	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) } // for a state of a later release: the largest number
+	// a state of a later release gets the largest number
+	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) }
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
-// lastOutcome is the outcome of a node's last run.
+// lastOutcome returns the outcome of a node's last run.
 func lastOutcome(n api.NodeView) string {
 	if n.Proved && n.Outcome == "" {
 		return "proof"
@@ -148,7 +152,7 @@ func lastOutcome(n api.NodeView) string {
 	return orDash(outcome(n.Outcome, n.Reason))
 }
 
-// conflict says what two machines with one key mean, and what to do.
+// conflict explains what two machines with the same key mean, and what to do.
 func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
@@ -167,7 +171,8 @@ func connection(n api.NodeView) string {
 	return "away"
 }
 
-// jobOf is the job of a node's last run. For a run that no server ordered, it is the word for that run.
+// jobOf returns the job of a node's last run. If no server ordered the run, it returns the word for this kind of
+// run.
 func jobOf(n api.NodeView) string {
 	if n.Foreign {
 		return foreignWord(n.Local)
@@ -186,7 +191,7 @@ func foreignWord(l *tutti.Local) string {
 	return "local"
 }
 
-// foreignWords says who began a run that no server ordered.
+// foreignWords describes who began a run that no server ordered.
 func foreignWords(l *tutti.Local) string {
 	switch {
 	case l == nil:
@@ -197,7 +202,7 @@ func foreignWords(l *tutti.Local) string {
 	return "local, begun by a person on the node"
 }
 
-// outcome is an outcome with its reason, as plans write it.
+// outcome formats an outcome with its reason, in the syntax of plans.
 func outcome(o tutti.Outcome, r tutti.Reason) string {
 	if r == "" {
 		return string(o)
@@ -277,7 +282,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	}
 }
 
-// newNodeChangeCommand makes a command that asks first and then changes a node.
+// newNodeChangeCommand returns a command that asks first and then changes a node.
 func newNodeChangeCommand(o *options, use, summary, done string, change nodeChange) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,

@@ -12,12 +12,13 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// OperatorCreate says how to create an operator.
+// OperatorCreate are the settings for a new operator.
 type OperatorCreate struct {
 	Name    string
 	Out     string // directory for the credentials
-	CodeKey bool   // the operator gets the code-signing key, too
-	Request []byte // certificate request for a key on another machine; empty: the key is made here
+	CodeKey bool   // the operator also gets the code-signing key
+	// certificate request for a key on another machine. If it is empty, this command makes the key
+	Request []byte
 }
 
 func newOperatorCommand(o *options) *cobra.Command {
@@ -64,7 +65,8 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day is the local date and time when something ends; unknown: a dash.
+// day formats a local date and time at which something ends. If the time is
+// unknown, it returns a dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -108,7 +108,7 @@ func newUnpauseCommand(o *options) *cobra.Command {
 	}
 }
 
-// targetName is the name of a target for people.
+// targetName returns the name of a target for people.
 func targetName(target string) string {
 	if target == "" {
 		return "the fleet"

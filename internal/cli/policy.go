@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PolicyFinding is a place in a node's policy that does not do what it seems to do.
+// PolicyFinding is a line in a node's policy whose effect is not what it seems to
+// be.
 type PolicyFinding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	Open bool   `json:"fails_open,omitempty"` // something is allowed that looks denied
+	Open bool   `json:"fails_open,omitempty"` // the policy allows something that looks denied
 }
 
 func newPolicyCommand(o *options) *cobra.Command {

@@ -46,7 +46,7 @@ Exit code:
 	return cmd
 }
 
-// command makes a command that requests an action and shows the answers.
+// command makes a command that requests an action from nodes and shows their answers.
 func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []api.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,8 +76,8 @@ func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
 }
 
-// ask returns the answers of all nodes, sorted by node. An action that changes something
-// needs --on.
+// ask returns the answers of all selected nodes, sorted by node. If the action changes something, the flag
+// --on is required.
 func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
@@ -101,7 +101,7 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.Node
 	return out, err
 }
 
-// exit names the nodes that did not do the action. The exit code says it, too.
+// exit prints the names of the nodes that did not do the action. The exit code also reports them.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {
@@ -212,7 +212,7 @@ says so and keeps the message that is there. --force replaces the message.
 	return cmd
 }
 
-// signHelp is what the help of enable and disable says about signatures.
+// signHelp is the text about signatures in the help of enable and disable.
 const signHelp = `If operators sign changes on nodes (tutti operator trust), the command names the nodes
 that it signs for. It refuses a node whose name the expression cannot mean. If the
 expression uses more than "node", such as groups or facts, only the server knows which
@@ -278,14 +278,14 @@ the command itself ends it.`,
 	return cmd
 }
 
-// start says how to start a round of runs.
+// start describes how to start a round of runs.
 type start struct {
 	in     api.StartJob
 	detach bool
 }
 
-// startFlags adds the flags and returns a function that makes a start of them. limit is how many nodes run at
-// the same time; 0: all.
+// startFlags adds the flags. It returns a function that makes a start from their values. limit is how many
+// nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -304,7 +304,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs asks which nodes may run, names those that may not, and runs the others as one job.
+// runs finds out which nodes may run. It names the nodes that may not run, and runs the other nodes as one
+// job.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {
@@ -319,7 +320,8 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	named := r.exit(cmd, answers) // named before the job; the exit code after the job says it again
+	// the nodes are named before the job. After the job, the exit code reports them again
+	named := r.exit(cmd, answers)
 	if len(s.in.Runs.Nodes) == 0 {
 		return named
 	}

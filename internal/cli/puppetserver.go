@@ -6,21 +6,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PuppetServerInstall says where directories are on the host of a Puppet Server.
+// PuppetServerInstall names directories on the host of a Puppet Server.
 type PuppetServerInstall struct {
 	Dir     string // the agent's state directory
-	Modules string // a directory on the Puppet Server's modulepath; empty: Tutti finds it
+	Modules string // directory on the Puppet Server's modulepath. If it is empty, Tutti looks for it
 	User    string // the user that runs the Puppet Server
 }
 
-// PuppetServerInstalled is what was installed.
+// PuppetServerInstalled describes the installed module.
 type PuppetServerInstalled struct {
 	Module string // its directory
 	Socket string
 	User   string
 }
 
-// InstallPuppetServer puts the module on a Puppet Server.
+// InstallPuppetServer installs the module on a Puppet Server.
 type InstallPuppetServer func(o PuppetServerInstall) (PuppetServerInstalled, error)
 
 func newPuppetServerCommand(o *options) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// chooser is a server that says which nodes an expression selects.
+// chooser is a server that returns a given selection of nodes.
 type chooser struct {
 	Server
 	says []api.NodeAnswer
@@ -27,8 +27,9 @@ func (c chooser) AskNodes(_ context.Context, in api.AskNodes, yield func([]api.N
 	return yield(c.says)
 }
 
-// TestWhichNodesAreSigned: a server chooses whom an expression selects, and an operator signs for these. Who is not meant by
-// the name is refused; where the name does not say it, the operator does.
+// TestWhichNodesAreSigned checks which nodes an operator signs for. The server evaluates the expression. If a node's
+// name does not match the expression, the command refuses the node. If the name does not decide, the operator
+// decides.
 func TestWhichNodesAreSigned(t *testing.T) {
 	ok := func(n tutti.NodeName) api.NodeAnswer { return api.NodeAnswer{Node: n, Verdict: tutti.RemoteOK} }
 	for _, tc := range []struct {

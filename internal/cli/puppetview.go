@@ -27,7 +27,8 @@ func showStatus(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST KNOWN RUN\tDISABLED BECAUSE", rows)
 }
 
-// lastKnown is the outcome of the last run of a node that the server knows.
+// lastKnown returns the outcome of the last run of a node that the server
+// knows.
 func lastKnown(a api.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {
@@ -96,7 +97,7 @@ func showLastRun(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tPUPPET'S LAST RUN\tENDED\tRESOURCES\tCHANGED\tCORRECTED\tOUT OF SYNC\tFAILED\tTOOK\tLAST KNOWN RUN", rows)
 }
 
-// showSummary compares the last runs.
+// showSummary prints a comparison of the nodes' last runs.
 func showSummary(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	failed, columns := 0, []struct {
 		what   string

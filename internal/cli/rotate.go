@@ -10,27 +10,29 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// RotateCodeKey says which step of a rotation of the code-signing key to take.
+// RotateCodeKey selects a step of a rotation of the code-signing key.
 type RotateCodeKey struct {
 	Status bool // change nothing
-	Finish bool // from now on only the new key signs
+	Finish bool // after this only the new key signs
 	Leave  []tutti.NodeName
-	// Confirm asks whether the new key may sign some things in use. Nil: it may.
+	// Confirm asks the operator whether the new key may sign things that are in use. Nil: it may.
 	Confirm func(what []string) error
 }
 
 // CodeKeyRotation is the progress of a rotation of the code-signing key.
 type CodeKeyRotation struct {
-	Keys     []tutti.Digest `json:"keys,omitempty"` // the keys that sign now; empty: the fleet's first key
-	GoesOn   bool           `json:"goes_on"`        // two keys sign
-	Finished bool           `json:"finished"`       // this command has finished it
-	There    int            `json:"there"`          // nodes that trust these keys
-	Missing  []NotThere     `json:"missing"`        // the others
-	// NotVerified says why this directory cannot verify the keys that the server names. Empty: they are verified.
+	// keys that sign now. It is empty if this is still the fleet's first key
+	Keys     []tutti.Digest `json:"keys,omitempty"`
+	GoesOn   bool           `json:"goes_on"`  // two keys sign
+	Finished bool           `json:"finished"` // this command has finished the rotation
+	There    int            `json:"there"`    // number of nodes that trust these keys
+	Missing  []NotThere     `json:"missing"`  // the others
+	// NotVerified is the reason why this directory cannot verify the keys that the server reports. Empty: they
+	// are verified.
 	NotVerified string `json:"not_verified,omitempty"`
 }
 
-// NotThere is a node that does not trust the keys that sign, and why.
+// NotThere is a node that does not yet trust the keys that sign, with the reason.
 type NotThere struct {
 	Node tutti.NodeName `json:"node"`
 	Why  string         `json:"why"`

@@ -107,7 +107,8 @@ func (o *options) showRotation(cmd *cobra.Command, r api.CARotation) error {
 	return writeRotation(cmd.OutOrStdout(), r)
 }
 
-// writeRotation says how far a rotation is, what comes next, and which nodes and operators are behind.
+// writeRotation prints the progress of a rotation and the next step. It also prints the nodes and
+// operators that do not have the new keys yet.
 func writeRotation(w io.Writer, r api.CARotation) error {
 	var rows [][]string
 	for _, b := range r.Behind {
@@ -167,7 +168,7 @@ func finishHint(r api.CARotation) string {
 	return "wait for those below, or name each one: tutti rotate ca --finish --leave NODE"
 }
 
-// rotatedText says in the audit trail how far a rotation has come.
+// rotatedText returns the text for the audit trail about the progress of a rotation.
 func rotatedText(b *tutti.CARotated) string {
 	words := map[tutti.RotationPhase]string{
 		tutti.RotationBegun: "began to rotate the CA", tutti.RotationSwitched: "let the new CA issue", tutti.RotationReturning: "let the old CA issue again",

@@ -10,11 +10,11 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// runJSON is a run for programs.
+// runJSON is a run in the form for programs.
 type runJSON struct {
 	api.RunReport
-	Log []api.LogLine `json:"log"` // warnings and errors, or all with --logs
-	// NoLog says why there is no log.
+	Log []api.LogLine `json:"log"` // only warnings and errors, or all lines with --logs
+	// NoLog is the reason why there is no log.
 	NoLog string `json:"no_log,omitempty"`
 }
 
@@ -56,7 +56,7 @@ both, it is the name of the node.`,
 	return cmd
 }
 
-// readLog reads the log of an ended run, or why there is no log.
+// readLog reads the log of an ended run, or the reason why there is no log.
 func (r *runJSON) readLog(ctx context.Context, server api.Reports, all bool) error {
 	err := server.RunLog(ctx, r.Run, func(l api.LogLine) error {
 		if all || serious[l.Level] {

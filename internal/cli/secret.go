@@ -20,30 +20,33 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Sealer seals secrets on the operator's machine. The server never gets a secret in clear.
+// Sealer seals secrets on the operator's machine. The server never gets an unsealed secret.
 type Sealer interface {
-	// Init makes the recovery key in the operator's directory and returns its public half. CodeConflict: the key exists.
+	// Init makes the recovery key in the operator's directory and returns its public key. CodeConflict: the key
+	// exists.
 	Init(c Connection) (public string, err error)
-	// Recovery returns the public half of the recovery key. CodeNotFound: there is no key.
+	// Recovery returns the public key of the recovery key. It returns CodeNotFound if there is no recovery key.
 	Recovery(c Connection) (public string, err error)
-	// Seal gives a key a new secret for some targets. It calls ask before it seals to a node for the first
-	// time. An error of ask ends the command.
+	// Seal sets a new secret for a key, and seals it to some targets. Before it seals to a node for the first time,
+	// it calls ask. If ask returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
-	// Reseal seals a secret to the nodes that lack it. With targets it first makes these the secret's targets. It asks like Seal.
+	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
+	// of the secret first. It asks like Seal.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
-	// Trust accepts the keys that the server names now for these nodes.
+	// Trust accepts the keys of these nodes that the server returns now.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
 
-// SealedFor says to which nodes a command has sealed a secret, and which nodes have not joined.
+// SealedFor contains the nodes to which a command has sealed a secret, and the nodes that have not joined yet.
 type SealedFor struct {
 	Key     string            `json:"key"`
 	For     []string          `json:"for"`
 	Nodes   []tutti.NodeName  `json:"nodes"`
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
-	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have any more
-	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes that this operator had never sealed to before
-	// Recovery is the fleet file's recovery key, if this operator has not made it and had never sealed to it before.
+	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
+	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
+	// Recovery is the recovery key in the fleet file. It is only set if this operator has not made this key and has
+	// never sealed to it before.
 	Recovery string `json:"recovery,omitempty"`
 }
 
@@ -125,7 +128,7 @@ It also lists nodes of which a former machine may know the value. Run
 	}
 }
 
-// toRotate returns the nodes because of which a secret should be rotated.
+// toRotate returns the nodes that are the reason to rotate a secret.
 func toRotate(s api.SecretView) []tutti.NodeName {
 	out := slices.Clone(s.Former)
 	for _, node := range s.Replaced {
@@ -171,7 +174,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 					continue
 				}
 				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets, o.askFirst(cmd))
-				if err != nil { // go on with the other secrets
+				if err != nil { // continue with the other secrets
 					failed = errors.Join(failed, err)
 					continue
 				}
@@ -193,7 +196,8 @@ the first time, and asks. Nodes that have the secret already do not run again.
 	return cmd
 }
 
-// askFirst asks before a secret is sealed to nodes or a recovery key that this operator has never sealed to.
+// askFirst returns a function that asks the operator. It asks before a secret is sealed to a node or a recovery key
+// for the first time.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
 		var to []string
@@ -262,7 +266,7 @@ reactive fleet its readers run.`,
 	return cmd
 }
 
-// setSecret reads a secret, asks if many nodes would run, and seals it.
+// setSecret reads a secret and seals it. If many nodes would run, it asks first.
 func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targets []string, asString bool) error {
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
@@ -295,7 +299,8 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 	return err
 }
 
-// secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors never have the secret.
+// secretOf reads a secret from standard input. On a terminal it reads a string without showing it. Errors never
+// contain the secret.
 func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(cmd.ErrOrStderr(), "the secret, a string (not shown): ")
@@ -324,7 +329,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// kindOf says the type of a value, but nothing of its content.
+// kindOf returns the type of a value, but no part of its content.
 func kindOf(value json.RawMessage) string {
 	switch value[0] {
 	case '"':

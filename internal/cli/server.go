@@ -11,26 +11,27 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ServerInit is what `server init` makes.
+// ServerInit are the settings of `server init`.
 type ServerInit struct {
 	Dir, Host, Listen, Bus, Operator, OperatorDir string
 	Also                                          []string
 	Unit                                          bool
 }
 
-// ServerRun is how a server runs.
+// ServerRun are the settings of a running server.
 type ServerRun struct {
 	Dir, Listen, Bus, Socket string
 	Silence                  time.Duration
 	MaxRuns                  int
 	MaxCompiles              int
-	Reserve                  int // MiB of the disk that new work must leave free
+	Reserve                  int // disk space in MiB that new work must leave free
 	KeepJobs                 int
 	KeepReports              int
 	KeepReportsFor           time.Duration
 	ScrubEvery               time.Duration // 0: never
-	AuditFile                string        // each act is appended to this file as a line of JSON; empty: no file
-	AuditSyslog              bool          // each act goes to syslog
+	// file to which each act is appended as a line of JSON. If it is empty, there is no file
+	AuditFile   string
+	AuditSyslog bool // each act is sent to syslog
 }
 
 func newServerCommand(o *options) *cobra.Command {
