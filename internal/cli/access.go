@@ -68,7 +68,7 @@ Exit code:
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&plan, "plan", "", "for run: the plan; \"converge\" and \"puppet\" stand for these commands")
+	cmd.Flags().StringVar(&plan, "plan", "", "for run: the plan, or \"converge\" or \"puppet\" for the command of that name")
 	cmd.Flags().BoolVar(&in.Noop, "noop", false, "for run: ask for runs with --noop")
 	return cmd
 }

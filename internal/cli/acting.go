@@ -72,7 +72,7 @@ root on the server, and a server that an attacker has taken over.`,
 			in := TrustOperator{Name: own.Operator, Key: own.Key}
 			if name := strings.Join(args, ""); name != "" && name != own.Operator {
 				if file == "" {
-					return tutti.Errorf(tutti.CodeInvalid, "which key has %s? give --key FILE, with what `tutti operator key` prints there", name)
+					return tutti.Errorf(tutti.CodeInvalid, "the key of %s is missing; give it with --key FILE (`tutti operator key` on their machine prints it)", name)
 				}
 				in = TrustOperator{Name: name}
 			}
@@ -120,9 +120,9 @@ func (o *options) trustOperator(cmd *cobra.Command, in TrustOperator) error {
 	for _, who := range out.Left {
 		fmt.Fprintln(cmd.ErrOrStderr(), "gone:  "+tutti.Plain(who, maxLine))
 	}
-	text := "Nobody signs actions: nodes enable and disable Puppet for nobody.\n"
+	text := "No operator signs actions now, so nodes refuse to enable or disable Puppet.\n"
 	if len(out.Operators) > 0 {
-		text = fmt.Sprintf("These operators sign what nodes are to change: %s. Nodes that are connected know it within half a minute.\n", strings.Join(out.Operators, ", "))
+		text = fmt.Sprintf("These operators sign changes on nodes: %s. Connected nodes get the list within half a minute.\n", strings.Join(out.Operators, ", "))
 	}
 	return o.done(cmd, text, map[string]any{"operators": out.Operators, "added": out.Added, "left": out.Left})
 }

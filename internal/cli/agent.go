@@ -104,10 +104,10 @@ func newJoinCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join",
 		Short: "Make this machine a node, with a token from standard input",
-		Long: `Reads a join token (tutti token create) from standard input or a file. Makes the node's
-keys on this machine, enrols them, and starts the agent's systemd unit. If Puppet has
-another name for this machine (its certname), join says what follows and how to mend
-it. The machine becomes a node all the same.
+		Long: `Reads a join token (tutti token create) from standard input or a file.
+Makes the node's keys on this machine, enrols them, and starts the agent's systemd unit.
+If Puppet's certname for this machine is different, join prints what this means and how
+to correct it. The machine still becomes a node.
 
 With --again a node keeps its keys, its data, and what it trusts: the code keys and
 the list of operators who sign actions. If the server names a code key that no pinned

@@ -96,7 +96,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q: neither a time like 2026-07-01T12:00:00Z, nor a day, nor a duration like 36h", text)
+	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q must be a time like 2026-07-01T12:00:00Z, a day, or a duration like 36h", text)
 }
 
 // auditHead is the end of the log at the last verification. It is stored in the
@@ -124,14 +124,14 @@ func newAuditVerifyCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Verify that nobody changed, removed or moved an entry of the log",
-		Long: `Reads all entries of the log and verifies the link of each entry to the one before it.
-Then the log must contain the last entry of the previous verification, which the
-operator's directory remembers (audit.head). The command does not rely on the
-server's word for either. Entries older than 400 days may be gone.
+		Long: `Reads all entries of the log and verifies the link of each entry to the
+one before it. Then the log must contain the last entry of the previous verification,
+which the operator's directory remembers (audit.head). The command does both checks
+itself and does not trust the server. Entries older than 400 days may be gone.
 
-When the server drops old runs and what they published, it keeps only their digests.
-The command prints how many entries came as digests. A server that an attacker has
-taken over can hide an act that way, unless you keep a copy (tutti server --audit-syslog).`,
+When the server drops old runs and what they published, it keeps only their digests. The
+command prints how many entries are only digests. A server that an attacker has taken
+over can hide an act that way, unless you keep a copy (tutti server --audit-syslog).`,
 		Example: "  tutti audit verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -175,9 +175,9 @@ func readAuditHead(file string) (*auditHead, error) {
 		err = json.Unmarshal(raw, &h)
 	}
 	if err == nil && (h.Seq == 0 || h.Link.Validate() != nil) {
-		err = errors.New("no sequence, or no link")
+		err = errors.New("the sequence or the link is missing")
 	}
-	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s is not what tutti audit verify has written; if you know why, remove it", file)
+	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
 // remember writes the head. remember stores a head. It returns false if there
@@ -206,11 +206,11 @@ func (v *verification) add(e api.AuditEntry) error {
 		v.before = e.Before
 	}
 	if err := v.chain.Add(e); err != nil {
-		return tutti.Wrap("", err, "the log is not what it was")
+		return tutti.Wrap("", err, "the log was changed")
 	}
 	if v.known != nil && v.known.Seq == e.Seq {
 		if v.found = v.known.Link == e.Link; !v.found {
-			return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d has the link %s, but had %s when it was verified on %s",
+			return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d has the link %s, but had %s when it was verified on %s",
 				e.Seq, e.Link, v.known.Link, v.when())
 		}
 	}
@@ -227,12 +227,12 @@ func (v *verification) end(now time.Time) error {
 	case v.known == nil || v.found:
 		return nil
 	case v.chain.Last < v.known.Seq:
-		return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: it ends at entry %d, but had entry %d when it was verified on %s; "+
+		return tutti.Errorf(tutti.CodeDamaged, "the log was changed: it ends at entry %d, but had entry %d when it was verified on %s; "+
 			"it was cut off, or an old copy was put back", v.chain.Last, v.known.Seq, v.when())
 	case v.chain.First > v.known.Seq && now.Sub(v.known.At) > audit.Keep:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
+	return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
 		v.known.Seq, v.when(), v.chain.First, v.chain.Last)
 }
 
@@ -248,22 +248,22 @@ func (v *verification) text(remembered bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "verified %s entries, %s to %s", thousands(uint64(v.chain.Count)), thousands(v.chain.First), thousands(v.chain.Last))
 	if v.chain.Bare > 0 {
-		fmt.Fprintf(&b, " (%s as a digest alone)", thousands(uint64(v.chain.Bare)))
+		fmt.Fprintf(&b, " (%s only as a digest)", thousands(uint64(v.chain.Bare)))
 	}
 	switch {
 	case v.found:
 		fmt.Fprintf(&b, "; contains the head of %s (entry %s)", v.when(), thousands(v.known.Seq))
 	case v.known != nil:
-		fmt.Fprintf(&b, "; the head of %s is older than what is kept", v.when())
+		fmt.Fprintf(&b, "; the head of %s is older than the first entry that is kept", v.when())
 	default:
-		b.WriteString("; no head was remembered")
+		b.WriteString("; there is no earlier head")
 	}
 	if v.before != "" {
-		fmt.Fprintf(&b, "; what was before entry %s is not kept", thousands(v.chain.First))
+		fmt.Fprintf(&b, "; the entries before %s are not kept", thousands(v.chain.First))
 	}
 	fmt.Fprintf(&b, "; head now %s\n", v.chain.Link)
 	if !remembered {
-		b.WriteString("The head is not remembered: there is no operator's directory here.\n")
+		b.WriteString("The head is not stored, because there is no operator's directory here.\n")
 	}
 	return b.String()
 }

@@ -46,8 +46,8 @@ func newServerBackupCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Copy the server into a file, as of one event; - is standard output",
-		Long: `Copies configuration, identity, log and content. The server may run meanwhile: the
-command then asks it through its local socket.
+		Long: `Copies configuration, identity, log and content. The server may run at
+the same time. Then the command connects to its local socket.
 
 The backup contains the key of the fleet's CA. Anyone who has the backup can act as
 the fleet's server. Keep it encrypted.
@@ -62,7 +62,7 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 				return tutti.Errorf(tutti.CodeInvalid, "give the name of a file, or a directory with --into")
 			}
 			if in.Keep < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep %d: at least 1", in.Keep)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep %d must be at least 1", in.Keep)
 			}
 			if len(args) == 1 {
 				in.File = args[0]
@@ -89,8 +89,8 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
-	f.StringVar(&in.Into, "into", "", "directory for the backups, made if it is not there")
-	f.IntVar(&in.Keep, "keep", 7, "with --into: how many backups stay there")
+	f.StringVar(&in.Into, "into", "", "directory for the backups, created if it does not exist")
+	f.IntVar(&in.Keep, "keep", 7, "with --into: how many backups to keep there")
 	return cmd
 }
 
@@ -100,15 +100,15 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
 		Short: "Declare this log the right one, after its files were put back",
-		Long: `Nodes and operators refuse a server whose log has gone back. They also refuse one of
-two servers that were made from one log. This command marks the right one: its next
-start begins the next epoch, and everybody accepts it. What this log does not contain
-is lost. Nodes that have run since then run once more.
+		Long: `Nodes and operators refuse a server whose log has gone back. They also
+refuse one of two servers that were made from one log. This command marks the right
+server. Its next start begins a new epoch, and nodes and operators accept it. Everything
+that is not in this log is lost. Nodes that have run since then run again.
 
 Stop the server first. "tutti server restore" begins a new epoch by itself.
 
-The number of an epoch is a time. If a clock was ahead when somebody saw it, the
-error says which number to give with --above.`,
+The number of an epoch is a time. If a clock was ahead, the error message says which
+number to give with --above.`,
 		Example: "  tutti server new-epoch --dir /var/lib/tutti/server",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,9 +128,9 @@ func newServerRestoreCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a server's data directory from a backup",
-		Long: `Verifies the whole backup, then makes the directory. The directory must be empty or not
-exist. Nodes and operators find the server under its old name and come back by
-themselves. What the server acknowledged after the backup is lost.`,
+		Long: `Verifies the whole backup, then makes the directory. The directory must
+be empty or not exist. Nodes and operators find the server under its old name and come
+back by themselves. Everything that the server acknowledged after the backup is lost.`,
 		Example: "  tutti server restore tutti.backup",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ func printChanges(w io.Writer, c api.JobChanges) {
 		fmt.Fprintln(w, "  nothing")
 	}
 	if c.LeftOut > 0 {
-		printLine(w, "  … and %s more than are told apart\n", count(c.LeftOut, "change"))
+		printLine(w, "  … and %s more, which are not listed\n", count(c.LeftOut, "change"))
 	}
 	for _, u := range c.Unread {
 		printLine(w, "  not counted: %s (%s): %s\n", count(u.Runs, "run"), some(u.Nodes), oneLine(u.Why, maxLine))

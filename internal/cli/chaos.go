@@ -60,10 +60,10 @@ If a check fails, the command prints what is wrong and ends with exit code 1.`,
 				fmt.Fprintln(out, line)
 			}
 			if len(found) > 0 {
-				fmt.Fprintf(out, "seed %d: %d things that must not be; again: %s --seed %[1]d --for %[4]s %[5]s\n", in.Seed, len(found), cmd.CommandPath(), in.For, in.Plan)
+				fmt.Fprintf(out, "seed %d: %d checks failed; repeat with: %s --seed %[1]d --for %[4]s %[5]s\n", in.Seed, len(found), cmd.CommandPath(), in.For, in.Plan)
 				return CommandExit(ExitFailed)
 			}
-			fmt.Fprintf(out, "seed %d: all is as it must be\n", in.Seed)
+			fmt.Fprintf(out, "seed %d: all checks passed\n", in.Seed)
 			return nil
 		},
 	}

@@ -37,9 +37,10 @@ func newCodePushCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push",
 		Short: "Sign the environment and send it to the server with the fleet file",
-		Long: `In a reactive fleet the nodes run with new code by themselves, as "reaction: code" of
-the fleet file says. If more nodes than ask_above begin at once, the push asks first.
---dry-run says which nodes need a run, and what the fleet file withdraws.
+		Long: `In a reactive fleet the nodes run with new code by themselves, as
+"reaction: code" of the fleet file says. If more nodes than ask_above begin at once, the
+push asks first. --dry-run shows which nodes need a run, and what the fleet file
+withdraws.
 
 --fleet-only sends the fleet file and leaves the code as it is. It works without a
 code-signing key. If there is one, it signs the fleet file.
@@ -54,7 +55,7 @@ higher counter.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case fleetOnly && again:
-				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, --fleet-only leaves it as it is: give one of them")
+				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, but --fleet-only does not touch it: give only one of them")
 			case fleetOnly:
 				what = pushFleet
 			case again:
@@ -80,9 +81,9 @@ higher counter.`,
 			}
 			switch {
 			case fleetOnly:
-				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; the code is as it was.")
+				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. The code did not change.")
 			case pushed.Code == "":
-				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; it has no environment: the code is the Puppet Server's.")
+				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. It has no environment, because the code is on the Puppet Server.")
 			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
 			}
@@ -95,7 +96,7 @@ higher counter.`,
 	fileFlag(cmd, &file)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what the fleet file withdraws")
 	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
-	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, though the server has it")
+	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, even if the server has it")
 	o.addYes(cmd)
 	return cmd
 }
@@ -137,7 +138,7 @@ func heldText(b tutti.CodePushed) string {
 // pushEffectText returns a text about the effect of a push.
 func pushEffectText(e api.PushEffect) string {
 	if e.Runs == 0 {
-		return "No run: nodes have this code, and lose nothing.\n"
+		return "No node needs a run: nodes have this code, and nothing is withdrawn.\n"
 	}
 	text := fmt.Sprintf("%s: %s; %s.\n", needText(e.Runs), someNodes(e.Nodes, e.Runs), beginText(e))
 	for _, w := range e.Withdrawn {
@@ -183,7 +184,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 func readFleet(file string) (tutti.Fleet, []byte, error) {
 	source, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return tutti.Fleet{}, nil, tutti.Errorf(tutti.CodeInvalid, "no fleet file %s here; go to its directory, or name it: --file FILE", file)
+		return tutti.Fleet{}, nil, tutti.Errorf(tutti.CodeInvalid, "there is no fleet file %s here; go to its directory, or name it with --file FILE", file)
 	}
 	if err != nil {
 		return tutti.Fleet{}, nil, tutti.Wrap(tutti.CodeInvalid, err, "fleet file")

@@ -54,7 +54,7 @@ With PATH the command prints that file, or lists the files of that directory.
 		},
 	}
 	cmd.Flags().StringVar(&in.Environment, "environment", "", "the environment (default: the fleet file's)")
-	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is one of the code before")
+	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is a path in the previous code")
 	return cmd
 }
 
@@ -121,7 +121,7 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 // pushed it.
 func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
-		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
+		return fmt.Sprintf("%.19s, the log no longer knows who pushed it", v.Code)
 	}
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }
@@ -141,9 +141,9 @@ func goesText(c api.CodeShown) string {
 	}
 	held := strings.TrimPrefix(heldText(tutti.CodePushed{Held: c.Held, Canary: c.Canary}), ", ")
 	if c.Goes == "" {
-		return held + "; nodes run with no code by themselves"
+		return held + "; nodes do not run by themselves"
 	}
-	return fmt.Sprintf("%s; by themselves nodes run with %.19s", held, c.Goes)
+	return fmt.Sprintf("%s; nodes that run by themselves use %.19s", held, c.Goes)
 }
 
 func havingText(c api.CodeShown) string {

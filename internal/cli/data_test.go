@@ -66,10 +66,10 @@ func TestWideChangesWantAYes(t *testing.T) {
   now: a
   window (within 15m): b, c, d, e, f, 2 more
   scheduled: z
-What these runs publish may cause more.
+The data that these runs publish may cause more runs.
 `, ""},
-		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; by themselves nodes do not run:\n" +
-			"  a, b, c, d, e, 4 more\nWhat these runs publish may cause more.\n", ""},
+		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; nodes do not run by themselves:\n" +
+			"  a, b, c, d, e, 4 more\nThe data that these runs publish may cause more runs.\n", ""},
 		{"nobody", "set k 1 --dry-run", api.Effect{}, nil, "No run: no node has read it, or every reader would get the same answer.\n", ""},
 		{"for programs", "set k 1 --dry-run --json", api.Effect{Runs: 1}, nil, "{\n  \"runs\": 1,\n  \"reactive\": false\n}\n", ""},
 	} {

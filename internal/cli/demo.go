@@ -45,7 +45,7 @@ func newDemoCommand(o *options) *cobra.Command {
 		ValidArgs: Demos,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(Demos, args[0]) {
-				return tutti.Errorf(tutti.CodeInvalid, "no demo %q; there are: %s", args[0], strings.Join(Demos, ", "))
+				return tutti.Errorf(tutti.CodeInvalid, "there is no demo %q; the demos are: %s", args[0], strings.Join(Demos, ", "))
 			}
 			in.Name, in.JSON = args[0], o.json
 			var shown []summaryLine

@@ -60,7 +60,7 @@ func effectText(e api.Effect) string {
 	}
 	text := strings.Replace(effectLine(e), "this directly causes", "Directly, this causes", 1)
 	if !e.Reactive {
-		text += " with the next `tutti converge`; by themselves nodes do not run"
+		text += " with the next `tutti converge`; nodes do not run by themselves"
 	}
 	text += ":\n"
 	for _, r := range e.When {
@@ -77,7 +77,7 @@ func effectText(e api.Effect) string {
 		}
 		text += "  " + line + "\n"
 	}
-	return text + "What these runs publish may cause more.\n"
+	return text + "The data that these runs publish may cause more runs.\n"
 }
 
 func whenText(e api.Effect, when tutti.ReactionTime) string {

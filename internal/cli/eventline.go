@@ -28,7 +28,7 @@ func startedLine(_ *progress, _ tutti.Event, b *tutti.JobStarted) string {
 }
 
 func cancelledLine(_ *progress, e tutti.Event, _ *tutti.JobCancelled) string {
-	return "cancelled by " + e.By + ": what runs ends, nothing more begins"
+	return "cancelled by " + e.By + ": current runs finish, no more runs begin"
 }
 
 func stepStartedLine(p *progress, _ tutti.Event, b *tutti.StepStarted) string {

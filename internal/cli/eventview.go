@@ -97,7 +97,7 @@ var eventViews = map[string]eventView{
 	"value.unset": {act: inTrail(func(b *tutti.ValueUnset) string { return "unset value " + b.Key })},
 
 	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {
-		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
+		return fmt.Sprintf("issued a certificate for operator %s until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
 	})},
 	"operators.trusted": {act: inTrail(func(b *tutti.OperatorsTrusted) string {
 		return fmt.Sprintf("let %s sign actions: %s", count(len(b.Operators), "operator"), cmp.Or(strings.Join(b.Operators, ", "), "nobody"))
@@ -158,7 +158,7 @@ func removedText(b *tutti.NodeRemoved) string {
 
 func setBackText(b *tutti.NodeSetBack) string {
 	if b.Run == "" {
-		return fmt.Sprintf("the log does not know what node %s has begun last (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
+		return fmt.Sprintf("the log lacks the last order that node %s has begun (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
 	}
 	if b.Moved {
 		return fmt.Sprintf("node %s is another machine, or was installed again, since run %s", b.Node, b.Run)

@@ -59,7 +59,7 @@ func printUnreported(w io.Writer, j *engine.Job) {
 	if len(order) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\nwhat failed before there was a report\n")
+	fmt.Fprint(w, "\nfailures before there was a report\n")
 	for _, key := range order {
 		result := first[key].Result
 		printLine(w, "  %s on %s: %s\n", outcome(result.Outcome, result.Reason), count(len(nodes[key]), "node"), some(nodes[key]))

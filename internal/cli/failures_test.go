@@ -61,7 +61,7 @@ func TestTheSameFailureIsSaidOnce(t *testing.T) {
 		}
 	}
 	want := `
-what failed before there was a report
+failures before there was a report
   failed:compile on 11 nodes: node-01, node-02, node-03, node-04, node-05, node-06, node-07, node-08 and 3 more
       ` + first + `
   failed:compile on 1 node: node-12

@@ -22,8 +22,8 @@ func newGrantsSuggestCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "suggest [JOB]",
 		Short: "Print the grants that runs lacked, as lines of the fleet file",
-		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs and does not
-have. It takes them from the runs of the last "tutti converge --noop", or from those
+		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs
+and does not have. It takes them from the runs of the last "tutti converge --noop", or
 of another job. A noop changes nothing on a node.
 
 To find the grants of a new fleet, repeat until nothing is printed:
@@ -53,7 +53,7 @@ root on every node that collects what they export.`,
 				return printJSON(cmd.OutOrStdout(), got)
 			}
 			if got.Job == "" && !got.Old {
-				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so nothing shows which grants are missing; run: tutti converge --noop")
+				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so the missing grants are unknown; run: tutti converge --noop")
 			}
 			printSuggested(cmd.OutOrStdout(), got)
 			return nil
@@ -69,7 +69,7 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 		of = append(of, fmt.Sprintf("job %s of %s", got.Job, got.At.Local().Format(time.DateTime)))
 	}
 	if got.Old {
-		of = append(of, "what nodes export by grants of before 0.3.0")
+		of = append(of, "what nodes export by grants from before 0.3.0")
 	}
 	if len(got.Grants) == 0 {
 		fmt.Fprintf(w, "# No grant is missing, by %s.\n", strings.Join(of, ", and "))
@@ -84,10 +84,10 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 			fmt.Fprintf(w, "  # for %s\n", someNodes(g.Nodes, len(g.Nodes)))
 		}
 		if len(g.Also) > 0 {
-			fmt.Fprintf(w, "  # lets these do it, too: %s\n", someNodes(g.Also, len(g.Also)))
+			fmt.Fprintf(w, "  # these nodes get this grant, too: %s\n", someNodes(g.Also, len(g.Also)))
 		}
 		if g.Dangerous {
-			fmt.Fprintln(w, "  # dangerous: these nodes are root where this is collected or read")
+			fmt.Fprintln(w, "  # dangerous: these nodes can become root on each node that collects or reads this")
 		}
 		for _, t := range g.Types {
 			if g.Dangerous && !t.Native() && !strings.Contains(t.Type, "::") {
@@ -97,7 +97,7 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 		fmt.Fprintf(w, "  - %s\n", g.Grant)
 	}
 	if len(got.Failed) > 0 {
-		fmt.Fprintf(w, "# These did not come so far, and may want more: %s\n", someNodes(got.Failed, len(got.Failed)))
+		fmt.Fprintf(w, "# These nodes failed before their gates, and may need more grants: %s\n", someNodes(got.Failed, len(got.Failed)))
 	}
 }
 

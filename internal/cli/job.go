@@ -314,9 +314,9 @@ func newJobCancelCommand(o *options) *cobra.Command {
 			if err := server.CancelJob(cmd.Context(), in); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Job %s is cancelled: nothing more of it begins, what runs ends by itself.\n", in.Job)
+			text := fmt.Sprintf("Job %s is cancelled: no more runs begin, and current runs finish.\n", in.Job)
 			if in.Now {
-				text = fmt.Sprintf("Job %s is cancelled: nothing more of it begins, and its Puppet runs are interrupted.\n", in.Job)
+				text = fmt.Sprintf("Job %s is cancelled: no more runs begin, and its Puppet runs are interrupted.\n", in.Job)
 			}
 			return o.done(cmd, text, map[string]any{"job": in.Job, "now": in.Now})
 		},

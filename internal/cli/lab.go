@@ -205,9 +205,9 @@ func newLabRunCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command in a throwaway copy of a base",
-		Long: `Runs a command in a throwaway copy of a base, on this machine's network. At the end
-everything is gone that the command wrote outside of its binds. No process that it
-started outlives it. The exit code is the command's own.`,
+		Long: `Runs a command in a temporary copy of a base, on this machine's network.
+At the end, files that the command wrote outside of its binds are deleted. All processes
+that it started end with it. The exit code is the command's own.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,9 +25,9 @@ type LabFaults struct {
 
 func newLabFaultCommands(f LabFaults) []*cobra.Command {
 	return []*cobra.Command{
-		newLabFaultCommand("cut", "Disconnect a host from all others; the host itself sees only silence", f.Cut),
+		newLabFaultCommand("cut", "Disconnect a host from all others; the host keeps its link", f.Cut),
 		newLabFaultCommand("heal", "Reconnect a host to the others, with a link that is not slow", f.Heal),
-		newLabFaultCommand("kill", "Power a host off: all its processes are gone at once, its disk stays", f.Kill),
+		newLabFaultCommand("kill", "Power a host off: all its processes end at once, its disk stays", f.Kill),
 		newLabFaultCommand("start", "Boot a host that was killed, with its disk, name and address", f.Start),
 		newLabSlowCommand(f), newLabRelayCommand(f),
 	}
@@ -68,7 +68,7 @@ twice the delay. The command replaces an earlier delay and loss. --off, or
 				return err
 			}
 			if !off && delay == 0 && part == 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "how slow? Give --delay, --loss, or --off to end it")
+				return tutti.Errorf(tutti.CodeInvalid, "how slow? Give --delay, --loss, or --off")
 			}
 			return f.Slow(cmd.Context(), lab, args[0], delay, part)
 		},

@@ -48,17 +48,17 @@ It refuses while a run goes on.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "This machine is no longer the node %s.\n", left.Node)
 			if !left.Told {
-				fmt.Fprintf(cmd.OutOrStdout(), "The server does not know: its key is good and what it published stays until an operator says: tutti node remove %s\n", left.Node)
+				fmt.Fprintf(cmd.OutOrStdout(), "The server was not told: the node's key stays valid and its data stay until an operator runs: tutti node remove %s\n", left.Node)
 			}
 			for _, path := range left.Remains {
-				fmt.Fprintf(cmd.OutOrStdout(), "Not ours, and left: %s\n", path)
+				fmt.Fprintf(cmd.OutOrStdout(), "Not created by Tutti, and not removed: %s\n", path)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
-	f.BoolVar(&in.Offline, "offline", false, "do not tell the server; results that the server does not have are lost")
+	f.BoolVar(&in.Offline, "offline", false, "do not contact the server; results that the server does not have yet are lost")
 	o.addYes(cmd)
 	return cmd
 }

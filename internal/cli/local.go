@@ -101,9 +101,9 @@ func newLocalRunCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run Puppet now, with the code and answers that this node knows",
-		Long: `The agent starts the run, with the same lock and the same record as a run that the
-server orders. If the run asks a question that was never answered before, it ends as
-waiting and changes nothing. Exit code 0 means that the run ended good.`,
+		Long: `The agent starts the run, with the same lock and the same record as a run
+that the server orders. If the run asks a question that was never answered before, it
+ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
 		Example: `  tutti local run --noop
   tutti local run`,
 		Args: cobra.NoArgs,
@@ -194,10 +194,10 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 		printLine(w, "code      %s\nas        run %s, the last one that passed its gate\n", codeWords(s.Code, s.Environment), s.As)
 	}
 	if s.HeldBy != "" {
-		printLine(w, "held by   job %s, for itself alone\n", s.HeldBy)
+		printLine(w, "held by   job %s, exclusively\n", s.HeldBy)
 	}
 	if s.Waiting > 0 {
-		printLine(w, "untold    the server does not know yet of runs that have ended: %d\n", s.Waiting)
+		printLine(w, "untold    ended runs that the server has not received yet: %d\n", s.Waiting)
 	}
 	for i, r := range s.Runs {
 		if i == shownLocal {
@@ -236,7 +236,7 @@ func (r LocalRun) ended() string {
 		text += " (" + string(r.Mode) + ")"
 	}
 	if r.Refused != "" {
-		text += "; the server did not take this result: " + oneLine(r.Refused, maxLine)
+		text += "; the server refused this result:  " + oneLine(r.Refused, maxLine)
 	}
 	return text
 }

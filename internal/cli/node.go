@@ -20,7 +20,7 @@ func newNodeCommand(o *options) *cobra.Command {
 	cmd.AddCommand(
 		newNodeListCommand(o), newNodeShowCommand(o),
 		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another joins with the node's next token",
-			"Node %s may be replaced: the next token that fits lets another machine in under this name.\n", Server.ReplaceNode),
+			"Node %s may be replaced: the next matching token admits another machine under this name.\n", Server.ReplaceNode),
 		newNodeChangeCommand(o, "remove NODE", "Remove a node: end its identity and withdraw what it published",
 			"Node %s is removed.\n", Server.RemoveNode),
 		newNodeKeepCommand(o),
@@ -56,7 +56,7 @@ this for an agent that was downgraded.`,
 			if err := server.KeepNode(cmd.Context(), in); err != nil {
 				return err
 			}
-			return o.done(cmd, fmt.Sprintf("Node %s is that machine from now on.\n", in.Node), map[string]any{"node": in.Node, "boot": in.Boot})
+			return o.done(cmd, fmt.Sprintf("From now on, node %s is that machine.\n", in.Node), map[string]any{"node": in.Node, "boot": in.Boot})
 		},
 	}
 	o.addYes(cmd)
@@ -154,7 +154,7 @@ func lastOutcome(n api.NodeView) string {
 
 // conflict explains what two machines with the same key mean, and what to do.
 func conflict(n api.NodeView) string {
-	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
+	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
 
 func connection(n api.NodeView) string {
@@ -245,7 +245,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 		printLine(w, "conflict  %s\n", conflict(n))
 	}
 	for _, m := range n.Machines {
-		printLine(w, "machine   %s, said hello %s\n", m, ago(m.SeenAt, now))
+		printLine(w, "machine   %s, last connected %s\n", m, ago(m.SeenAt, now))
 	}
 	if n.Trouble != "" {
 		printLine(w, "trouble   %s\n", tutti.OneLine(n.Trouble))
@@ -260,7 +260,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 		printLine(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
 	}
 	if n.HeldBy != "" {
-		printLine(w, "held by   job %s, for itself alone\n", n.HeldBy)
+		printLine(w, "held by   job %s, exclusively\n", n.HeldBy)
 	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")

@@ -88,8 +88,8 @@ $TUTTI_OPERATOR. It is better if the operator makes the key, so that it never tr
     tutti operator create ada --request ada.csr --out ada           # here; hand back the files in ada/
                                                                     # to be put into ~/.config/tutti
 
---code-key adds the key that signs code. Anyone who has this key decides what runs as
-root on every node. A certificate is valid for a year and renews by itself.`,
+--code-key adds the key that signs code. Anyone who has this key can run code as root on
+every node. A certificate is valid for a year and renews by itself.`,
 		Example: `  tutti operator create ada --out ada
   tutti operator create ada --request ada.csr --out ada`,
 		Args: cobra.ExactArgs(1),
@@ -112,7 +112,7 @@ root on every node. A certificate is valid for a year and renews by itself.`,
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s may come in until %s; the credentials are in %s.\n", in.Name, day(out.Expires), in.Out)
+			text := fmt.Sprintf("Operator %s may connect until %s; the credentials are in %s.\n", in.Name, day(out.Expires), in.Out)
 			return o.done(cmd, text, map[string]any{"operator": in.Name, "dir": in.Out, "serial": out.Serial, "expires": out.Expires})
 		},
 	}
@@ -165,7 +165,7 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 			if err := server.RevokeOperator(cmd.Context(), in); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s is out. If they had the code-signing key, what it signs is still good: tutti rotate code-key\n", in.Operator)
+			text := fmt.Sprintf("Operator %s can no longer connect. If they had the code-signing key, its signatures are still valid: tutti rotate code-key\n", in.Operator)
 			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke"})
 		},
 	}

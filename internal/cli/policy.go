@@ -32,8 +32,8 @@ The first rule of which all columns match decides. If none matches, the line
 "policy default" decides. Without that line the answer is deny. In conditions "not" binds
 tighter than "and", and "and" tighter than "or".
 
-Without the file a node lets operators ask for status, last_run_summary, facts, enable,
-disable and runonce. It denies resource.
+Without the file, a node allows operators the actions status, last_run_summary, facts,
+enable, disable and runonce. It denies resource.
 
 Exit code:
    0  nothing found

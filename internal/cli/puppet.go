@@ -80,7 +80,7 @@ func (r *remote) flags(cmd *cobra.Command) {
 // --on is required.
 func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
+		return nil, tutti.Errorf(tutti.CodeInvalid, "name the nodes; usage: %s --on EXPRESSION; --on true selects every node", cmd.UseLine())
 	}
 	in, undecided, err := r.signed(cmd, server)
 	if err != nil {
@@ -207,7 +207,7 @@ says so and keeps the message that is there. --force replaces the message.
 		Example: `  tutti puppet disable --on '"web" in groups' -m 'disk is being replaced'`,
 	}, showChange)
 	r.addYes(cmd)
-	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, shown to everyone who asks (default: who and when)")
+	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "reason that is shown to everyone (default: who and when)")
 	cmd.Flags().BoolVar(&r.in.Force, "force", false, "replace the message of a node that is disabled already")
 	return cmd
 }
@@ -239,21 +239,21 @@ it may run. A node may not run if its policy denies it, if its Puppet is disable
 while another run goes on. The command names nodes that may not run, are away or are
 silent. Its exit code is then not 0.
 
-With --rerun 30m the command begins again when all runs are through, at the earliest half
-an hour after it began. It asks the nodes again each time, until it is interrupted.
-A failure in one round is printed and does not stop the next round. Only an error in
-the command itself ends it.`,
+With --rerun 30m the command begins again when all runs have ended, at the earliest half
+an hour after it began. It asks the nodes again each time, until it is interrupted. A
+failure in one round is printed and does not stop the next round. Only an error in the
+command itself ends it.`,
 		Example: `  tutti puppet runall 10 --on true
   tutti puppet runall 5 --on 'now - last_run > duration("2h")' --rerun 30m`,
 	}
 	r.flags(cmd)
 	start := r.startFlags(cmd)
 	var rerun time.Duration
-	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin again when all are through, at the earliest after this time, until interrupted")
+	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin again when all runs have ended, at the earliest after this time, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 {
-			return tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number from 1", args[0])
+			return tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number of at least 1", args[0])
 		}
 		if !cmd.Flags().Changed("rerun") {
 			return r.runs(cmd, start(n))
@@ -291,10 +291,10 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var options tutti.RunOptions
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
-	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; such a run makes no node good")
-	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "no resource with one of these tags")
+	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; after such a run a node does not count as good")
+	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "skip resources with one of these tags")
 	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
-	cmd.Flags().BoolVar(&options.Debug, "debug", false, "have Puppet's log in full: tutti run show RUN --logs")
+	cmd.Flags().BoolVar(&options.Debug, "debug", false, "record Puppet's full log: tutti run show RUN --logs")
 	return func(limit int) start {
 		in := api.StartJob{Runs: &api.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
 		if noop {

@@ -37,7 +37,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 		return in, nil, err
 	}
 	if len(nodes) == 0 {
-		return in, undecided, tutti.Errorf(tutti.CodeConflict, "nobody can say which nodes %s selects; see: tutti puppet status --on", in.On)
+		return in, undecided, tutti.Errorf(tutti.CodeConflict, "it is unknown which nodes %s selects; see: tutti puppet status --on", in.On)
 	}
 	if err := r.confirmNodes(cmd, nodes, unsure); err != nil {
 		return in, nil, err
@@ -61,7 +61,7 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 	for _, a := range chosen {
 		answer, err := expression.ByName(a.Node)
 		if err == nil && answer == selector.No {
-			return nil, nil, 0, tutti.Errorf(tutti.CodeRefused, "the server names node %q, which --on %q does not select: nothing is signed", string(a.Node), on)
+			return nil, nil, 0, tutti.Errorf(tutti.CodeRefused, "the server names node %q, but --on %q does not select it: nothing is signed", string(a.Node), on)
 		}
 		if a.Verdict == tutti.RemoteUndecided {
 			undecided = append(undecided, a)
@@ -87,5 +87,5 @@ func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure
 	if unsure == 0 {
 		return nil
 	}
-	return r.confirm(cmd, fmt.Sprintf("sign it (for %s the server alone says that %s is true)", count(unsure, "node"), r.in.On))
+	return r.confirm(cmd, fmt.Sprintf("sign it (for %s only the server knows whether %s is true)", count(unsure, "node"), r.in.On))
 }

@@ -40,9 +40,9 @@ func TestWhichNodesAreSigned(t *testing.T) {
 		told   string // to the operator
 	}{
 		{`node == "web-01"`, []tutti.NodeName{"web-01"}, false, "web-01", "disable is signed for 1 node: web-01"},
-		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, false, "", `node "db-99", which`},
-		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, true, "", `node "db-99", which`},
-		{`node == "web-01" && connected`, []tutti.NodeName{"db-99"}, true, "", `node "db-99", which`},
+		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, false, "", `node "db-99", but`},
+		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, true, "", `node "db-99", but`},
+		{`node == "web-01" && connected`, []tutti.NodeName{"db-99"}, true, "", `node "db-99", but`},
 		{`true`, []tutti.NodeName{"web-02", "web-01"}, false, "web-01 web-02", "2 nodes: web-01, web-02"},
 		{`"web" in groups`, []tutti.NodeName{"web-01", "db-99"}, false, "", "2 nodes: db-99, web-01"},
 		{`"web" in groups`, []tutti.NodeName{"web-01", "db-99"}, false, "", "not confirmed; add --yes"},

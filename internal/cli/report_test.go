@@ -187,7 +187,7 @@ func TestAJournalIsShownOnce(t *testing.T) {
 		t.Errorf("%d lines before the reason, want that 20 lines are kept", n)
 	}
 	for _, want := range []string{
-		"      ensure: stopped → running  failed: change from 'stopped' to 'running' failed: Systemd start for web failed; its journal ends so:\n" +
+		"      ensure: stopped → running  failed: change from 'stopped' to 'running' failed: Systemd start for web failed; the end of its journal:\n" +
 			"          Nov 25 13:00:00 web-01 web[7]: early x",
 		"  Systemd start for web failed; its journal is above\n",
 		"failed: Systemd start for web failed; its journal is above  (/Stage[main]/Main/Service[web]/ensure)\n",

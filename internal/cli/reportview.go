@@ -53,7 +53,7 @@ func (s shownJournals) cut(message string) (said string, journal []string) {
 		return said + "; its journal is above", nil
 	}
 	s[key] = true
-	return said + "; its journal ends so:", lines
+	return said + "; the end of its journal:", lines
 }
 
 func (s shownJournals) printLine(w io.Writer, l api.LogLine) {
@@ -211,7 +211,7 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 		}
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "\n… and %s more than are kept of one report\n", count(r.LeftOut, "resource"))
+		fmt.Fprintf(w, "\n… and %s more, which are not kept\n", count(r.LeftOut, "resource"))
 	}
 }
 
@@ -287,7 +287,7 @@ func intent(corrective, redacted bool) string {
 	case corrective:
 		return "corrective"
 	case redacted:
-		return "corrective or intentional: not known of what is Sensitive"
+		return "corrective or intentional: unknown because the value is Sensitive"
 	}
 	return "intentional"
 }

@@ -56,16 +56,17 @@ in use. When all nodes trust both, --finish lets them trust only the new key. Th
 code.key to the operators who had the old one.
 
 Before the new key signs the code in use, the command names all of it and asks.
-Otherwise code that a thief of the old key has pushed would stay valid. If something
-there is not yours, push your own code to its environment first. If the list of
-operators is not yours, sign it again (tutti operator trust, distrust). Then repeat the
-command.
+Otherwise code that was pushed by a thief of the old key would stay valid. If it names
+code that is not yours, push your own code to that environment first. If it names a list
+of operators that is not yours, sign the list again (tutti operator trust, distrust).
+Then repeat the command.
 
-You can stop and repeat the command at any point. It finds out what is done. --status
-says which nodes do not trust the new key yet, and changes nothing. It verifies the
-keys by the operator's directory, or says that it cannot. --finish refuses while such a
-node is left, unless --leave names it. A node that you leave trusts the old key until it
-is back, and follows then. If its agent is too old, upgrade it.`,
+You can stop and repeat the command at any point. It finds out which steps are done.
+--status says which nodes do not trust the new key yet, and changes nothing. It compares
+the keys with the operator's directory, or says that it cannot. --finish refuses as long
+as there is such a node. To finish without a node, name it with --leave. A node that you
+leave trusts the old key until it is back. Then it gets the new key. If its agent is too
+old, upgrade it.`,
 		Example: `  tutti rotate code-key
   tutti rotate code-key --status
   tutti rotate code-key --finish --leave db-03`,
@@ -76,7 +77,7 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 			}
 			switch {
 			case in.Status && in.Finish:
-				return tutti.Errorf(tutti.CodeInvalid, "--status changes nothing, --finish does: give one of them")
+				return tutti.Errorf(tutti.CodeInvalid, "--status changes nothing, but --finish does: give only one of them")
 			case len(in.Leave) > 0 && !in.Finish:
 				return tutti.Errorf(tutti.CodeInvalid, "--leave names nodes that --finish does not wait for: give both")
 			}
@@ -85,16 +86,16 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 				return err
 			}
 			if len(in.Leave) > 0 {
-				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: until they are back they trust the old key", strings.Join(leave, ", "))); err != nil {
+				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: they trust the old key until they are back", strings.Join(leave, ", "))); err != nil {
 					return err
 				}
 			}
 			in.Confirm = func(what []string) error {
-				fmt.Fprintln(cmd.ErrOrStderr(), "The old key has signed this, and it stays good if the new key signs it, too:")
+				fmt.Fprintln(cmd.ErrOrStderr(), "The old key has signed the following. It stays valid if the new key signs it too:")
 				for _, line := range what {
 					fmt.Fprintln(cmd.ErrOrStderr(), "  "+tutti.Plain(line, maxLine))
 				}
-				return o.confirm(cmd, "sign all of it by the new key")
+				return o.confirm(cmd, "sign all of it with the new key")
 			}
 			out, err := o.deps.RotateCodeKey(cmd.Context(), server, o.conn, in)
 			if err != nil {
@@ -108,8 +109,8 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&in.Status, "status", false, "change nothing: say which nodes are not there yet")
-	f.BoolVar(&in.Finish, "finish", false, "trust the new key alone")
+	f.BoolVar(&in.Status, "status", false, "change nothing: show which nodes do not trust the new key yet")
+	f.BoolVar(&in.Finish, "finish", false, "trust only the new key")
 	f.StringSliceVar(&leave, "leave", nil, "with --finish: do not wait for these nodes")
 	o.addYes(cmd)
 	return cmd
@@ -118,19 +119,19 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 func printRotation(w io.Writer, r CodeKeyRotation, dir string) {
 	switch {
 	case r.Finished:
-		fmt.Fprintf(w, "The new key signs alone: %s. Hand %s/code.key to the operators who had the old one.\n", keyNames(r.Keys), dir)
+		fmt.Fprintf(w, "Only the new key signs now: %s. Hand %s/code.key to the operators who had the old one.\n", keyNames(r.Keys), dir)
 	case r.GoesOn:
 		fmt.Fprintf(w, "Two keys sign code: %s.\n", keyNames(r.Keys))
 	case len(r.Keys) > 0:
-		fmt.Fprintf(w, "No rotation goes on; %s signs code.\n", keyNames(r.Keys))
+		fmt.Fprintf(w, "There is no rotation; %s signs code.\n", keyNames(r.Keys))
 	default:
-		fmt.Fprintln(w, "No rotation goes on; the first key of the fleet signs code.")
+		fmt.Fprintln(w, "There is no rotation; the first key of the fleet signs code.")
 	}
 	if len(r.Keys) == 0 {
 		return
 	}
 	if r.NotVerified != "" {
-		fmt.Fprintf(w, "Not verified, these keys are the server's word: %s.\n", tutti.Plain(r.NotVerified, maxLine))
+		fmt.Fprintf(w, "Not verified, only the server names these keys: %s.\n", tutti.Plain(r.NotVerified, maxLine))
 	}
 	fmt.Fprintf(w, "%s of %d there.\n", count(r.There, "node"), r.There+len(r.Missing))
 	for _, n := range r.Missing {

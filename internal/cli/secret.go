@@ -73,9 +73,9 @@ func newSecretInitCommand(o *options) *cobra.Command {
 to seal the secret to nodes that come later. The command writes it to the operator's
 directory (recovery.key). Its public half goes into the fleet file.
 
-Give a copy to the operators who set secrets. Keep another copy where a loss of this
-machine does not reach it. Without the key you have to set each secret again. Never keep
-the key on the server.`,
+Give a copy to the operators who set secrets. Keep another copy on another machine or
+medium. Without the key you have to set each secret again. Never keep the key on the
+server.`,
 		Example: "  tutti secret init",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,7 +91,7 @@ the key on the server.`,
 			return o.done(cmd, text, map[string]any{"recovery": public})
 		},
 	}
-	cmd.Flags().BoolVar(&show, "show", false, "print the line of the key that is there")
+	cmd.Flags().BoolVar(&show, "show", false, "print the line of the existing key")
 	return cmd
 }
 
@@ -103,8 +103,8 @@ func newSecretListCommand(o *options) *cobra.Command {
 "tutti secret reseal" for them.
 
 TO ROTATE lists nodes that may know the value although the secret is no longer for them.
-It also lists nodes of which a former machine may know the value. Run
-"tutti secret rotate" to give the secret another value.`,
+It also lists nodes whose former machine may know the value. Run "tutti secret rotate"
+to give the secret another value.`,
 		Example: "  tutti secret list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -142,11 +142,12 @@ func newSecretResealCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal [KEY...]",
 		Short: "Seal secrets to the nodes that lack them",
-		Long: `Seals secrets to nodes that have joined since the secrets were set. Without KEY it
-seals all secrets. It needs the recovery key. It names the nodes that you seal to for
-the first time, and asks. Nodes that have the secret already do not run again.
+		Long: `Seals secrets to nodes that have joined since the secrets were set.
+Without KEY it seals all secrets. It needs the recovery key. If you seal to a node for
+the first time, it names the node and asks. Nodes that have the secret already do not
+run again.
 
---for gives one secret other targets from now on.`,
+--for changes the targets of one secret.`,
 		Example: `  tutti secret reseal
   tutti secret reseal shared/app/token --for group:web`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -186,7 +187,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 				return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
 			}
 			if len(done) == 0 && failed == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all that it is for")
+				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all of its nodes")
 			}
 			return failed
 		},
@@ -256,7 +257,7 @@ reactive fleet its readers run.`,
 			case i < 0:
 				return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", args[0])
 			case secrets[i].Owner != "":
-				return tutti.Errorf(tutti.CodeConflict, "secret %q is published by node %s: its code makes another one", args[0], secrets[i].Owner)
+				return tutti.Errorf(tutti.CodeConflict, "secret %q is published by node %s: a run of that node makes a new value", args[0], secrets[i].Owner)
 			}
 			return o.setSecret(cmd, server, args[0], secrets[i].For, asString)
 		},
@@ -316,7 +317,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(bytes.TrimSuffix(raw, []byte("\n"))) == 0:
-		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty: it has to bring the value")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty, but must contain the value")
 	case !utf8.Valid(raw):
 		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not UTF-8 text: encode it (base64), and decode it in the code")
 	}
@@ -349,9 +350,9 @@ func newSecretTrustCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [NODE...]",
 		Short: "Trust the new keys of nodes, after their machines were replaced",
-		Long: `The commands that seal refuse a node whose key is not the one that this operator sealed
-to before. Otherwise a server that an attacker has taken over could name its own key.
-After a machine was replaced, this command trusts the node's present key.`,
+		Long: `The commands that seal refuse a node if its key has changed since this
+operator sealed to it. Otherwise a server that an attacker has taken over could name its
+own key. After a machine was replaced, this command trusts the node's present key.`,
 		Example: "  tutti secret trust web-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !recovery {

@@ -44,16 +44,16 @@ func newServerCommand(o *options) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if run.KeepJobs < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d must be at least 1", run.KeepJobs)
 			}
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: both must be positive", run.KeepReports, run.KeepReportsFor)
 			}
 			if run.ScrubEvery < 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s: 0 (never) or more", run.ScrubEvery)
+				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s must be 0 (never) or more", run.ScrubEvery)
 			}
 			if run.MaxCompiles < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d: at least 1", run.MaxCompiles)
+				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d must be at least 1", run.MaxCompiles)
 			}
 			run.Socket = o.conn.Socket
 			return o.deps.RunServer(cmd.Context(), run)
@@ -61,8 +61,8 @@ func newServerCommand(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
-	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
-	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
+	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as set by init)")
+	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as set by init)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64, or a twentieth of a smaller disk)")

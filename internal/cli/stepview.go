@@ -38,7 +38,7 @@ func kindNote(s tutti.Step) string {
 		return ""
 	}
 	if s.Kind() == "" {
-		return "of no kind that is known"
+		return "of unknown kind"
 	}
 	return fmt.Sprintf("kind %q, not known to this release", tutti.Plain(string(s.Kind()), maxLine))
 }
