@@ -141,9 +141,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// machineOf returns a digest that identifies the installation of this machine without revealing the machine's ids. It
-// is made from systemd's id, which is new after each installation, and from the id of the hardware or the hypervisor.
-// It is empty if the machine has no such id.
+// machineOf returns a digest that identifies the installation of this machine without revealing the machine's ids.
+// The digest is made from systemd's id, which is new after each installation, and from the id of the hardware or the
+// hypervisor. machineOf returns an empty digest if the machine has no such id.
 func machineOf(root string) tutti.Digest {
 	var ids []byte
 	for _, name := range []string{"etc/machine-id", "sys/class/dmi/id/product_uuid"} {
@@ -178,7 +178,7 @@ func (a *Agent) notAdmitted(err error) {
 	}
 }
 
-// membershipNow reads the membership from the disk. It may be newer than the one in memory.
+// membershipNow reads the membership from the disk. The membership on the disk may be newer than the one in memory.
 func (a *Agent) membershipNow() identity.EnrolResponse {
 	if m, err := identity.LoadMembership(machine.IdentityDir(a.opts.Dir)); err == nil {
 		return m
@@ -196,16 +196,16 @@ func room(dir string) func() error {
 	}
 }
 
-// digestKey derives a secret from the node's key. It is used for the digests of Sensitive parameters. Without the
-// secret, an attacker could guess passwords from their digests.
+// digestKey derives a secret from the node's key. The secret is used for the digests of Sensitive parameters. Without
+// the secret, an attacker could guess passwords from their digests.
 func digestKey(seed []byte) string {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte("tutti digest key"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// shipModule writes the module tutti of this release into the agent's state directory, if it is not there yet. It
-// returns the launcher's path and the directory for Puppet's modulepath.
+// shipModule writes the module tutti of this release into the agent's state directory, if it is not there yet.
+// shipModule returns the launcher's path and the directory for Puppet's modulepath.
 func shipModule(dir string) (launcher, modules string, err error) {
 	digest, err := puppetmodule.Digest()
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// auditOut sends the audit trail to another system while it grows. It sends each act at least once, in order. After a
-// kill it may send an act twice, with the same sequence.
+// auditOut sends the audit trail to another system while it grows. auditOut sends each act at least once, in order.
+// After a kill it may send an act twice, with the same sequence.
 type auditOut struct {
 	core  *server.Server
 	name  string // names the state file
@@ -121,13 +121,13 @@ func (o auditOut) tell(ctx context.Context) error {
 	})
 }
 
-// auditFile appends lines to a file. It opens the file again after every few lines, so a rotation of the file needs
-// no signal to the server.
+// auditFile appends lines to a file. auditFile opens the file again after every few lines, so a rotation of the file
+// needs no signal to the server.
 type auditFile struct{ *os.File }
 
-// openAuditFile refuses a pipe. If nobody reads a pipe, a write to it never returns, and the server could not end. It
-// removes an incomplete last line, which a full disk or a kill may have left. The server sends the act of that line
-// again.
+// openAuditFile refuses a pipe. If nobody reads a pipe, a write to it never returns, and the server could not end.
+// openAuditFile removes an incomplete last line, which a full disk or a kill may have left. The server sends the act
+// of that line again.
 func openAuditFile(path string) (auditSink, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

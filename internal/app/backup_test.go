@@ -93,7 +93,7 @@ type known struct {
 	Trail     []api.AuditEntry
 }
 
-// ask runs the server and reads all its information. It reads the audit trail
+// ask runs the server and reads all its information. ask reads the audit trail
 // only up to the given event.
 func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	t.Helper()

@@ -170,7 +170,7 @@ func (f *rotated) join(t *testing.T, name tutti.NodeName) *joinedNode {
 	return m
 }
 
-// start starts the node's agent. It returns the agent's log.
+// start starts the node's agent. start returns the agent's log.
 func (m *joinedNode) start(t *testing.T) *words {
 	t.Helper()
 	said := &words{}
@@ -412,8 +412,8 @@ func TestARotationThatIsAbandoned(t *testing.T) {
 	}
 }
 
-// A backup contains both key sets, so the restored server continues the rotation at the same point. It accepts nodes
-// and operators that already use new keys.
+// A backup contains both key sets, so the restored server continues the rotation at the same point. The restored
+// server accepts nodes and operators that already use new keys.
 func TestABackupWhileTheCAIsRotated(t *testing.T) {
 	f := startRotated(t)
 	m := f.join(t, "web")
@@ -444,8 +444,8 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 }
 
 // In this test, the code-signing key is rotated before, during and after the rotation of the CA. All signatures stay
-// valid, because the fleet's id is that of its first CA. This is true for existing nodes and operators, for new ones,
-// and after a restart.
+// valid, because the fleet's id is that of its first CA. Signatures stay valid for existing nodes and operators, for
+// new ones, and after a restart.
 func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	f := startRotated(t)
 	first := f.sets(t).Present.CA

@@ -20,8 +20,8 @@ import (
 )
 
 // doors are the two ways by which operators connect. One is the network with a
-// certificate, the other is the local socket. They stay open as long as the process
-// lives.
+// certificate, the other is the local socket. Both doors stay open as long as the
+// process lives.
 type doors struct {
 	certificate, local *door
 	refused            *atomic.Pointer[func(from string, cause error)]
@@ -31,7 +31,7 @@ func newDoors() doors {
 	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
-// open passes operators' requests to a server. It does so until ctx ends.
+// open passes operators' requests to a server. open does so until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
@@ -112,7 +112,7 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 
 const shutdownDeadline = 5 * time.Second
 
-// serveHTTP serves on a listener until ctx ends. Then it waits until running
+// serveHTTP serves on a listener until ctx ends. Then serveHTTP waits until running
 // requests have ended.
 func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
 	group.Go(func() error {

@@ -59,8 +59,8 @@ func (s stored) refused(t *testing.T) string {
 }
 
 // A restored server begins a new epoch. Nodes and operators refuse a server whose log went back without a new
-// epoch. They also refuse the second of two servers that were restored from the same backup, until an
-// operator chooses one (finding F14).
+// epoch. Nodes and operators also refuse the second of two servers that were restored from the same backup,
+// until an operator chooses one of them (finding F14).
 func TestAServerThatWentBack(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))

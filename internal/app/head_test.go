@@ -39,8 +39,8 @@ func initStored(t *testing.T) stored {
 	return s
 }
 
-// serve runs the server while the function work runs. It returns the server's error and
-// its log.
+// serve runs the server while the function work runs. serve returns the server's error and its
+// log.
 func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string, err error) {
 	t.Helper()
 	var out bytes.Buffer

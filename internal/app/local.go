@@ -74,8 +74,8 @@ func localRuns(dir string) ([]cli.LocalRun, error) {
 	return out, nil
 }
 
-// localRun reads the directory of a run. It returns fs.ErrNotExist if there is no directory,
-// or if the run never began.
+// localRun reads the directory of a run. localRun returns fs.ErrNotExist if there is no
+// directory, or if the run never began.
 func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 	at := filepath.Join(dir, "runs", string(run))
 	out := cli.LocalRun{Run: run}

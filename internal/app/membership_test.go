@@ -24,8 +24,8 @@ import (
 // machine does not need so long.
 const hang = 3 * time.Minute
 
-// memberBus is a bus whose JWTs are valid for a few seconds. It records the requests
-// that it gets.
+// memberBus is a bus whose JWTs are valid for a few seconds. memberBus records the
+// requests that it gets.
 type memberBus struct {
 	*bustest.Bus
 	mu       sync.Mutex

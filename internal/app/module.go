@@ -14,9 +14,9 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// installModule writes the module of this release into a directory for modules. It replaces
-// a module tutti of another release. It returns CodeConflict if something else has the
-// module's name.
+// installModule writes the module of this release into a directory for modules.
+// installModule replaces a module tutti of another release. installModule returns
+// CodeConflict if something else has the module's name.
 func installModule(modules string) (cli.ModuleInstalled, error) {
 	dir, err := filepath.Abs(filepath.Join(modules, "tutti"))
 	if err != nil {

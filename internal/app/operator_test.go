@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// startServer starts a complete server on loopback. It returns the options with
-// which the first operator connects.
+// startServer starts a complete server on loopback. startServer returns the options
+// with which the first operator connects.
 func startServer(t *testing.T) operator.ConnectOptions {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// compileSocketPath is the socket to which the module on a Puppet Server connects. It is not in /run/tutti,
-// because systemd removes that directory when a tutti-server on the same host stops.
+// compileSocketPath is the socket to which the module on a Puppet Server connects. The socket is not in
+// /run/tutti, because systemd removes that directory when a tutti-server on the same host stops.
 const compileSocketPath = "/run/tutti-agent/compile.sock"
 
 // serverModules are the directories for modules of all environments, in Puppet's own packages and in
@@ -96,8 +96,8 @@ func copyModule(dir string) error {
 	return os.RemoveAll(old)
 }
 
-// makeModules creates the directory for modules. Everybody may read it, even with a strict umask. It does
-// not change an existing directory.
+// makeModules creates the directory for modules. Everybody may read it, even with a strict umask.
+// makeModules does not change an existing directory.
 func makeModules(dir string) error {
 	if durable.Exists(dir) {
 		return nil
@@ -108,8 +108,8 @@ func makeModules(dir string) error {
 	return os.Chmod(dir, 0o755) // the Puppet Server must be able to read it
 }
 
-// compileSocket returns the socket on which the agent answers a Puppet Server. It returns nil if no Puppet
-// Server was set up on this host.
+// compileSocket returns the socket on which the agent answers a Puppet Server. compileSocket returns nil if
+// no Puppet Server was set up on this host.
 func compileSocket(dir string) (*agent.CompileSocket, error) {
 	path := filepath.Join(dir, machine.CompileFile)
 	raw, err := os.ReadFile(path)

@@ -208,7 +208,7 @@ func (p *pusher) become(key ed25519.PrivateKey) {
 	}
 }
 
-// cut is a server whose connection breaks at the nth call that changes something. It breaks either before the call
+// cut is a server whose connection breaks at the nth call that changes something. cut breaks either before the call
 // arrives or after the call is done.
 type cut struct {
 	cli.Server

@@ -117,8 +117,8 @@ func code(o tutti.Order) string {
 	return strings.Join([]string{string(o.Program), o.Environment, string(o.Code)}, " ")
 }
 
-// factsFor returns the key of the code for which facts may be collected ahead of a run. It
-// is empty if they may not.
+// factsFor returns the key of the code for which facts may be collected ahead of a run.
+// factsFor returns an empty key if facts may not be collected.
 func factsFor(o tutti.Order) string {
 	if o.FreshFacts {
 		return ""

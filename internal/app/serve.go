@@ -77,7 +77,8 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	})
 }
 
-// denier records refusals in the log. It uses its own goroutines, so callers need not wait.
+// denier records refusals in the log. denier uses its own goroutines, so callers need not
+// wait.
 type denier struct {
 	ctx   context.Context // the context of the group, which waits for its goroutines
 	core  *server.Server
@@ -105,8 +106,8 @@ func operatorOf(core *server.Server, authority *identity.Authority) func(*http.R
 	}
 }
 
-// deniedTo records refused HTTP requests. It records the name in the operator's certificate
-// if our CA signed it, and otherwise the client's address.
+// deniedTo records refused HTTP requests. deniedTo records the name in the operator's
+// certificate if our CA signed it, and otherwise the client's address.
 func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, string, error) {
 	return func(r *http.Request, what string, cause error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -62,8 +62,9 @@ func (p *pusher) counters() map[string]uint64 {
 	return out
 }
 
-// TestACounterGoesUp checks that each push of new code increases the counter of its environment. This also works if
-// the server has lost its counter. But the counter does not go beyond a number that somebody has signed.
+// TestACounterGoesUp checks that each push of new code increases the counter of its environment. The counter also
+// increases if the server has lost its own counter. But the counter does not go beyond a number that somebody has
+// signed.
 func TestACounterGoesUp(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, step := range []struct {

@@ -202,8 +202,9 @@ func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	}
 }
 
-// TestAListOfARotatedKey checks that a node ignores a list of operators signed by a rotated key. It does so after the
-// rotation and after a restart. A list signed by a present key replaces the old list, even if its counter is lower.
+// TestAListOfARotatedKey checks that a node ignores a list of operators signed by a rotated key. The node ignores
+// such a list after the rotation and after a restart. A list signed by a present key replaces the old list, even if
+// its counter is lower.
 func TestAListOfARotatedKey(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	f := startRotated(t)

@@ -99,8 +99,8 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q must be a time like 2026-07-01T12:00:00Z, a day, or a duration like 36h", text)
 }
 
-// auditHead is the end of the log at the last verification. It is stored in the
-// operator's directory.
+// auditHead is the end of the log at the last verification. The head is stored
+// in the operator's directory.
 type auditHead struct {
 	Seq  uint64       `json:"seq"`
 	Link tutti.Digest `json:"link"`
@@ -180,8 +180,8 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
-// remember writes the head. remember stores a head. It returns false if there
-// is no operator's directory.
+// remember writes the head to a file. remember returns false if there is no operator's
+// directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

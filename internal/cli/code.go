@@ -197,7 +197,7 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource
-	dir    string       // directory of the environment. It is empty if the Puppet Server has the code
+	dir    string       // directory of the environment. dir is empty if the Puppet Server has the code
 	code   tutti.Digest // digest of the code in dir
 }
 
@@ -240,8 +240,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file. If many nodes would begin to run, it first asks a person. It sends the fleet
-// file last, so the server always has the code that a plan needs.
+// push sends code and fleet file. If many nodes would begin to run, it first asks a person. push sends the
+// fleet file last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

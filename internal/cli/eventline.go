@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// linesOf returns the lines of text for an event. It returns no lines if people need not see the event.
+// linesOf returns the lines of text for an event. linesOf returns no lines if people need not see the event.
 func linesOf(p *progress, e tutti.Event) []string {
 	if line := eventViewOf(e.Body).line; line != nil {
 		return line(p, e)

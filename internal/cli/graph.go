@@ -53,8 +53,8 @@ There are three kinds of edges:
 	return cmd
 }
 
-// printGraph prints one edge in each line. Then it prints the nodes without an edge, and the nodes that are not
-// good.
+// printGraph prints one edge in each line. Then printGraph prints the nodes without an edge, and the nodes that
+// are not good.
 func printGraph(w io.Writer, g api.Graph) error {
 	linked := map[tutti.NodeName]bool{}
 	var rows [][]string

@@ -26,8 +26,8 @@ type Lab struct {
 	// Exec replaces this process by a command on a host of the named lab. If the lab's name
 	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds the bases that the lab file's hosts need and that do not exist yet. It
-	// returns the directories of all these bases.
+	// Bases builds the bases that the lab file's hosts need and that do not exist yet.
+	// Bases returns the directories of all these bases.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error
@@ -48,7 +48,7 @@ type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Running bool   `json:"running"`
-	Network string `json:"network,omitempty"` // cut, slow, or both. It is empty if there is no fault
+	Network string `json:"network,omitempty"` // cut, slow, or both. Network is empty if there is no fault
 }
 
 // LabRun is a command that runs in a temporary copy of a base. The base is defined by a lab

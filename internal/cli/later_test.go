@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// laterServer returns a server of a later release. Its job has kinds of steps, events,
-// verdicts and outcomes that this release does not know.
+// laterServer returns a server of a later release. The server's job has kinds of
+// steps, events, verdicts and outcomes that this release does not know.
 func laterServer(t *testing.T) *httpapi.Client {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/later.jsonl")

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// printLeases prints the leases of an exclusive job. It prints how many nodes
-// are in each state, and each node with a problem.
+// printLeases prints the leases of an exclusive job. printLeases prints how many
+// nodes are in each state, and each node with a problem.
 func printLeases(w io.Writer, j *engine.Job) {
 	if j.Leases == nil {
 		return

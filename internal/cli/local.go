@@ -14,9 +14,9 @@ import (
 
 // Local are the actions that root can do on a node without the server.
 type Local interface {
-	// Status returns what the node has stored. It does not need a running agent.
+	// Status returns what the node has stored. Status does not need a running agent.
 	Status(dir string) (LocalStatus, error)
-	// Run makes the agent begin a run. It yields what happens in the run, and returns the ended run.
+	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
 	// Log yields the log of a run and returns the run. If run is empty, it is the latest one.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
@@ -32,7 +32,7 @@ type LocalStatus struct {
 	// when the node will make a safety run if the server stays away
 	Safety time.Time     `json:"safety_at,omitzero"`
 	After  time.Duration `json:"safety_when_away,omitempty"`
-	// NoSafety is the reason why the node will not make a safety run. It is never empty if Safety is zero.
+	// NoSafety is the reason why the node will not make a safety run. If Safety is zero, NoSafety has a text.
 	NoSafety    string       `json:"no_safety,omitempty"`
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"`
@@ -52,8 +52,8 @@ type LocalRun struct {
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
 	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it when it is back
-	// Refused is the reason why the server refused the result and counts the run as failed. It is empty if the server
-	// has accepted the result or has not received it yet.
+	// Refused is the reason why the server refused the result and counts the run as failed. Refused is empty if the
+	// server has accepted the result or has not received it yet.
 	Refused string `json:"refused,omitempty"`
 }
 

@@ -111,8 +111,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands describes the state of a node in one or two words. It is empty if the server is of an earlier release,
-// which does not send the state.
+// stands describes the state of a node in one or two words. stands returns an empty text if the server is of an
+// earlier release, which does not send the state.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
@@ -120,8 +120,8 @@ func stands(n api.NodeView) string {
 	return orDash(string(n.Stands))
 }
 
-// countStands returns how many nodes are in each state, like "3 good, 1 stale". It returns an empty text if the
-// states are unknown.
+// countStands returns how many nodes are in each state, like "3 good, 1 stale". countStands returns an empty
+// text if the states are unknown.
 func countStands(nodes []api.NodeView) string {
 	counts := map[api.NodeState]int{}
 	for _, n := range nodes {

@@ -284,8 +284,8 @@ type start struct {
 	detach bool
 }
 
-// startFlags adds the flags. It returns a function that makes a start from their values. limit is how many
-// nodes run at the same time, and 0 means all.
+// startFlags adds the flags. startFlags returns a function that makes a start from their values. limit is
+// how many nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -304,8 +304,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs finds out which nodes may run. It names the nodes that may not run, and runs the other nodes as one
-// job.
+// runs finds out which nodes may run. runs names the nodes that may not run, and runs the other nodes as
+// one job.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {

@@ -49,10 +49,10 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	return in, undecided, err
 }
 
-// meant checks the list of nodes that an expression selects according to the server. It returns the selected nodes,
-// sorted, and the nodes for which the selection is unknown. If a node's name already shows that the node is not
-// selected, meant returns an error. unsure is the number of nodes whose selection only the server knows, because the
-// expression uses more than the name.
+// meant checks the list of nodes that an expression selects according to the server. meant returns the selected
+// nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that the node is
+// not selected, meant returns an error. unsure is the number of nodes whose selection only the server knows, because
+// the expression uses more than the name.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {

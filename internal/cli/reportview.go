@@ -36,11 +36,11 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printLog(w, r, logs, journals)
 }
 
-// shownJournals contains the journals of services that were already printed. It is needed because Puppet reports each
-// journal several times.
+// shownJournals contains the journals of services that were already printed. shownJournals is needed because Puppet
+// reports each journal several times.
 type shownJournals map[string]bool
 
-// cut splits a message. It returns Puppet's own text, and the journal if the journal was not printed before.
+// cut splits a message. cut returns Puppet's own text, and the journal if the journal was not printed before.
 func (s shownJournals) cut(message string) (said string, journal []string) {
 	said, unit, lines := tutti.SplitJournal(message)
 	key := unit + "\n" + strings.Join(lines, "\n")
@@ -150,8 +150,8 @@ func runBegan(r api.RunReport) time.Time {
 	return r.ClaimedAt
 }
 
-// howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected. It
-// returns an empty text if this is unknown.
+// howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected.
+// howLoaded returns an empty text if this is unknown.
 func howLoaded(r tutti.Result) string {
 	switch {
 	case r.Cold != "":

@@ -37,7 +37,8 @@ type Deps struct {
 	Connect func(c Connection) (Server, error)
 	// Push signs the environment in dir with the operator's key, and sends it to the server.
 	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
-	// SignFleet signs the text of a fleet file. It returns nil if the operator has no code-signing key.
+	// SignFleet signs the text of a fleet file. SignFleet returns nil if the operator has no code-signing
+	// key.
 	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)
 	// CodeDigest returns the digest that the environment in dir would have after a Push.
 	CodeDigest func(dir, environment string) (tutti.Digest, error)
@@ -60,8 +61,8 @@ type Deps struct {
 	OperatorsKey func(dir string) (tutti.OperatorKey, error)
 	// TrustOperator changes the list of operators who sign actions, and signs the new list.
 	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
-	// SignAction signs a change for the named nodes. It returns nil if operators do not sign actions in this
-	// fleet.
+	// SignAction signs a change for the named nodes. SignAction returns nil if operators do not sign actions
+	// in this fleet.
 	SignAction func(ctx context.Context, s Server, c Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey does the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
@@ -170,7 +171,7 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done reports a change. It prints a text, which may be empty. With --json it prints what was changed.
+// done reports a change. done prints a text, which may be empty. With --json it prints what was changed.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)

@@ -21,7 +21,7 @@ type RotateCodeKey struct {
 
 // CodeKeyRotation is the progress of a rotation of the code-signing key.
 type CodeKeyRotation struct {
-	// keys that sign now. It is empty if this is still the fleet's first key
+	// keys that sign now. Keys is empty if this is still the fleet's first key
 	Keys     []tutti.Digest `json:"keys,omitempty"`
 	GoesOn   bool           `json:"goes_on"`  // two keys sign
 	Finished bool           `json:"finished"` // this command has finished the rotation

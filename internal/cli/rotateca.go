@@ -108,8 +108,8 @@ func (o *options) showRotation(cmd *cobra.Command, r api.CARotation) error {
 	return writeRotation(cmd.OutOrStdout(), r)
 }
 
-// writeRotation prints the progress of a rotation and the next step. It also prints the nodes and
-// operators that do not have the new keys yet.
+// writeRotation prints the progress of a rotation and the next step. writeRotation also prints
+// the nodes and operators that do not have the new keys yet.
 func writeRotation(w io.Writer, r api.CARotation) error {
 	var rows [][]string
 	for _, b := range r.Behind {

@@ -25,7 +25,8 @@ type Sealer interface {
 	// Init makes the recovery key in the operator's directory and returns its public key. CodeConflict: the key
 	// exists.
 	Init(c Connection) (public string, err error)
-	// Recovery returns the public key of the recovery key. It returns CodeNotFound if there is no recovery key.
+	// Recovery returns the public key of the recovery key. Recovery returns CodeNotFound if there is no recovery
+	// key.
 	Recovery(c Connection) (public string, err error)
 	// Seal sets a new secret for a key, and seals it to some targets. Before it seals to a node for the first time,
 	// it calls ask. If ask returns an error, the command ends.
@@ -45,8 +46,8 @@ type SealedFor struct {
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
 	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
-	// Recovery is the recovery key in the fleet file. It is only set if this operator has not made this key and has
-	// never sealed to it before.
+	// Recovery is the recovery key in the fleet file. Recovery is only set if this operator has not made this key
+	// and has never sealed to it before.
 	Recovery string `json:"recovery,omitempty"`
 }
 
@@ -197,8 +198,8 @@ run again.
 	return cmd
 }
 
-// askFirst returns a function that asks the operator. It asks before a secret is sealed to a node or a recovery key
-// for the first time.
+// askFirst returns a function that asks the operator. The function asks before a secret is sealed to a node or a
+// recovery key for the first time.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
 		var to []string

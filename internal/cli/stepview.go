@@ -10,12 +10,12 @@ import (
 // its own file. The type stepViews has one method for each kind, which is the kind's row in the
 // table.
 type stepView interface {
-	// waits returns what the step itself waits for. It returns an empty text if the step waits
-	// for its nodes.
+	// waits returns what the step itself waits for. waits returns an empty text if the step
+	// waits for its nodes.
 	waits(s tutti.Step) string
 	// ended returns the text for a step that ended well and has no message.
 	ended() string
-	// gate returns what an event at the gate of a run means in this step. It returns an empty
+	// gate returns what an event at the gate of a run means in this step. gate returns an empty
 	// text if people need not see the event.
 	gate(b tutti.Body) string
 }
@@ -43,8 +43,8 @@ func kindNote(s tutti.Step) string {
 	return fmt.Sprintf("kind %q, not known to this release", tutti.Plain(string(s.Kind()), maxLine))
 }
 
-// stepBegan returns the line for the beginning of a step. It must also work for a step without
-// runs.
+// stepBegan returns the line for the beginning of a step. stepBegan must also work for a step
+// without runs.
 func stepBegan(s tutti.Step) string {
 	if waits := viewOf(s).waits(s); waits != "" {
 		return fmt.Sprintf("%s: waiting for %s", s.Name, waits)
@@ -55,7 +55,8 @@ func stepBegan(s tutti.Step) string {
 	return fmt.Sprintf("%s: begins", s.Name)
 }
 
-// stepEnded returns the line for the end of a step. It must also work for a step without runs.
+// stepEnded returns the line for the end of a step. stepEnded must also work for a step without
+// runs.
 func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	switch {
 	case b.OK && b.Message != "":

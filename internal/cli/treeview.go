@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// treeView draws the job as a tree at the bottom of the terminal. It draws a few
-// times each second. Failures are printed above the tree, where they stay.
+// treeView draws the job as a tree at the bottom of the terminal. treeView draws
+// a few times each second. Failures are printed above the tree, where they stay.
 type treeView struct {
 	mu       sync.Mutex
 	progress *progress
@@ -135,7 +135,7 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit shortens a tree to the height of the terminal. It keeps the head and the
+// fit shortens a tree to the height of the terminal. fit keeps the head and the
 // active steps.
 func fit(lines []string, active, most int) []string {
 	room := most - 2 // lines that remain after the head and the line with the number of hidden lines

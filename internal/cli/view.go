@@ -11,16 +11,17 @@ import (
 
 // view shows a job while the job runs. The rules for the terminal are in doc.go.
 type view interface {
-	// show shows an item. It is called after progress has applied w.
+	// show shows an item. show is called after progress has applied w.
 	show(w api.Watched)
 	// say prints a message about the watch itself, and not about the job.
 	say(message string)
-	// finish shows the end. err is the reason why the watch ended. It is nil if there is a verdict.
+	// finish shows the end. err is the reason why the watch ended. err is nil if there is a
+	// verdict.
 	finish(err error)
 	close()
 }
 
-// newView returns the view for the output. This is JSON lines with --json, a live tree on a
+// newView returns the view for the output. The view is JSON lines with --json, a live tree on a
 // terminal, and plain lines otherwise.
 func (o *options) newView(cmd *cobra.Command, p *progress) view {
 	out := cmd.OutOrStdout()

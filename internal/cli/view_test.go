@@ -221,8 +221,8 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	}
 }
 
-// A server that was restored from a backup does not have a job's last events. It
-// gives their sequences to other events.
+// A server that was restored from a backup does not have a job's last events.
+// The server gives the sequences of these events to other events.
 func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
 	p := newProgress()
 	var out bytes.Buffer

@@ -17,8 +17,8 @@ type absentSet struct {
 	present map[*Question]struct{} // the questions of the set's keys for which Question.present is true
 }
 
-// internAbsent returns the shared set for these keys, or nil if there are no keys. It relies on
-// Absent being the digest of the keys.
+// internAbsent returns the shared set for these keys, or nil if there are no keys. internAbsent
+// relies on Absent being the digest of the keys.
 func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
 	if len(asked.Keys) == 0 {
 		return nil
@@ -55,8 +55,8 @@ func (s *State) releaseAbsent(a *absentSet) {
 	}
 }
 
-// sharedPresent reports whether a key in absent sets may have a value now. This is so if the
-// shared level has the key, or if a node declares that it will publish the key.
+// sharedPresent reports whether a key in absent sets may have a value now. A key may have a value
+// if the shared level has it, or if a node declares that it will publish the key.
 func (s *State) sharedPresent(key string) bool {
 	_, has := s.shared[key]
 	return has || len(s.declared[sharedHiera(key)]) > 0
@@ -79,8 +79,9 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// present returns questions about the absent keys of a record, sorted by key. It returns the
-// wanted questions whose key the shared level has, or the node's own level has, or more contains.
+// present returns questions about the absent keys of a record, sorted by key. The function wanted
+// selects the questions. The key of a question must be on the shared level, on the node's own
+// level, or in more.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

@@ -26,13 +26,13 @@ type Answer struct {
 	Found   bool            // for value and hiera, whether there is a value. For collect, always true
 	Value   json.RawMessage // value, hiera
 	Exports []tutti.Export  // for collect, the exports of other nodes, sorted by title and node
-	Digest  tutti.Digest    // answers with equal digests are equal. It is empty if nothing was found
+	Digest  tutti.Digest    // answers with equal digests are equal. Digest is empty if nothing was found
 	Seq     uint64
 }
 
 // NormalQuery checks a question from a node or an operator, and returns its normal form. Equal questions have
-// equal normal forms. It returns CodeInvalid for an unknown kind, for a malformed key, type or filter, and for
-// a field that this kind of question does not have.
+// equal normal forms. NormalQuery returns CodeInvalid for an unknown kind, for a malformed key, type or
+// filter, and for a field that this kind of question does not have.
 func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	switch q.Kind {
 	case tutti.QueryValue, tutti.QueryHiera:
@@ -101,7 +101,7 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// pass calls f with the exports of a type, node by node. It uses the asker's view and leaves out the asker's
+// pass calls f with the exports of a type, node by node. pass uses the asker's view and leaves out the asker's
 // own exports.
 func (s *State) pass(name string, asker Asker, f func([]member)) {
 	overlay := s.overlay(asker).all()

@@ -19,10 +19,10 @@ const MaxValueDepth = 256
 
 // Canonical returns the canonical encoding of a JSON value. Two values have the same encoding only if they
 // are equal. The encoding is that of RFC 8785 with two differences. Members are sorted by their UTF-8
-// bytes. Whole numbers stay whole numbers, because 1 and 1.0 differ in Puppet, and may have any size. It
-// returns CodeInvalid if the input is not JSON, is not UTF-8, or has a number beyond 64-bit floating
-// point. If the input is already canonical, Canonical returns it without decoding it. Most values in the
-// log were checked before, and decoding them again would take too long.
+// bytes. Whole numbers stay whole numbers, because 1 and 1.0 differ in Puppet, and may have any size.
+// Canonical returns CodeInvalid if the input is not JSON, is not UTF-8, or has a number beyond 64-bit
+// floating point. If the input is already canonical, Canonical returns it without decoding it. Most values
+// in the log were checked before, and decoding them again would take too long.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -47,8 +47,8 @@ func Equal(a, b json.RawMessage) bool {
 	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
 }
 
-// canonicalOrRaw does the same as Canonical for values that are already in the log. It returns invalid
-// JSON unchanged.
+// canonicalOrRaw does the same as Canonical for values that are already in the log. canonicalOrRaw returns
+// invalid JSON unchanged.
 func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
 	if canonical, err := Canonical(raw); err == nil {
 		return canonical
@@ -113,8 +113,9 @@ func appendCanonical(out []byte, value any, depth int) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// appendNumber appends a number in canonical form. It copies a whole number digit by digit. It writes any
-// other number in the shortest form that gives the same 64-bit number, always with a point or an exponent.
+// appendNumber appends a number in canonical form. appendNumber copies a whole number digit by digit.
+// appendNumber writes any other number in the shortest form that gives the same 64-bit number, always with
+// a point or an exponent.
 func appendNumber(out []byte, text string) ([]byte, error) {
 	if !strings.ContainsAny(text, ".eE") {
 		if text == "-0" {

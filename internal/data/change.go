@@ -30,9 +30,10 @@ func changeOf(e tutti.Event) *Change {
 	return &c
 }
 
-// LastChange returns the last change of a node's answer to a question. It returns false if the
-// change is not known. It may have happened before the node asked, or before the part of the
-// log that is kept. The result is only for people, and no decision may depend on it.
+// LastChange returns the last change of a node's answer to a question. LastChange returns
+// false if the change is not known. The change may have happened before the node asked, or
+// before the part of the log that is kept. The result is only for people, and no decision may
+// depend on it.
 func (s *State) LastChange(node tutti.NodeName, query tutti.Query) (Change, bool) {
 	q := s.questions[identify(query)]
 	if q == nil || q.change == nil {

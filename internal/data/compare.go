@@ -76,8 +76,8 @@ func (s *State) costOf(q *compared, asker Asker) int {
 	}
 }
 
-// Outdated returns, in their order, the reads whose questions have another answer now. It treats a degraded read like
-// any other read.
+// Outdated returns, in their order, the reads whose questions have another answer now. Outdated treats a degraded
+// read like any other read.
 func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	type answer struct {
 		found  bool

@@ -22,7 +22,8 @@ func weightOf(members []member) weight {
 
 func (w weight) plus(o weight) weight { return weight{w.exports + o.exports, w.tags + o.tags} }
 
-// cost returns the number of comparisons that a filter makes for this weight. It adds more for each export.
+// cost returns the number of comparisons that a filter makes for this weight. The result also contains the cost
+// more for each export.
 func (w weight) cost(f *Filter, more int) int {
 	each, tags := f.steps()
 	return w.exports*(more+each) + w.tags*tags

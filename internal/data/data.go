@@ -1,6 +1,6 @@
-// Package data is the data plane as a fold of the log. It has what nodes and operators have
-// published, and answers the questions of Puppet runs about these data. It is pure, so it does
-// no I/O, reads no clock and starts no goroutines.
+// Package data is the data plane as a fold of the log. The package has the data that nodes and
+// operators have published, and answers the questions of Puppet runs about these data. The
+// package is pure, so it does no I/O, reads no clock and starts no goroutines.
 //
 // The keys of values are paths. Two places in a path have a special meaning:
 //
@@ -16,8 +16,8 @@ package data
 
 import "github.com/tutti-project/tutti"
 
-// State is the current data. It is not safe for concurrent use. Answers share memory with the
-// state, so callers must not modify them.
+// State is the current data. State is not safe for concurrent use. Answers share memory with
+// the state, so callers must not modify them.
 type State struct {
 	seq    uint64
 	change *Change // what the event that is being applied changes, or nil

@@ -31,9 +31,9 @@ type exportSet map[string][]member
 
 // CheckExports returns the exports of a node in the form for storing. Parameters are
 // canonical, tags are sorted and unique, and exports are sorted by reference. Equal
-// sets have equal encodings. It returns CodeInvalid for a malformed type, title or
-// parameter, for too large exports, for exports of another node, and for a duplicate
-// reference.
+// sets have equal encodings. CheckExports returns CodeInvalid for a malformed type,
+// title or parameter, for too large exports, for exports of another node, and for a
+// duplicate reference.
 func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, error) {
 	if len(exports) > MaxExports {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: %d exports, at most %d", string(node), len(exports), MaxExports)

@@ -29,8 +29,8 @@ type Filter struct {
 // Normalize returns the normal form of a filter. Nested `and` in `and` and `or` in `or` are flattened. Operands are
 // sorted and unique, and a list with one operand is replaced by this operand. Tags are in lower case, and values are
 // canonical. Filters with the same normal form accept the same exports. For null and for an empty input, Normalize
-// returns nil. It returns CodeInvalid for an unknown operator, for a malformed operand, and for a filter that is too
-// deep or too large.
+// returns nil. Normalize returns CodeInvalid for an unknown operator, for a malformed operand, and for a filter that
+// is too deep or too large.
 func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	f, err := ParseFilter(raw)
 	if err != nil || f == nil {
@@ -42,8 +42,8 @@ func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	return f.text, nil
 }
 
-// ParseFilter compiles a filter. The filter need not be in normal form. It returns errors for the same filters as
-// Normalize.
+// ParseFilter compiles a filter. The filter need not be in normal form. ParseFilter returns errors for the same
+// filters as Normalize.
 func ParseFilter(raw json.RawMessage) (*Filter, error) {
 	if len(raw) > MaxFilter {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes, at most %d", len(raw), MaxFilter)
@@ -168,10 +168,10 @@ func (f *Filter) encode() {
 	f.text = out
 }
 
-// Match reports whether the filter accepts an export. It has the semantics of PuppetDB. Values must be exactly equal,
-// also in type and case. An array matches only an equal array, and does not match one of its elements. Tags are
-// compared in lower case. != is also true if the export does not have the parameter. A sensitive parameter counts as
-// missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State are in
+// Match reports whether the filter accepts an export. Match has the semantics of PuppetDB. Values must be exactly
+// equal, also in type and case. An array matches only an equal array, and does not match one of its elements. Tags
+// are compared in lower case. != is also true if the export does not have the parameter. A sensitive parameter counts
+// as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State are in
 // this form.
 func (f *Filter) Match(e tutti.Export) bool { return f == nil || f.match(&e) }
 

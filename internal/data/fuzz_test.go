@@ -158,9 +158,9 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzExports checks a set that CheckExports accepts. It stays the same when it
-// is stored and read back, and gives the same answers. The normal form of a
-// normal question is the same question.
+// FuzzExports checks a set that CheckExports accepts. The set stays the same
+// when it is stored and read back, and gives the same answers. The normal form
+// of a normal question is the same question.
 func FuzzExports(f *testing.F) {
 	set := `[{"type":"A","title":"x","tags":["b","a","a"],"parameters":{"p":{"__ptype":"Sensitive"},"q":1e3},"sensitive":["pw"],"file":"a.pp","line":1},{"type":"A::B","title":"<&>"}]`
 	for seed := range uint64(20) {

@@ -18,8 +18,8 @@ type record struct {
 
 // read is a question with the answer that the node got. The read shares its digest with the value.
 // If the answer of a collector was current when Remember stored it, the read has the sum instead of
-// the digest. Comparing sums needs no hashing. This is important if all nodes read one export,
-// because a change of it changes an answer of every node.
+// the digest. Comparing sums needs no hashing. Cheap comparisons are important if all nodes read one
+// export, because a change of this export changes an answer of every node.
 type read struct {
 	*Question
 	digest          tutti.Digest
@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is different now. It modifies nothing, because several readers
-// compare the same record at the same time.
+// changed reports whether the answer is different now. changed modifies nothing, because several
+// readers compare the same record at the same time.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -168,7 +168,7 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 	return outdated
 }
 
-// Touched returns the nodes whose answers may have changed since the last call, sorted. Then it
+// Touched returns the nodes whose answers may have changed since the last call, sorted. Then Touched
 // clears the list. A node is touched if its record has a question whose answer an event has changed,
 // in the view of the record's job. Touched also returns a node if two changes cancel each other, or
 // if its record was already outdated. Use OutdatedOf for a precise result.
@@ -193,7 +193,7 @@ func (s *State) touch(r *record) {
 }
 
 // valueChanged touches the nodes that read a value or its hiera key. The caller has already changed
-// the value, and passes the value before. It passes the zero value if there was no value.
+// the value, and passes the value before. The caller passes the zero value if there was no value.
 func (s *State) valueChanged(path string, had value) {
 	now := s.values[path]
 	if now.digest == had.digest && now.sealed == had.sealed {
@@ -214,8 +214,8 @@ func (s *State) valueChanged(path string, had value) {
 }
 
 // askersOf calls f for each record with a question whose answer changes if the value of a path
-// changes from had to now. It passes the new answer, which is empty if there is none. It may call f
-// for the same record twice.
+// changes from had to now. askersOf passes the new answer to f. The new answer is empty if there is
+// none. askersOf may call f for the same record twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
 		if is := s.digestFor(now, r.node); is != s.digestFor(had, r.node) {
@@ -264,8 +264,8 @@ func (r *record) asks(q *Question) bool {
 }
 
 // exportsChanged updates the questions after a node's set of exports has changed. The change is
-// either public or only in the view of one job. It touches the readers that get another answer. The
-// caller passes the set that was in effect before and the set that is in effect now.
+// either public or only in the view of one job. exportsChanged touches the readers that get another
+// answer. The caller passes the set that was in effect before and the set that is in effect now.
 func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
 	names := maps.Clone(before)
 	if names == nil {
@@ -293,8 +293,8 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 	}
 }
 
-// shiftAll adds to the total of a question. It compensates this for jobs that have their own set of
-// the node.
+// shiftAll adds to the total of a question. shiftAll compensates for this in jobs that have their
+// own set of the node.
 func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	q.total = q.total.plus(by)
 	for _, o := range s.jobs {

@@ -37,7 +37,7 @@ func benchExports(node tutti.NodeName, n int) *tutti.ExportsSet {
 }
 
 // benchAsks returns the questions of a node in the form in which they come from a
-// blob. They share no text with the questions of other nodes.
+// blob. These questions share no text with the questions of other nodes.
 func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []string) *tutti.Asked {
 	role := n % benchRoles
 	var queries []tutti.Query
@@ -66,8 +66,8 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 	return a
 }
 
-// benchAnswers does the same as asked, but for very many questions. It finds an
-// answer only once for all nodes that do not contribute to it.
+// benchAnswers does the same as asked, but for very many questions. benchAnswers
+// finds an answer only once for all nodes that do not contribute to it.
 func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Asked {
 	own := map[string]bool{}
 	for _, e := range s.Exports(node) {
@@ -127,7 +127,8 @@ func live() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// benchFleet is built only once. Its memory is the memory that Remember added.
+// benchFleet is built only once. The memory of benchFleet is the memory that
+// Remember added.
 var benchFleet struct {
 	once    sync.Once
 	answers map[string]data.Answer

@@ -200,8 +200,8 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
-// edges returns which node reads what from which node. It computes this node by
-// node.
+// edges returns which node reads what from which node. edges computes its result
+// node by node.
 func (m *indexModel) edges() []string {
 	var all []string
 	for node := range m.known {
@@ -277,9 +277,10 @@ func (m *indexModel) check(t *rapid.T) {
 	}
 }
 
-// TestTheIndexIsTheModel applies random logs, and lets nodes ask questions. It
-// compares the index with a fold that has no index and searches all data. Touched
-// must return exactly the nodes that have a changed answer.
+// TestTheIndexIsTheModel applies random logs, and lets nodes ask questions.
+// TestTheIndexIsTheModel compares the index with a fold that has no index and
+// searches all data. Touched must return exactly the nodes that have a changed
+// answer.
 func TestTheIndexIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newIndexModel()

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// isCanonical reports whether a text is the canonical encoding of a value. It does not decode the text, because
-// decoding one megabyte may create a million lists.
+// isCanonical reports whether a text is the canonical encoding of a value. isCanonical does not decode the text,
+// because decoding one megabyte may create a million lists.
 func isCanonical(raw []byte) bool {
 	rest, is := afterValue(raw, 0)
 	return is && len(rest) == 0 && utf8.Valid(raw)
 }
 
-// afterValue returns the text after the canonical value at the beginning of raw. It returns false if there is no
-// canonical value.
+// afterValue returns the text after the canonical value at the beginning of raw. afterValue returns false if there is
+// no canonical value.
 func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	if len(raw) == 0 || depth > MaxValueDepth {
 		return nil, false

@@ -15,8 +15,8 @@ type Link struct {
 }
 
 // Links returns the questions that have both askers and producers, sorted by kind, name
-// and filter. The cost of Links depends on the number of questions and links. It does not
-// depend on the number of reads.
+// and filter. The cost of Links depends on the number of questions and links. The cost
+// does not depend on the number of reads.
 func (s *State) Links() []Link {
 	var links []Link
 	own := map[*Question]map[*record]bool{} // askers that have hiera data of their own

@@ -12,13 +12,13 @@ import (
 // maxElement is the largest export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
-// maxFields is the largest number of fields in one element, including those of its lists and objects. These are
-// parameters and tags. The values of parameters stay JSON.
+// maxFields is the largest number of fields in one element, including those of its lists and objects. Parameters and
+// tags count as fields. The values of parameters stay JSON.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, up to the number most. It decodes nothing after them, because a few
-// bytes of JSON can need much memory when decoded. The result more reports whether the list has further elements. null
-// and an empty input count as the empty list.
+// FirstOf decodes the first elements of a list, up to the number most. FirstOf decodes nothing after them, because a
+// few bytes of JSON can need much memory when decoded. The result more reports whether the list has further elements.
+// null and an empty input count as the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, false, nil
@@ -51,7 +51,7 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 	return out, false, nil
 }
 
-// fieldsOf counts the commas in valid JSON. It does not count commas in strings, or in lists and objects nested
+// fieldsOf counts the commas in valid JSON. fieldsOf does not count commas in strings, or in lists and objects nested
 // deeper than two levels.
 func fieldsOf(raw json.RawMessage) int {
 	count, depth, quoted := 0, 0, false

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// model implements package data in the simplest way. It has everything in one list and
+// model implements package data in the simplest way. model has everything in one list and
 // searches the whole list.
 type model struct {
 	values  map[string]modelValue
@@ -40,8 +40,8 @@ func newModel() *model {
 	}
 }
 
-// value returns what a node gets for a path, and the content for the answer's digest. Both are
-// empty if the node gets nothing.
+// value returns what a node gets for a path, and the content for the answer's digest. Both
+// results are empty if the node gets nothing.
 func (m *model) value(path string, node tutti.NodeName) (text, content string) {
 	v := m.values[path]
 	if v.secret == "" {

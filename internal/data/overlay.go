@@ -15,7 +15,7 @@ type overlay struct {
 	weights weights
 }
 
-// all returns the sets. It returns nil if there is no such job.
+// all returns the sets. all returns nil if there is no such job.
 func (o *overlay) all() map[tutti.NodeName]exportSet {
 	if o == nil {
 		return nil
@@ -31,8 +31,8 @@ func (o *overlay) shift(q *Question, by sum) {
 	}
 }
 
-// overlay returns the overlay of the asker's job. It returns nil if the asker sees the
-// public data.
+// overlay returns the overlay of the asker's job. overlay returns nil if the asker
+// sees the public data.
 func (s *State) overlay(asker Asker) *overlay {
 	if !asker.Overlay {
 		return nil

@@ -212,8 +212,8 @@ func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// ReaderCount returns an upper limit for the number of nodes that Readers returns. It does not
-// look at each node.
+// ReaderCount returns an upper limit for the number of nodes that Readers returns. ReaderCount does
+// not look at each node.
 func (s *State) ReaderCount(query tutti.Query) int {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal
@@ -248,10 +248,10 @@ func (q *Question) askers() iter.Seq[*record] {
 	}
 }
 
-// Questions yields the questions in a node's record. These are the questions with an answer,
-// collectors, and values without an answer. It also yields those absent hiera keys that have a
-// value now or that a node declares. Callers may only rely on one property of the order, that
-// it is the same for the same log.
+// Questions yields the questions in a node's record. A node's record has questions with an answer,
+// collectors, and values without an answer. Questions also yields those absent hiera keys that have a
+// value now or that a node declares. Callers may only rely on one property of the order, that it is
+// the same for the same log.
 func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	return func(yield func(*Question) bool) {
 		r := s.records[node]

@@ -22,8 +22,8 @@ type sealed struct {
 	replaced map[tutti.NodeName]bool // nodes whose previous machine had the secret
 }
 
-// digestFor returns the digest of a node's answer. It is empty if the node gets no answer. A node gets a secret only
-// if the secret is sealed to the node's present key.
+// digestFor returns the digest of a node's answer. digestFor returns an empty digest if the node gets no answer. A
+// node gets a secret only if the secret is sealed to the node's present key.
 func (s *State) digestFor(v value, node tutti.NodeName) tutti.Digest {
 	if v.sealed != nil && !s.opens(v.sealed, node) {
 		return ""
@@ -67,7 +67,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		v = value{ValueView: api.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
-		// A node that changes its own key also seals its pieces to the new key. This is not a replaced machine.
+		// A node that changes its own key also seals its pieces to the new key. In this case the node's machine was
+		// not replaced.
 		if old, has := next.pieces[p.Node]; has && old.Box != p.Box && e.By != tutti.ActorNode(p.Node) {
 			next.replaced[p.Node] = true
 		}
@@ -174,8 +175,8 @@ type Lacked struct {
 	For  []string
 }
 
-// Lacks returns the secret that is the reason why a question finds nothing for a node. It returns false if there is
-// no such secret.
+// Lacks returns the secret that is the reason why a question finds nothing for a node. Lacks returns false if there
+// is no such secret.
 func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	v := s.values[q.Key]
 	if q.Kind == tutti.QueryHiera {
@@ -190,8 +191,8 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. Its targets
-// must meet a condition. It returns an empty key if there is no such secret.
+// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The targets
+// of this secret must meet a condition. Awaited returns an empty key if there is no such secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {

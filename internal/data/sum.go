@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sum is the digest of a set of members. It consists of the sum of the members' SHA-256
+// sum is the digest of a set of members. sum consists of the sum of the members' SHA-256
 // digests modulo 2^256, and the number of members. So a member can be added or removed
 // without reading the other members.
 //
-// A sum has two advantages. It does not depend on the order, and if one of 50,000 exports
+// A sum has two advantages. A sum does not depend on the order. If one of 50,000 exports
 // changes, the others need not be hashed. Exclusive or would have the same advantages, but it
 // is linear. A member that occurs twice would disappear. A publisher with a few hundred
 // members could also compute a subset that disappears, and then a change would wake no

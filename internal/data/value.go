@@ -25,8 +25,8 @@ type value struct {
 	sealed *sealed // nil: an ordinary value
 }
 
-// CheckValue returns the canonical form of a value before it is published. It returns CodeInvalid if the key is
-// malformed, or if the value is not JSON or is too large.
+// CheckValue returns the canonical form of a value before it is published. CheckValue returns CodeInvalid if the key
+// is malformed, or if the value is not JSON or is too large.
 func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	if err := tutti.ValidateKey(key); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// checkIntegers refuses integers that Puppet cannot read, because Puppet's Integer has 64 bits. It is used only for
-// new values, because the log may already have larger integers.
+// checkIntegers refuses integers that Puppet cannot read, because Puppet's Integer has 64 bits. checkIntegers is used
+// only for new values, because the log may already have larger integers.
 func checkIntegers(canonical json.RawMessage) error {
 	value, err := decode(canonical)
 	if err != nil {
@@ -65,8 +65,8 @@ func checkIntegers(canonical json.RawMessage) error {
 		excerpt([]byte(found)), at, math.MinInt64, math.MaxInt64)
 }
 
-// tooLarge returns the first integer that does not fit into 64 bits, and its place in the value. Both are empty if
-// there is none.
+// tooLarge returns the first integer that does not fit into 64 bits, and its place in the value. Both results are
+// empty if there is no such integer.
 func tooLarge(value any) (at, number string) {
 	switch v := value.(type) {
 	case json.Number:
@@ -110,7 +110,7 @@ func (s *State) MayChange(in wire.Publish) error {
 }
 
 // MayOwn checks whether the owner of a key allows a node to set or unset the key. For an operator, the node is empty.
-// It returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any owner.
+// MayOwn returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any owner.
 // After that, the former owner may no longer publish the key.
 func (s *State) MayOwn(key string, who tutti.NodeName) error {
 	v, ok := s.values[key]
@@ -164,7 +164,7 @@ func below(key, prefix string) bool {
 	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/")
 }
 
-// A page has at most pageValues values. It ends after the value with which it reaches pageBytes bytes.
+// A page has at most pageValues values. A page ends after the value with which its size reaches pageBytes bytes.
 const (
 	pageValues = 2000
 	pageBytes  = 1 << 20
@@ -197,7 +197,7 @@ func (s *State) Page(prefix, after string, sees func(key string) bool) (values [
 	return values, false
 }
 
-// Hiera returns all hiera data of a node. The node's own keys replace shared keys. It includes secrets that are
+// Hiera returns all hiera data of a node. The node's own keys replace shared keys. Hiera includes secrets that are
 // sealed to the node.
 func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage, len(s.shared))
@@ -214,8 +214,9 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 // HieraCount returns an upper limit for the number of keys that Hiera returns for a node.
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
-// hieraValue returns the value that hiera on a node finds for a key. It returns the zero value if there is none. If
-// the node's own level has a secret for the key that is not sealed to the node, the shared value is hidden too.
+// hieraValue returns the value that hiera on a node finds for a key. hieraValue returns the zero value if there is
+// none. If the node's own level has a secret for the key that is not sealed to the node, the shared value is hidden
+// too.
 func (s *State) hieraValue(node tutti.NodeName, key string) value {
 	v, own := s.hiera[node][key]
 	if !own {

@@ -25,8 +25,8 @@ const (
 	byReaders = "read run"
 )
 
-// routes is the table of ADR 0024. It has every route for operators, and the verbs that may call
-// the route.
+// routes is the table of ADR 0024. routes has every route for operators, and the verbs that may
+// call the route.
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,

@@ -69,8 +69,8 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// take waits until there is room for a body of size bytes. It waits first in the operator's own queue, then in the
-// common queue. Both queues are first in, first out. It returns CodeUnavailable if there is no room in time.
+// take waits until there is room for a body of size bytes. take waits first in the operator's own queue, then in the
+// common queue. Both queues are first in, first out. take returns CodeUnavailable if there is no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
@@ -92,8 +92,8 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 }
 
 // call waits until the server may handle one more request of the operator. So an operator who sends many requests at
-// once delays only their own requests. It returns CodeUnavailable if none of the operator's running requests ends in
-// time.
+// once delays only their own requests. call returns CodeUnavailable if none of the operator's running requests ends
+// in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -108,7 +108,8 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// stream counts a new stream of an operator. It returns CodeConflict if the operator already has too many streams.
+// stream counts a new stream of an operator. stream returns CodeConflict if the operator already has too many
+// streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
 	b.mu.Lock()

@@ -16,15 +16,14 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Client sends requests to a server. It implements all interfaces of
-// Services.
+// Client sends requests to a server. Client implements all interfaces of Services.
 type Client struct {
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server that was seen. If it is nil, nothing is stored. Do not change
 	// it after the first use of the client.
 	Witness Witness
-	// Trust is called for each answer, before the client returns the answer. Its argument is the set of keys that the
+	// Trust is called for each answer, before the client returns the answer. Trust gets the set of keys that the
 	// operator should use. If it is nil, nothing is called. Do not change it after the first use of the client.
 	Trust func(ctx context.Context, should Trust)
 }
@@ -163,19 +162,19 @@ func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, 
 	return ask[tutti.Record](ctx, c, callRunRecord, run)
 }
 
-// WatchJob implements tutti.Jobs. It returns CodeUnavailable if the connection ends before the server has sent the
-// last line.
+// WatchJob implements tutti.Jobs. WatchJob returns CodeUnavailable if the connection ends before the server has sent
+// the last line.
 func (c *Client) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
 }
 
-// ReadAudit implements tutti.Audits. It returns CodeUnavailable in the same case as WatchJob.
+// ReadAudit implements tutti.Audits. ReadAudit returns CodeUnavailable in the same case as WatchJob.
 func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
 	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; run the command again")
 }
 
-// AskNodes implements tutti.Remotes. It returns CodeUnavailable if the stream of answers breaks off. Nodes may have
-// done the action nevertheless.
+// AskNodes implements tutti.Remotes. AskNodes returns CodeUnavailable if the stream of answers breaks off. Nodes may
+// have done the action nevertheless.
 func (c *Client) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
@@ -425,7 +424,7 @@ func (c *Client) RunReport(ctx context.Context, run string) (api.RunReport, erro
 	return ask[api.RunReport](ctx, c, callRunReport, run)
 }
 
-// RunLog implements tutti.Reports. It returns CodeUnavailable in the same case as WatchJob.
+// RunLog implements tutti.Reports. RunLog returns CodeUnavailable in the same case as WatchJob.
 func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(api.LogLine) error) error {
 	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; run the command again")
 }

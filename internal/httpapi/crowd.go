@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// crowd is a set of connections with a limit. It counts clients without a certificate by address, and operators by
-// name. If a new connection exceeds the limit, the crowd closes the oldest connection of the source with the most
-// connections. So honest clients get in. It prefers connections that have made little progress.
+// crowd is a set of connections with a limit. crowd counts clients without a certificate by address, and operators
+// by name. If a new connection exceeds the limit, the crowd closes the oldest connection of the source with the most
+// connections. So honest clients get in. A crowd prefers to close connections that have made little progress.
 type crowd struct {
 	most int
 

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// Door is a listener that returns connections only after TLS is finished. It closes connections that
-// do not finish TLS in time. It limits three sets of connections (see crowd). These are connections
-// in TLS, connections without a certificate, and connections with a certificate. A busy client may
-// need long for TLS. So the Door first closes connections whose client has not even sent a hello.
+// Door is a listener that returns connections only after TLS is finished. Door closes connections
+// that do not finish TLS in time. Door limits three sets of connections (see crowd). The sets are
+// connections in TLS, connections without a certificate, and connections with a certificate. A busy
+// client may need long for TLS. So the Door first closes connections whose client has not even sent
+// a hello.
 type Door struct {
 	net.Listener
 	o         DoorOptions

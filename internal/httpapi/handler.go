@@ -48,12 +48,12 @@ type jsonText = json.RawMessage
 type Options struct {
 	Services
 	// Admit identifies the sender of a request, and checks that the sender has one of the verbs. If verbs is empty,
-	// the sender needs no verb. It returns a context for the request. This context may end before the request does.
-	// It also returns a function that the handler calls after the request. If Admit returns an error, the handler
-	// refuses the request.
+	// the sender needs no verb. Admit returns a context for the request. This context may end before the request
+	// does. Admit also returns a function that the handler calls after the request. If Admit returns an error, the
+	// handler refuses the request.
 	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
-	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. It also calls
-	// Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
+	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. The handler also
+	// calls Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
 	Ready  <-chan struct{}
@@ -65,8 +65,8 @@ type Options struct {
 	Position Positions
 }
 
-// NewHandler returns the handler of all calls. It also handles /healthz (the process runs) and /readyz (the server
-// serves).
+// NewHandler returns the handler of all calls. NewHandler also handles /healthz (the process runs) and /readyz (the
+// server serves).
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	costs := newBudget()

@@ -18,7 +18,8 @@ const (
 	headerPosition = "Tutti-Position"
 )
 
-// Witness stores the highest position of a server that was seen. Its methods can be called concurrently.
+// Witness stores the highest position of a server that was seen. The methods of a Witness can be called
+// concurrently.
 type Witness interface {
 	Seen() tutti.Position
 	// See gets the position of each answer, and stores the highest one.
@@ -31,8 +32,8 @@ func setPosition(h http.Header, name string, p tutti.Position) {
 	}
 }
 
-// positionIn returns the position in a header. If the header is missing, it returns the zero position. It returns
-// CodeInvalid if it cannot parse the header.
+// positionIn returns the position in a header. If the header is missing, it returns the zero position. positionIn
+// returns CodeInvalid if it cannot parse the header.
 func positionIn(h http.Header, name string) (tutti.Position, error) {
 	text := h.Get(name)
 	if text == "" {

@@ -31,10 +31,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Strangers limits the cost of requests without a certificate. It limits the bytes and the time, and closes the
-// connection after the answer. If there are too many connections of operators, the Door first closes one that has no
-// running request. A connection without a certificate that has sent its whole request stays open longer than one that
-// has not.
+// Strangers limits the cost of requests without a certificate. Strangers limits the bytes and the time, and closes
+// the connection after the answer. If there are too many connections of operators, the Door first closes one that has
+// no running request. A connection without a certificate that has sent its whole request stays open longer than one
+// that has not.
 func Strangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) > 0 {
@@ -56,7 +56,8 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing is the end of a body that was already read. Its reader gets the error with which the first reading ended.
+// failing is the end of a body that was already read. A reader of failing gets the error with which the first reading
+// ended.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

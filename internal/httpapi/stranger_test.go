@@ -176,8 +176,9 @@ func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 	}
 }
 
-// TestOperatorsMakeRoomForEachOther checks which connection the door closes. It is the oldest of the operator who has
-// the most connections, and connections without a running request go first. Other operators keep theirs.
+// TestOperatorsMakeRoomForEachOther checks which connection the door closes. The door closes the oldest connection of
+// the operator who has the most connections. Connections without a running request go first. Other operators keep
+// theirs.
 func TestOperatorsMakeRoomForEachOther(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Each answer to an operator has a header `SIGNER CA CA` (ADR 0027). Its first word is the CA that should have signed
-// the operator's certificate. The other words are the CAs by which the operator should verify the server.
+// Each answer to an operator has a header `SIGNER CA CA` (ADR 0027). The header's first word is the CA that should
+// have signed the operator's certificate. The other words are the CAs by which the operator should verify the server.
 const headerTrust = "Tutti-Trust"
 
 // Trust is the set of keys that an operator should use, as the server reports it.
@@ -30,7 +30,7 @@ func setTrust(h http.Header, sets tutti.KeySets) {
 // maxTrust is the largest number of words in the header. During a rotation the header has two CAs.
 const maxTrust = 9
 
-// trustIn parses the header. It returns false if the header is missing or invalid.
+// trustIn parses the header. trustIn returns false if the header is missing or invalid.
 func trustIn(h http.Header) (Trust, bool) {
 	words := strings.Split(h.Get(headerTrust), " ")
 	if len(words) < 2 || len(words) > maxTrust {

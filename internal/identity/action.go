@@ -13,7 +13,8 @@ import (
 // for each new key.
 const fileActionKey = "action.key"
 
-// ActionKey returns the key with which an operator signs actions. It is nil if the directory has no such key.
+// ActionKey returns the key with which an operator signs actions. ActionKey returns nil if the directory has no such
+// key.
 func ActionKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileActionKey) }
 
 // MakeActionKey makes the action key if it does not exist.
@@ -28,8 +29,8 @@ func MakeActionKey(dir string) (ed25519.PrivateKey, error) {
 	return key, writeFile(dir, fileActionKey, encodeCodeKey(key))
 }
 
-// Operators checks the signature and the fleet of a list of operators who sign actions. It returns CodeRefused if no
-// trusted code key signed the list, or if the list is for another fleet.
+// Operators checks the signature and the fleet of a list of operators who sign actions. Operators returns
+// CodeRefused if no trusted code key signed the list, or if the list is for another fleet.
 func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	list, err := read[tutti.TrustedOperators](in, tutti.StatementOperators)
 	switch {
@@ -48,7 +49,7 @@ func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return list, nil
 }
 
-// ReadOperators returns the content of a list of operators. It does not check the signature of the list.
+// ReadOperators returns the content of a list of operators. ReadOperators does not check the signature of the list.
 func ReadOperators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return read[tutti.TrustedOperators](in, tutti.StatementOperators)
 }

@@ -1,5 +1,5 @@
-// Package identity makes and checks the credentials of a fleet. These are the CA and its certificates, the nkeys and
-// JWTs of the bus, join tokens, enrolment, and the signatures of code.
+// Package identity makes and checks the credentials of a fleet. The credentials are the CA and its certificates, the
+// nkeys and JWTs of the bus, join tokens, enrolment, and the signatures of code.
 //
 // A node's private keys never leave the node. An operator's private keys never stay on the server. An attacker who
 // has read the server's directory can admit nodes and issue operators' certificates. After a call of ForgetCodeKey,
@@ -105,7 +105,7 @@ func Init(dir string, hosts []string) (*Authority, error) {
 }
 
 // Load reads the files that Init and later rotations wrote. If a crash interrupted the end of a rotation, Load
-// completes the rotation. Errors name the file. They wrap ErrMissing, ErrCorrupt or ErrExposed.
+// completes the rotation. Errors name the file. Errors wrap ErrMissing, ErrCorrupt or ErrExposed.
 func Load(dir string) (*Authority, error) {
 	a := &Authority{dir: dir}
 	var err error

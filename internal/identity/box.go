@@ -29,7 +29,8 @@ type Boxes struct {
 	present, next, old *ecdh.PrivateKey
 }
 
-// LoadBoxes reads the keys for secrets in the directory of a node's identity. It returns the same errors as LoadNode.
+// LoadBoxes reads the keys for secrets in the directory of a node's identity. LoadBoxes returns the same errors as
+// LoadNode.
 func LoadBoxes(dir string) (*Boxes, error) {
 	b := &Boxes{dir: dir}
 	for name, key := range map[string]**ecdh.PrivateKey{fileNodeBox: &b.present, fileNextBox: &b.next, fileOldBox: &b.old} {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// BusTrust is what an embedded bus must know. This is its operator, its system account, and the JWTs of all accounts
-// by public key.
+// BusTrust is what an embedded bus must know. The bus must know its operator, its system account, and the JWTs of all
+// accounts by public key.
 type BusTrust struct {
 	Operator string
 	System   string
@@ -185,8 +185,8 @@ func JWTIssuer(text string) (string, error) {
 	return claims.Issuer, nil
 }
 
-// Revoke permanently invalidates all JWTs of key that were issued up to now. It returns the account's new JWT. The
-// caller must pass it to the running bus. A JWT that is issued in a later second is valid.
+// Revoke permanently invalidates all JWTs of key that were issued up to now. Revoke returns the account's new JWT.
+// The caller must pass it to the running bus. A JWT that is issued in a later second is valid.
 func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -264,8 +264,8 @@ func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...
 	return text, nil
 }
 
-// loadNodes reads the nodes' account. It uses only the account's revocations, because the signing keys are in the key
-// sets.
+// loadNodes reads the nodes' account. loadNodes uses only the account's revocations, because the signing keys are in
+// the key sets.
 func (a *Authority) loadNodes() error {
 	text, err := readFile(a.dir, fileNodesJWT)
 	if err != nil {

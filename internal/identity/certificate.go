@@ -27,7 +27,7 @@ const (
 	clockSkew = 24 * time.Hour
 )
 
-// begin is the time from which certificates of the fleet's CA and its server are valid. It is in the past for
+// begin is the time from which certificates of the fleet's CA and its server are valid. begin is in the past for
 // every reasonable clock. Otherwise a certificate that was made by a fast clock would not be valid yet after
 // somebody corrects the clock.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -27,8 +27,8 @@ func VerifyManifest(key ed25519.PublicKey, environment string, manifest, signatu
 	return nil
 }
 
-// manifestMessage returns the bytes to sign. They contain the manifest and the environment, so a signature is valid
-// only for both together.
+// manifestMessage returns the bytes to sign. The bytes contain the manifest and the environment, so a signature is
+// valid only for both together.
 func manifestMessage(environment string, manifest []byte) []byte {
 	return encodeParts("tutti-code-manifest-1", []byte(environment), manifest)
 }
@@ -125,8 +125,8 @@ func loadKeyIn(dir, name string) (ed25519.PrivateKey, error) {
 // after the present rotation.
 const fileNextCodeKey = "code-next.key"
 
-// NextCodeKey returns the key that will replace the code-signing key in an operator's directory. It is nil if no
-// rotation has begun there.
+// NextCodeKey returns the key that will replace the code-signing key in an operator's directory. NextCodeKey returns
+// nil if no rotation has begun there.
 func NextCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileNextCodeKey) }
 
 // MakeNextCodeKey makes the next key if it does not exist. The key is on disk when MakeNextCodeKey returns.

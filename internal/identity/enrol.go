@@ -60,7 +60,7 @@ func (r *EnrolRequest) Sign(seed []byte) error {
 	return nil
 }
 
-// Verify checks the form of the request, and that the owner of Key signed it. It does not check the token.
+// Verify checks the form of the request, and that the owner of Key signed it. Verify does not check the token.
 func (r *EnrolRequest) Verify() error {
 	if err := r.Name.Validate(); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (r *EnrolResponse) Write(dir string) error {
 	return writeFile(dir, fileMembership, raw)
 }
 
-// LoadMembership reads the response that Write stored. It returns the same errors as Load.
+// LoadMembership reads the response that Write stored. LoadMembership returns the same errors as Load.
 func LoadMembership(dir string) (EnrolResponse, error) {
 	var r EnrolResponse
 	raw, err := readFile(dir, fileMembership)

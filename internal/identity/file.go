@@ -34,7 +34,8 @@ func writeFile(dir, name string, content []byte) error {
 	return nil
 }
 
-// readFile returns the content of dir/name. It returns ErrExposed if anybody but the owner can read the file.
+// readFile returns the content of dir/name. readFile returns ErrExposed if anybody but the owner can read the
+// file.
 func readFile(dir, name string) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	info, err := os.Stat(path)
@@ -70,7 +71,7 @@ func ValidateNewDir(dir string) error {
 	return nil
 }
 
-// newDir creates dir for key material. It returns CodeConflict if the directory is not empty.
+// newDir creates dir for key material. newDir returns CodeConflict if the directory is not empty.
 func newDir(dir string) error {
 	if err := ValidateNewDir(dir); err != nil {
 		return err

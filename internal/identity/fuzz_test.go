@@ -25,8 +25,8 @@ func tokenText(payload []byte) string {
 }
 
 // FuzzParseToken checks that the text of a token is either refused or has only
-// values that a node can use. It tries each text as it is, and again with a
-// correct checksum.
+// values that a node can use. FuzzParseToken tries each text as it is, and again
+// with a correct checksum.
 //
 // Found: empty-list-of-groups (the test treated an empty list and an absent list
 // as different tokens).

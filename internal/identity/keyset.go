@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keySet is the set of keys with which a server signs. It has the server's CA, its certificate, and the keys of its
-// bus (ADR 0027).
+// keySet is the set of keys with which a server signs. keySet has the server's CA, its certificate, and the keys of
+// its bus (ADR 0027).
 type keySet struct {
 	ca, server *keyPair
 	operator   nkeys.KeyPair // signs accounts
@@ -21,8 +21,8 @@ type keySet struct {
 	sys, log, nodes nkeys.KeyPair // these keys sign the users of an account
 }
 
-// accountNames are the public keys that the bus uses as names of its accounts. They do not change when the keys are
-// rotated, because JetStream uses one of them as a directory name.
+// accountNames are the public keys that the bus uses as names of its accounts. The names do not change when the keys
+// are rotated, because JetStream uses one of them as a directory name.
 type accountNames struct {
 	Sys   string `json:"sys"`
 	Log   string `json:"log"`
@@ -53,7 +53,7 @@ func (s *keySet) busKeys() []busKey {
 	}
 }
 
-// newKeySet makes a key set. Its server certificate contains the names in hosts.
+// newKeySet makes a key set. The server certificate of the set contains the names in hosts.
 func newKeySet(hosts []string) (*keySet, error) {
 	s := &keySet{}
 	for _, k := range s.busKeys() {
@@ -117,7 +117,8 @@ func (s *keySet) files() ([]file, error) {
 	), nil
 }
 
-// loadKeySet reads a key set. It gets each file from the function read. It returns the same errors as Load.
+// loadKeySet reads a key set. loadKeySet gets each file from the function read. loadKeySet returns the same errors
+// as Load.
 func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
 	s := &keySet{}
 	var err error

@@ -60,8 +60,8 @@ func (n NodeIdentity) Write(dir string) error {
 	return writeFile(dir, fileNodeSeed, n.Seed)
 }
 
-// LoadNode reads the identity that Write stored. It returns the same errors as Load. It returns CodeNotFound only if
-// there is no seed. Write stores the seed last.
+// LoadNode reads the identity that Write stored. LoadNode returns the same errors as Load. LoadNode returns
+// CodeNotFound only if there is no seed. Write stores the seed last.
 func LoadNode(dir string) (NodeIdentity, error) {
 	seed, err := readFile(dir, fileNodeSeed)
 	if err != nil {

@@ -59,8 +59,8 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 }
 
 // SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request must be signed
-// by that key, and the key must be of the kind that we use. SignOperator uses no other part of the request. It serves
-// operators whose client knows only one CA. So during a rotation, it uses the older CA.
+// by that key, and the key must be of the kind that we use. SignOperator uses no other part of the request.
+// SignOperator serves operators whose client knows only one CA. So during a rotation, it uses the older CA.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present
@@ -68,8 +68,8 @@ func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperato
 	return a.signOperator(by, name, request)
 }
 
-// SignFollower does the same as SignOperator, but uses the CA that issues credentials now. It serves operators whose
-// client accepts all trusted CAs.
+// SignFollower does the same as SignOperator, but uses the CA that issues credentials now. SignFollower serves
+// operators whose client accepts all trusted CAs.
 func (a *Authority) SignFollower(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.issuing()
@@ -165,7 +165,8 @@ func (k OperatorKey) WriteKey(dir string) error {
 	return writeFile(dir, fileOperatorKey, (&keyPair{key: k.key}).keyPEM())
 }
 
-// WriteIssued stores the server's answer in dir. This may be the directory of the key or another directory.
+// WriteIssued stores the server's answer in dir. The directory dir may be the directory of the key or another
+// directory.
 func WriteIssued(dir string, issued api.IssuedOperator) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory for key material: %w", err)
@@ -207,7 +208,8 @@ func (b OperatorBundle) Replace(dir string) error {
 	return nil
 }
 
-// LoadOperator reads the files of Write, or those of WriteKey and WriteIssued. It returns the same errors as Load.
+// LoadOperator reads the files of Write, or those of WriteKey and WriteIssued. LoadOperator returns the same errors
+// as Load.
 func LoadOperator(dir string) (OperatorBundle, error) {
 	var b OperatorBundle
 	caPEM, err := readFile(dir, fileCA)
@@ -268,7 +270,7 @@ func (b OperatorBundle) TLS() *tls.Config {
 	return c
 }
 
-// signer returns the CA that signed the certificate. It returns nil if the bundle does not contain that CA.
+// signer returns the CA that signed the certificate. signer returns nil if the bundle does not contain that CA.
 func (b OperatorBundle) signer() *x509.Certificate {
 	for _, ca := range b.cas {
 		if b.pair.cert.CheckSignatureFrom(ca) == nil {
@@ -278,7 +280,7 @@ func (b OperatorBundle) signer() *x509.Certificate {
 	return nil
 }
 
-// StandsOn returns the CAs that the operator trusts, sorted. It also returns the CA that signed the operator's
+// StandsOn returns the CAs that the operator trusts, sorted. StandsOn also returns the CA that signed the operator's
 // certificate, which is empty if the operator does not have that CA.
 func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
 	for _, ca := range b.cas {

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// rotationFile contains the next key set and the phase of the rotation. Both are in one file, so after a crash the
-// file is either complete or missing.
+// rotationFile contains the next key set and the phase of the rotation. Key set and phase are in one file, so after
+// a crash the file is either complete or missing.
 type rotationFile struct {
 	Phase tutti.RotationPhase `json:"phase"`
 	// content of the set's files, by the names that they will have after the rotation
@@ -108,9 +108,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present key set. It can be repeated. It writes the names and the nodes' account
-// first, because they say which keys sign. It writes the CA's certificate last, because this file shows whether the
-// replacement is complete.
+// install replaces the files of the present key set. It can be repeated. install writes the names and the nodes'
+// account first, because they say which keys sign. install writes the CA's certificate last, because this file
+// shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {
@@ -161,8 +161,8 @@ func removeRotation(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// loadRotation reads the next key set. It returns nil if there is no next key set. If a crash interrupted
-// FinishRotation, loadRotation completes it. This happens before the present set is read.
+// loadRotation reads the next key set. loadRotation returns nil if there is no next key set. If a crash interrupted
+// FinishRotation, loadRotation completes it. loadRotation does this before it reads the present set.
 func loadRotation(dir string) (*keySet, tutti.RotationPhase, error) {
 	raw, err := readFile(dir, fileRotation)
 	if errors.Is(err, ErrMissing) {

@@ -44,8 +44,8 @@ func CoSign(in tutti.Statement, key ed25519.PrivateKey) tutti.Statement {
 
 func public25519(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// statementMessage returns the bytes to sign. They contain the body and the kind, so a signature is valid only for
-// both together.
+// statementMessage returns the bytes to sign. The bytes contain the body and the kind, so a signature is valid only
+// for both together.
 func statementMessage(s tutti.Statement) []byte {
 	return encodeParts("tutti-statement-1", []byte(s.Kind), s.Body)
 }
@@ -67,7 +67,7 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 // maxStatement is the largest size of a statement's body, in bytes. The longest statements are lists of operators.
 const maxStatement = 1 << 20
 
-// read decodes the body of a statement and checks its kind. It does not check the signatures.
+// read decodes the body of a statement and checks its kind. read does not check the signatures.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
@@ -90,7 +90,7 @@ func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.Stat
 	return body, tutti.Wrap(tutti.CodeInvalid, body.Validate(), "statement of kind %q", string(kind))
 }
 
-// Trust is the set of code keys whose signatures a node accepts. It is a value, so Follow returns a new Trust.
+// Trust is the set of code keys whose signatures a node accepts. Trust is a value, so Follow returns a new Trust.
 type Trust struct {
 	Fleet   tutti.Digest
 	Counter uint64 // number of the last accepted statement. 0 means that there is none
@@ -187,9 +187,9 @@ func (t Trust) signed(in tutti.Statement) bool {
 	return false
 }
 
-// Code checks the statement about a manifest and returns the statement's body. It returns the zero Signed if only the
-// signature of an earlier release is there. It returns CodeRefused if no trusted key signed the statement, or if the
-// statement is for another fleet or other code.
+// Code checks the statement about a manifest and returns the statement's body. Code returns the zero Signed if only
+// the signature of an earlier release is there. Code returns CodeRefused if no trusted key signed the statement, or
+// if the statement is for another fleet or other code.
 func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	var m tutti.CodeManifest
 	if err := json.Unmarshal(in.Manifest, &m); err != nil {
@@ -219,7 +219,7 @@ func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	return said, nil
 }
 
-// Said checks a statement about code. It returns the statement's body.
+// Said checks a statement about code. Said returns the statement's body.
 func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	said, err := read[tutti.Signed](in, tutti.StatementCode)
 	switch {
@@ -273,8 +273,8 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 	return out, all, nil
 }
 
-// Last returns the keys that the last statement trusts. It returns false if there is no statement. It does not check
-// the signatures.
+// Last returns the keys that the last statement trusts. Last returns false if there is no statement. Last does not
+// check the signatures.
 func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	if len(chain) == 0 {
 		return Trust{Fleet: fleet}, false, nil

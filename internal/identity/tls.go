@@ -72,7 +72,7 @@ func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	})
 }
 
-// OperatorName returns the name and the serial number in the verified certificate of a request. It returns
+// OperatorName returns the name and the serial number in the verified certificate of a request. OperatorName returns
 // CodeUnauthenticated if there is no certificate, or if it has expired since the connection was made.
 func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 {

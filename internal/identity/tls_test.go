@@ -24,7 +24,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// ask sends a request to a server. It returns the operator's name that the server saw, or the server's error.
+// ask sends a request to a server. ask returns the operator's name that the server saw, or the server's
+// error.
 func ask(t *testing.T, server, client *tls.Config) (string, error) {
 	t.Helper()
 	var name string

@@ -40,8 +40,8 @@ const (
 	tokenChecksum = 8
 )
 
-// NewToken makes a join token. It returns the text for the node, and the id and the hash for the log. Only the text
-// contains the secret.
+// NewToken makes a join token. NewToken returns the text for the node, and the id and the hash for the log. Only the
+// text contains the secret.
 func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Digest, err error) {
 	var idBytes [8]byte
 	t := Token{TokenParams: p, Expires: time.Now().Add(p.TTL).UTC().Truncate(time.Second), Secret: make([]byte, tokenSecret)}
@@ -63,8 +63,8 @@ func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Di
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, sum[:tokenChecksum]...)), t.ID, tutti.DigestOf(t.Secret), nil
 }
 
-// ParseToken reads a join token. It returns CodeInvalid if the text was altered or cut off. Only the server knows
-// whether the token is still valid.
+// ParseToken reads a join token. ParseToken returns CodeInvalid if the text was altered or cut off. Only the server
+// knows whether the token is still valid.
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, tokenPrefix)

@@ -40,7 +40,7 @@ func archives(ctx context.Context, mirror string) ([]archive, error) {
 	return found, nil
 }
 
-// parseTargets parses the output of `apt-get indextargets`. It returns Debian's main archive and, if it is
+// parseTargets parses the output of `apt-get indextargets`. parseTargets returns Debian's main archive and, if it is
 // configured, the security archive. Before the first apt-get update, stanzas have no label. Then parseTargets accepts
 // a stanza if its release is a Debian release.
 func parseTargets(out []byte) []archive {

@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Base returns the directory of the base for definition d. If the base is not in the cache, Base builds it. This
-// takes about a minute, or longer with many packages. A complete base never changes, so nobody may write to it. If a
-// build is killed, the base does not appear. If two processes build the same base, one waits for the other.
+// Base returns the directory of the base for definition d. If the base is not in the cache, Base builds it. Building
+// a base takes about a minute, or longer with many packages. A complete base never changes, so nobody may write to
+// it. If a build is killed, the base does not appear. If two processes build the same base, one waits for the other.
 func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if err := d.Validate(); err != nil {
 		return "", err
@@ -75,7 +75,7 @@ var plainScript string
 //go:embed bake.sh
 var bakeScript string
 
-// build builds the base under a temporary name and then renames it. It first removes the rest of a build that was
+// build builds the base under a temporary name and then renames it. build first removes the rest of a build that was
 // killed.
 func (m Machine) build(ctx context.Context, b building) error {
 	for _, left := range []string{b.part(), b.log()} {
@@ -118,8 +118,8 @@ func (m Machine) install(ctx context.Context, b building) error {
 		"facter="+facterConfig(b.CachedFacts)))
 }
 
-// contained runs a script that builds $root from $from. The script has its own process and mount namespaces. Its
-// processes and mounts end with it.
+// contained runs a script that builds $root from $from. The script has its own process and mount namespaces. The
+// script's processes and mounts end with it.
 func (b building) contained(ctx context.Context, script string, env []string) error {
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
 	cmd.Env = slices.Concat(env, []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "root=" + b.part(), "from=" + b.from})

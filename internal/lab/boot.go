@@ -44,8 +44,8 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish creates the directories of a host. It writes the files that differ from the base into the host's upper
-// layer. It does not write a file that is equal to the base's file. For example, apt would drop its caches if
+// furnish creates the directories of a host. furnish writes the files that differ from the base into the host's upper
+// layer. furnish does not write a file that is equal to the base's file. For example, apt would drop its caches if
 // sources.list became newer.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
@@ -74,7 +74,7 @@ func shortName(name string) string {
 	return short
 }
 
-// hostsFile returns /etc/hosts, which is the same on every host. It has all hosts and the outer machine.
+// hostsFile returns /etc/hosts, which is the same on every host. The file has all hosts and the outer machine.
 func (s state) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")

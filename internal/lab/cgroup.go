@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// hierarchies are the possible mounts of control groups. They are version 2 alone, version 2 together with version 1,
-// and systemd's own hierarchy of version 1. A host has a group in each mounted hierarchy. All processes of the host
-// are in this group or in groups below it.
+// hierarchies are the possible mounts of control groups. The possible mounts are version 2 alone, version 2 together
+// with version 1, and systemd's own hierarchy of version 1. A host has a group in each mounted hierarchy. All
+// processes of the host are in this group or in groups below it.
 var hierarchies = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"}
 
 func cgroupDirs(name string) []string {
@@ -67,7 +67,7 @@ func readPIDs(path string) ([]int, error) {
 	return pids, err
 }
 
-// initOf returns the init process of the host with the named group. It returns 0 if there is none (yet). systemd
+// initOf returns the init process of the host with the named group. initOf returns 0 if there is none (yet). systemd
 // first moves itself into init.scope.
 func initOf(name string) int {
 	for _, dir := range cgroupDirs(name) {
@@ -99,7 +99,7 @@ func isInit(pid int) bool {
 	return false
 }
 
-// killGroup repeats its kills until all processes have ended, or until a deadline. This is necessary because a
+// killGroup repeats its kills until all processes have ended, or until a deadline. Repeating is necessary because a
 // process in an uninterruptible call does not end at once, and a process may fork before it is killed.
 const (
 	killEvery    = 10 * time.Millisecond

@@ -35,7 +35,8 @@ type Definition struct {
 }
 
 // Preparation is a script by which a host becomes a base. The host boots on the base with the same definition but
-// without a Preparation. Then it runs the script and is stopped. The zero value means that there is no preparation.
+// without a Preparation. Then the host runs the script and is stopped. The zero value means that there is no
+// preparation.
 type Preparation struct {
 	Script string   // for sh, as root in the directory /
 	Names  []string // names of the host in its lab, first the full one, then the short one, then aliases
@@ -112,7 +113,7 @@ func (d Definition) parent() (parent Definition, ok bool) {
 	return Definition{}, false
 }
 
-// Digest names the base. Digest is equal for equal content. It is different if a package, the release, the
+// Digest names the base. Digest is equal for equal content. Digest is different if a package, the release, the
 // architecture, the preparation or the recipe is different.
 func (d Definition) Digest() tutti.Digest {
 	n := d.normal()
@@ -126,7 +127,7 @@ func (d Definition) Digest() tutti.Digest {
 	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }
 
-// dirName returns the base's directory name, which people can read. It consists of release and digest.
+// dirName returns the base's directory name, which people can read. The name consists of release and digest.
 func (d Definition) dirName() string {
 	return d.normal().Release + "-" + d.Digest().Hex()[:16]
 }

@@ -14,10 +14,10 @@
 // # What remains when a command is killed
 //
 // Everything that a lab creates on the outer machine has a name that can be computed from the lab's state file. The
-// state file is on disk before anything is created. So Down works even if Up was interrupted. It removes everything
+// state file is on disk before anything is created. So Down works even if Up was interrupted. Down removes everything
 // with such a name, if it exists, and removes the state file last. Building a base and Chroot use a process namespace
 // and a mount namespace that end with the command. A base gets its final name by a rename when it is complete. The
-// lab of a preparation has a guard. This is a process that runs Down when the builder has ended.
+// lab of a preparation has a guard. The guard is a process that runs Down when the builder has ended.
 //
 // # Rejected
 //

@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Down removes the named lab. It ends the lab's processes, removes mounts, namespaces, the bridge, firewall rules and
-// files, and restores the kernel's settings. It needs only the state file, so it also works after an interrupted Up.
-// If the name is empty, there must be only one lab.
+// Down removes the named lab. Down ends the lab's processes, removes mounts, namespaces, the bridge, firewall rules
+// and files, and restores the kernel's settings. Down needs only the state file, so it also works after an
+// interrupted Up. If the name is empty, there must be only one lab.
 func (m Machine) Down(ctx context.Context, name string) error {
 	if err := Check(); err != nil {
 		return err
@@ -55,7 +55,8 @@ func (s state) remove(ctx context.Context, x commands) error {
 	return s.removeFiles()
 }
 
-// removeFiles removes the lab's directory. It deletes the state file last, so Down can be repeated after a failure.
+// removeFiles removes the lab's directory. removeFiles deletes the state file last, so Down can be repeated after a
+// failure.
 func (s state) removeFiles() error {
 	if err := os.RemoveAll(s.dir + "/hosts"); err != nil {
 		return err

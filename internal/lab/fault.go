@@ -36,10 +36,10 @@ const (
 	portOpen    = "3"
 )
 
-// Cut separates the host from all other hosts and from the outer machine. It blocks the host's port on the bridge.
-// The host keeps its link, its addresses and its routes. It only gets no packets any more, as with a switch that has
-// failed. (If the link went down instead, the host would notice and report it at once.) The connection comes back
-// when the host restarts, or when the host takes its own link down and up.
+// Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
+// The host keeps its link, its addresses and its routes. The host only gets no packets any more, as with a switch
+// that has failed. (If the link went down instead, the host would notice and report it at once.) The connection
+// comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
@@ -54,10 +54,10 @@ func (h *Host) Heal(ctx context.Context) error {
 	})
 }
 
-// Kill simulates a loss of the host's power. It kills init and all other processes of the host at once, so the host
-// sends and writes nothing more. The host's network ends too. Nothing closes its connections, so its peers get no
-// message. Its disk stays as it is. It also keeps data that the host's kernel has not yet written, because the page
-// cache belongs to the outer machine.
+// Kill simulates a loss of the host's power. Kill kills init and all other processes of the host at once, so the
+// host sends and writes nothing more. The host's network ends too. Nothing closes its connections, so its peers get
+// no message. The host's disk stays as it is. The disk also keeps data that the host's kernel has not yet written,
+// because the page cache belongs to the outer machine.
 func (h *Host) Kill(ctx context.Context) error {
 	return h.alone(ctx, "kill", func(x commands) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
@@ -129,7 +129,7 @@ func (s Slow) Validate() error {
 // maxDelay limits how many packets a relay must store.
 const maxDelay = 10 * time.Second
 
-// Slow sets the delay and the loss of the host's link. It replaces the earlier values. A zero Slow makes the link
+// Slow sets the delay and the loss of the host's link. Slow replaces the earlier values. A zero Slow makes the link
 // normal. If the host is cut, it stays cut.
 func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	if err := slow.Validate(); err != nil {
@@ -181,7 +181,7 @@ func (h *Host) Network() Network {
 	return NetworkUp
 }
 
-// port returns the host's port on the bridge. This is the outer end of the host's pair, or the interface that
+// port returns the host's port on the bridge. The port is the outer end of the host's pair, or the interface that
 // replaces it while the link is slow.
 func (h *Host) port() string {
 	tap := h.state.tap(h.index)
@@ -191,9 +191,9 @@ func (h *Host) port() string {
 	return h.state.veth(h.index)
 }
 
-// setPort opens or blocks a port. It first drops the addresses that the bridge has learned on the port. The bridge
-// learns them again with the next packet. The order is important, because every change of a link by `ip` opens its
-// port.
+// setPort opens or blocks a port. setPort first drops the addresses that the bridge has learned on the port. The
+// bridge learns them again with the next packet. The order is important, because every change of a link by `ip`
+// opens its port.
 func (h *Host) setPort(ctx context.Context, x commands, port, state string) error {
 	if portState(port) == state {
 		return nil

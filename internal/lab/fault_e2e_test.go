@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaults applies each fault to a host. It checks the effect on the host, on
-// another host and on the outer machine.
+// TestFaults applies each fault to a host. TestFaults checks the effect on the host, on another host and on
+// the outer machine.
 func TestFaults(t *testing.T) {
 	m := testMachine(t)
 	before := traces(t, m)
@@ -147,8 +147,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	wantReach(t, two, one, true)
 }
 
-// testTransfer sends content over the slow link and back. It checks segments
-// and checksums, because the kernel leaves them to an interface.
+// testTransfer sends content over the slow link and back. testTransfer checks segments and checksums,
+// because the kernel leaves them to an interface.
 func testTransfer(t *testing.T, h *Host, outer string) {
 	var content []byte
 	url := serve(t, outer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Host is a host of a lab that is up. Its methods may be called concurrently.
+// Host is a host of a lab that is up. The methods of a Host may be called concurrently.
 type Host struct {
 	Name    string     // the name in the lab file
 	Names   []string   // all names, the full one first

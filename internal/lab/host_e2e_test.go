@@ -112,8 +112,8 @@ func testCopy(t *testing.T, r *Running) {
 	if err := h.CopyIn(t.Context(), filepath.Join(dir, "sub", "tool"), "/opt/new/tool"); err != nil {
 		t.Fatal(err)
 	}
-	// On the host, /var/run is a link to an absolute path. It must not lead to
-	// a path outside of the host.
+	// On the host, /var/run is a link to an absolute path. The link must not
+	// lead to a path outside of the host.
 	if err := h.CopyIn(t.Context(), dir, "/var/run/copied"); err != nil {
 		t.Fatal(err)
 	}

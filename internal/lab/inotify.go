@@ -47,8 +47,8 @@ func (l limit) name() string {
 	return strings.ReplaceAll(strings.TrimPrefix(l.setting, "/proc/sys/"), "/", ".")
 }
 
-// raise increases the limit to the value that the hosts need, if the limit is lower. It returns the old and the new
-// value.
+// raise increases the limit to the value that the hosts need, if the limit is lower. raise returns the old and the
+// new value.
 func (l limit) raise(hosts int) (from, to int, err error) {
 	to = l.machine + l.host*hosts
 	if from, err = l.value(); err != nil || from >= to {

@@ -99,8 +99,8 @@ func Check() error {
 		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
-// lockEvery is how often lock tries again while another process has the lock. It is short compared to the work on a
-// lab, and long compared to the cost of one try.
+// lockEvery is how often lock tries again while another process has the lock. The interval is short compared to the
+// work on a lab, and long compared to the cost of one try.
 const lockEvery = 50 * time.Millisecond
 
 // lock locks the file at path until the returned file is closed. Commands that inherit the file must also close it.

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Some tests kill a process with kill -9. This process is the test binary
+// Some tests kill a process with kill -9. The killed process is the test binary
 // itself, and the variable names what the process does instead of testing.
 const actEnv = "LAB_E2E_ACT"
 

@@ -152,8 +152,8 @@ func (s state) ruleset() string {
 `, s.table(), s.Subnet, s.bridge())
 }
 
-// plug creates a host's network namespace and connects it to the bridge. It creates the outer end of the pair from
-// inside the namespace, so this end has its final name from the beginning.
+// plug creates a host's network namespace and connects it to the bridge. plug creates the outer end of the pair
+// from inside the namespace, so this end has its final name from the beginning.
 func (s state) plug(ctx context.Context, x commands, host, mtu int) error {
 	ns := s.netns(host)
 	if err := os.WriteFile(ns, nil, 0o600); err != nil {

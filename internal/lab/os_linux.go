@@ -39,7 +39,7 @@ func setGroup(cmd *exec.Cmd) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// unmount removes all mounts on path. It returns no error if there is no mount or the path does not exist.
+// unmount removes all mounts on path. unmount returns no error if there is no mount or the path does not exist.
 func unmount(path string) error {
 	for {
 		err := syscall.Unmount(path, syscall.MNT_DETACH)

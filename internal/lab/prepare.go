@@ -58,9 +58,9 @@ func (b building) lab() Spec {
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a process that removes the named lab. It does so when this process has ended, or when the caller
-// calls the returned function. That function waits until the lab is removed. Until then the guard has the lock of
-// the base, so the next builder does not find the lab.
+// guard starts a process that removes the named lab. The new process removes the lab when this process has ended,
+// or when the caller calls the returned function. That function waits until the lab is removed. Until then the
+// guard has the lock of the base, so the next builder does not find the lab.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// This script writes the host's name and identity into a file. It enables a unit
-// that runs at each boot, and starts a unit that records when it is stopped.
+// This script writes the host's name and identity into a file. The script
+// enables a unit that runs at each boot, and starts a unit that records when it
+// is stopped.
 const preparesWell = `
 hostname -f > /etc/prepared
 cat /etc/machine-id >> /etc/prepared

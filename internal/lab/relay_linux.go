@@ -16,9 +16,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Relay creates the interface tap. It copies packets from port to tap and back, with the delay and loss in slow. Each
-// frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and segments must still
-// be made. Relay returns when ctx ends or an interface disappears. After that, tap no longer exists.
+// Relay creates the interface tap. Relay copies packets from port to tap and back, with the delay and loss in slow.
+// Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and segments must
+// still be made. Relay returns when ctx ends or an interface disappears. After that, tap no longer exists.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -113,8 +113,8 @@ func openPort(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openTap creates an interface that exists as long as the file is open. Its packets may be as large as those of the
-// interface like.
+// openTap creates an interface that exists as long as the file is open. The packets of this interface may be as large
+// as those of the interface like.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

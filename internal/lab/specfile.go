@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// specReader converts the YAML of a lab file to a Spec. It keeps the first error with its line.
+// specReader converts the YAML of a lab file to a Spec. specReader keeps the first error with its line.
 type specReader struct {
 	path string // the path as the user wrote it
 	dir  string // absolute, of the file
@@ -133,7 +133,8 @@ func (r *specReader) words(n *yaml.Node) []string {
 	return words
 }
 
-// hosts reads the hosts. They are either a list of names, or a mapping of names to the settings of each host.
+// hosts reads the hosts. The hosts are either a list of names, or a mapping of names to the settings of each
+// host.
 func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 	var hosts []HostSpec
 	if n.Kind == yaml.SequenceNode {

@@ -36,8 +36,8 @@ type hostState struct {
 
 const stateFile = "lab.json"
 
-// id distinguishes labs in names that must be short. It is computed from the directory. So labs with the same name in
-// two state directories have different ids.
+// id distinguishes labs in names that must be short. The id is computed from the directory. So labs with the same
+// name in two state directories have different ids.
 func (s state) id() string {
 	sum := sha256.Sum256([]byte(s.dir))
 	return hex.EncodeToString(sum[:4])
@@ -135,8 +135,8 @@ func (m Machine) load(name string) (state, error) {
 	return s, nil
 }
 
-// names returns the names of all labs that have a directory, sorted. It includes labs whose Up was killed before it
-// had created anything.
+// names returns the names of all labs that have a directory, sorted. names includes labs whose Up was killed before
+// it had created anything.
 func (m Machine) names() ([]string, error) {
 	entries, err := os.ReadDir(m.state())
 	if errors.Is(err, fs.ErrNotExist) {

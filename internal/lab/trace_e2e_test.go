@@ -17,8 +17,8 @@ import (
 )
 
 // traces returns everything on the outer machine that a lab might leave, one line
-// each. It leaves out labs of other tests, because they may come and go during the
-// test. Everything else counts, whatever its name.
+// each. traces leaves out labs of other tests, because they may come and go during
+// the test. Everything else counts, whatever its name.
 func traces(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string
@@ -67,7 +67,7 @@ func traces(t *testing.T, m Machine) []string {
 }
 
 // testsEnv is a variable in the environment of each process that the tests start.
-// Its value is the process number of the tests.
+// The value of testsEnv is the process number of the tests.
 const testsEnv = "LAB_E2E_TESTS"
 
 var hostMountRE = regexp.MustCompile(`\s(\S+)/hosts/\d+/net\s`)
@@ -90,7 +90,8 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether other labs are running. They also raise the settings.
+// othersUp reports whether other labs are running. Other labs also raise the
+// settings.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()

@@ -76,7 +76,7 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	return m.running(s), nil
 }
 
-// Bases returns the directories of all bases that the lab's hosts need, by digest. It builds missing bases in
+// Bases returns the directories of all bases that the lab's hosts need, by digest. Bases builds missing bases in
 // parallel, because dpkg uses only one core.
 func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error) {
 	m.Mirror = orDefault(m.Mirror, spec.Mirror)

@@ -62,8 +62,8 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	return nil
 }
 
-// admission reports that the server does not admit this node, or that the node does not know the server. It reports
-// this once, and repeats the report every hour. Neither passes by itself.
+// admission reports that the server does not admit this node, or that the node does not know the server. admission
+// reports this once, and repeats the report every hour. Neither passes by itself.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex

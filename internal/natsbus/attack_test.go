@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// attacker is a raw connection with a real node's credentials. It collects the bus's messages about
-// actions that the bus does not permit.
+// attacker is a raw connection with a real node's credentials. attacker collects the bus's messages
+// about actions that the bus does not permit.
 type attacker struct {
 	*nats.Conn
 	mu      sync.Mutex

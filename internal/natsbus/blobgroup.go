@@ -93,8 +93,8 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll stores all puts and sends each of them its result. It does not end when the caller's ctx ends, because
-// storeAll works for other callers too.
+// storeAll stores all puts and sends each of them its result. storeAll does not end when the caller's ctx ends,
+// because storeAll works for other callers too.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
 	defer cancel()

@@ -61,7 +61,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// OpenBlobs opens the stream. It creates the stream if it does not exist.
+// OpenBlobs opens the stream. OpenBlobs creates the stream if it does not exist.
 func OpenBlobs(ctx context.Context, nc *nats.Conn) (*Blobs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -62,7 +62,8 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server lost the content %d times", op, maxUploads)
 }
 
-// Send sends a message to the server and does not wait for an answer. The message may get lost. It has at most 128 KiB.
+// Send sends a message to the server and does not wait for an answer. The message may get lost. The message has at
+// most 128 KiB.
 func (c *Conn) Send(op string, payload []byte) error {
 	if err := validateOp(op); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (c *Conn) present(msg *nats.Msg) {
 	}
 }
 
-// request sends one message and waits for its answer. It stops waiting when the connection that it used breaks.
+// request sends one message and waits for its answer. request stops waiting when the connection that it used breaks.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
 	if err := c.turn.enter(ctx); err != nil {
 		return nil, wrap(err, op)
@@ -181,8 +182,8 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 	return content, nil
 }
 
-// exchange sends a message about a chunk. It sends the message again until the server answers or ctx ends. The server
-// accepts the same chunk twice without harm.
+// exchange sends a message about a chunk. exchange sends the message again until the server answers or ctx ends. The
+// server accepts the same chunk twice without harm.
 func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
 	for {
 		msg := nats.NewMsg("")

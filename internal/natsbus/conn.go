@@ -47,7 +47,7 @@ type Conn struct {
 	jwt    atomic.Pointer[string]
 	dialer *dialer
 	ticket atomic.Pointer[string]
-	// turn is a turnstile that every call passes through. It is closed while the connection is being replaced.
+	// turn is a turnstile that every call passes through. turn is closed while the connection is being replaced.
 	turn      turnstile
 	admission admission
 
@@ -60,7 +60,7 @@ type Conn struct {
 
 var errDisconnected = errors.New("the connection to the server was lost")
 
-// Dial connects to the bus. It returns after the first attempt to connect, even if the attempt failed. Conn goes on
+// Dial connects to the bus. Dial returns after the first attempt to connect, even if the attempt failed. Conn goes on
 // trying after that. Connected and OnConnect tell the caller when there is a connection. Dial returns an error if the
 // options are invalid or ctx has ended.
 func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
@@ -203,7 +203,7 @@ func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 func (c *Conn) UseCA(caPEM []byte) error { return c.dialer.use(caPEM) }
 
 // Proved returns the digest of the public key of the CA that signed the server's certificate on the latest
-// connection. It is empty if there was no connection yet.
+// connection. Proved returns an empty digest if there was no connection yet.
 func (c *Conn) Proved() tutti.Digest {
 	if pin := c.dialer.proved.Load(); pin != nil {
 		return *pin

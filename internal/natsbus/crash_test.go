@@ -18,8 +18,8 @@ const crashDir = "TUTTI_TEST_CRASH_DIR"
 
 const crashBatch = 40
 
-// TestCrashChild is not a test. It appends batches until it is killed, and
-// prints which batches were acknowledged.
+// TestCrashChild is not a test. TestCrashChild appends batches until it is
+// killed, and prints which batches were acknowledged.
 func TestCrashChild(t *testing.T) {
 	dir := os.Getenv(crashDir)
 	if dir == "" {
@@ -47,9 +47,9 @@ func TestCrashChild(t *testing.T) {
 }
 
 // TestKilledWhileAppending runs a process with bus and writer, and kills it in
-// the middle of its appends. It does this several times on one log. Afterwards
-// the log has all acknowledged events, and has each batch either completely or
-// not at all.
+// the middle of its appends. The test does this several times on one log.
+// Afterwards the log has all acknowledged events, and has each batch either
+// completely or not at all.
 func TestKilledWhileAppending(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// cutter forwards connections to the bus. It cuts the first connection after a
-// given number of bytes in one direction.
+// cutter forwards connections to the bus. cutter cuts the first connection
+// after a given number of bytes in one direction.
 type cutter struct {
 	listener net.Listener
 	target   string

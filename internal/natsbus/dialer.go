@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// dialer opens TLS connections. It accepts a server only if one of the trusted CAs signed its certificate. It sends
-// the server the list of trusted CAs (ADR 0027).
+// dialer opens TLS connections. dialer accepts a server only if one of the trusted CAs signed its certificate.
+// dialer sends the server the list of trusted CAs (ADR 0027).
 type dialer struct {
 	net.Dialer
 	trust  atomic.Pointer[tls.Config]

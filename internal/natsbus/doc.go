@@ -12,6 +12,6 @@
 //	d.<KEY>.<op>   server → node   doorbells
 //
 // The bus enforces which connection may publish and subscribe to which subjects. The server enforces that an answer
-// goes only to the node that sent the request. It answers only to i.<KEY>.…, where KEY is the key in the request's
-// subject. Only the owner of that key can use the subject.
+// goes only to the node that sent the request. The server answers only to i.<KEY>.…, where KEY is the key in the
+// request's subject. Only the owner of that key can use the subject.
 package natsbus

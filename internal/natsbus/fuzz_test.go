@@ -17,8 +17,9 @@ import (
 const fuzzKey = tutti.NodeKey("UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 
 // FuzzWire checks what a node's headers, subject and chunks can cause. The server
-// answers each message with a status. It stores no more bytes than were announced and
-// allowed. A handler gets content only if that content has the announced digest.
+// answers each message with a status. The server stores no more bytes than were
+// announced and allowed. A handler gets content only if that content has the announced
+// digest.
 //
 // Found: handled-by-another-digest, handled-by-another-digest-in-chunks. In both, a
 // call named another digest for a parcel than the upload did, and the handler got the

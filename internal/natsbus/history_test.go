@@ -30,7 +30,7 @@ import (
 // historyDir is set in the process that runs the bus of TestHistory.
 const historyDir = "TUTTI_TEST_HISTORY_DIR"
 
-// TestHistoryChild is not a test. It runs a bus until it is killed.
+// TestHistoryChild is not a test. TestHistoryChild runs a bus until it is killed.
 func TestHistoryChild(t *testing.T) {
 	dir := os.Getenv(historyDir)
 	if dir == "" {
@@ -41,7 +41,7 @@ func TestHistoryChild(t *testing.T) {
 }
 
 // relay forwards connections to a bus. After a restart it forwards to the new bus
-// process. It ends TLS on both sides, so it can look for appends in the data.
+// process. relay ends TLS on both sides, so it can look for appends in the data.
 type relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -136,8 +136,8 @@ func (r *relay) arm() {
 	r.armed = true
 }
 
-// swallows reports whether the relay is armed and the data is a part of an append. It
-// reports true only once.
+// swallows reports whether the relay is armed and the data is a part of an append.
+// swallows reports true only once.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +265,7 @@ const never = int64(1) << 62
 // a second.
 const checkDeadline = 5 * time.Minute
 
-// note adds an operation that began at the time call. It does not add reads that
+// note adds an operation that began at the time call. note does not add reads that
 // failed.
 func (h *history) note(client int, call int64, op operation, res result, err error) {
 	end := h.now()

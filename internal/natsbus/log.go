@@ -40,8 +40,8 @@ type Log struct {
 type tail struct {
 	place
 	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
-	// a batch that a loss of power cut off. It was never acknowledged. They stay in the stream, but no reader returns
-	// them, and they are not part of the chain. The next append comes after end.
+	// a batch that a loss of power cut off. It was never acknowledged. These messages stay in the stream, but no
+	// reader returns them, and they are not part of the chain. The next append comes after end.
 	end uint64
 }
 
@@ -65,8 +65,8 @@ type LogOptions struct {
 	Replicas int
 }
 
-// OpenLog opens the log. It creates the log's stream if it does not exist. It returns CodeDamaged if the log comes
-// from a release that did not chain its entries. In this case the log stays unchanged.
+// OpenLog opens the log. OpenLog creates the log's stream if it does not exist. OpenLog returns CodeDamaged if the
+// log comes from a release that did not chain its entries. In this case the log stays unchanged.
 func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -192,7 +192,7 @@ func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	return tail{at, last}, err
 }
 
-// encode returns the message of an event, and its digest. It stores a large event as a blob first.
+// encode returns the message of an event, and its digest. encode stores a large event as a blob first.
 func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Digest, error) {
 	if e.Body == nil {
 		return nil, "", tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
@@ -238,11 +238,11 @@ func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error
 	}
 }
 
-// errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus. It means that the bus stored nothing of the
-// batch.
+// errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus. errCodeIncompleteBatch means that the bus
+// stored nothing of the batch.
 const errCodeIncompleteBatch = 10176
 
-// publish stores either all messages or none. It returns the sequence of the last message.
+// publish stores either all messages or none. publish returns the sequence of the last message.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
 		markBatch(msgs)

@@ -65,8 +65,8 @@ func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// chain yields the messages of all complete appends after the sequence after. It ends at the message that was the
-// last one at the time of the call. It checks that each link fits the entry before it.
+// chain yields the messages of all complete appends after the sequence after. chain ends at the message that was
+// the last one at the time of the call. chain checks that each link fits the entry before it.
 func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		state, err := l.state(ctx)
@@ -108,7 +108,7 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 	}
 }
 
-// follows checks that m directly follows the entry with the link before. It returns the link of m.
+// follows checks that m directly follows the entry with the link before. follows returns the link of m.
 func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	digest := m.blob
 	if digest == "" {
@@ -121,8 +121,8 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// place returns the end of the last complete append that ends at or before the event after. It returns CodeNotFound
-// if the log does not have this event (any more).
+// place returns the end of the last complete append that ends at or before the event after. place returns
+// CodeNotFound if the log does not have this event (any more).
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -221,8 +221,8 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns at most count messages, beginning with next, that the bus sent within readTimeout. It also returns
-// the reason why there are no more.
+// fetch returns at most count messages, beginning with next, that the bus sent within readTimeout. fetch also
+// returns the reason why there are no more.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")

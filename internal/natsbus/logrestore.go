@@ -16,8 +16,8 @@ const (
 	restoreBatchBytes = 4 << 20
 )
 
-// Restorer rebuilds a log from its entries. The entries keep their sequences and links. It writes the entries in
-// batches of its own. These batches may differ from the original appends, because all entries come from complete
+// Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes the entries
+// in batches of its own. These batches may differ from the original appends, because all entries come from complete
 // appends.
 type Restorer struct {
 	log   *Log
@@ -46,7 +46,7 @@ func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Dig
 	return &Restorer{log: &Log{nc: nc}, seq: after, link: link}, nil
 }
 
-// Add adds the next entry. It returns CodeInvalid if the entry does not fit the entry before it.
+// Add adds the next entry. Add returns CodeInvalid if the entry does not fit the entry before it.
 func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	if e.Seq <= r.seq || e.Link != tutti.Link(r.link, e.Raw) {
 		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit what is before it, %d", e.Seq, r.seq)
@@ -71,7 +71,7 @@ func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	return r.put(ctx, msg)
 }
 
-// torn returns a message that readers skip. It looks like the beginning of a batch whose end is missing.
+// torn returns a message that readers skip. The message looks like the beginning of a batch whose end is missing.
 func (r *Restorer) torn() *nats.Msg {
 	msg := nats.NewMsg("log.torn.restored")
 	msg.Header.Set(headerPart, "1/2")

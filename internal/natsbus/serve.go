@@ -31,8 +31,9 @@ type ServeOptions struct {
 	Ready func()
 	// Serve calls Denied each time a node tries an action that it may not do. It must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
-	// Serve calls Excess for each message of a node that already has the most calls it may have. It passes the
-	// message's bytes. If Excess returns true, Serve does not answer the message. It must not block. May be nil.
+	// Serve calls Excess for each message of a node that already has the most calls it may have. Serve passes the
+	// message's bytes to Excess. If Excess returns true, Serve does not answer the message. It must not block. May be
+	// nil.
 	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once. 0 means 64.
@@ -71,8 +72,9 @@ type server struct {
 	telling map[tutti.NodeKey]bool // nodes with a running light call
 }
 
-// Serve answers calls of nodes until ctx ends. nc is the server's connection to the account of the nodes. It returns
-// after the last handler has returned. It answers only calls whose reply address is in the sender's own inbox.
+// Serve answers calls of nodes until ctx ends. nc is the server's connection to the account of the nodes. Serve
+// returns after the last handler has returned. Serve answers only calls whose reply address is in the sender's own
+// inbox.
 func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = concurrency
@@ -180,7 +182,7 @@ func (s *server) told(key tutti.NodeKey) {
 	delete(s.telling, key)
 }
 
-// accept checks a message. It starts the handler when it is the node's turn.
+// accept checks a message. accept starts the handler when it is the node's turn.
 func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	switch {
@@ -379,8 +381,8 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 }
 
-// enter counts a call of a node. It returns false if the node already has too many calls. So one node cannot use all
-// the room for waiting calls.
+// enter counts a call of a node. enter returns false if the node already has too many calls. So one node cannot use
+// all the room for waiting calls.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// stoppedBus and stoppedKeys are set in the process that the test stops. They
-// contain the bus's address and the process's identity.
+// stoppedBus and stoppedKeys are set in the process that the test stops. The two
+// variables contain the bus's address and the process's identity.
 const (
 	stoppedBus  = "TUTTI_TEST_STOPPED_BUS"
 	stoppedKeys = "TUTTI_TEST_STOPPED_KEYS"
 )
 
-// TestStoppedChild is not a test. It appends one event and reports it. It appends
-// another event when the parent asks for it.
+// TestStoppedChild is not a test. TestStoppedChild appends one event and reports
+// it. TestStoppedChild appends another event when the parent asks for it.
 func TestStoppedChild(t *testing.T) {
 	if os.Getenv(stoppedBus) == "" {
 		return

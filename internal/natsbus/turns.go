@@ -42,7 +42,7 @@ func (t *turns) leave() {
 	}
 }
 
-// next returns the waiting call that is next. It returns nil if no call waits.
+// next returns the waiting call that is next. next returns nil if no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// turnstile counts the running calls. It can be shut for a moment, for example to replace the connection that calls
-// use. The zero value is open.
+// turnstile counts the running calls. turnstile can be shut for a moment, for example to replace the connection that
+// calls use. The zero value is open.
 type turnstile struct {
 	mu     sync.Mutex
 	inside int
-	shut   chan struct{} // closed when the turnstile opens again. It is nil while the turnstile is open
-	empty  chan struct{} // closed when the last call leaves. It is nil if close does not wait
+	shut   chan struct{} // closed when the turnstile opens again. shut is nil while the turnstile is open
+	empty  chan struct{} // closed when the last call leaves. empty is nil if close does not wait
 }
 
 // enter waits while the turnstile is shut, or until ctx ends. An error is ctx's. If enter returns no error, the

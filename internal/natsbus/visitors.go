@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxConnections is how many connections a node may have. It has its present connection, perhaps a lost one that the
-// bus has not noticed yet, and perhaps one more.
+// maxConnections is how many connections a node may have. A node has its present connection, perhaps a lost one that
+// the bus has not noticed yet, and perhaps one more.
 const maxConnections = 3
 
 // VisitorOptions are functions that Visitors calls when clients connect to the bus.

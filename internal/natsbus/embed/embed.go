@@ -21,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Trust contains what the server must know about the bus's identities. These are its operator, its system account,
-// and the JWTs of all accounts by public key.
+// Trust contains what the server must know about the bus's identities. The server must know its operator, its system
+// account, and the JWTs of all accounts by public key.
 type Trust struct {
 	Operator string
 	System   string

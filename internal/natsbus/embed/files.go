@@ -17,13 +17,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LastWhole reads the files of a stream and changes nothing. No server may use dir at that time. It returns the
-// sequence of the last record before the first damaged record, or 0 if there are no files. It also returns the place
-// of the first damaged record, which is empty if there is no damage.
+// LastWhole reads the files of a stream and changes nothing. No server may use dir at that time. LastWhole returns
+// the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also
+// returns the place of the first damaged record, which is empty if there is no damage.
 //
-// When a server starts, it truncates a damaged file where the damage begins, even in the middle. Then it continues
-// with the records before that place. A loss of power normally damages only the end of the last file. A caller must
-// find out before the server starts whether more records are damaged.
+// When a server starts, it truncates a damaged file where the damage begins, even in the middle. Then the server
+// continues with the records before that place. A loss of power normally damages only the end of the last file. A
+// caller must find out before the server starts whether more records are damaged.
 //
 // The format of the files is that of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
 func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
@@ -65,8 +65,8 @@ const (
 	recordSum  = 8
 )
 
-// lastWhole reads one block. It returns the sequence of the last undamaged record and the offset where that record
-// ends.
+// lastWhole reads one block. lastWhole returns the sequence of the last undamaged record and the offset where that
+// record ends.
 func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))
 	hash, err := highwayhash.NewDigest64(key[:])

@@ -11,8 +11,8 @@ import (
 
 const (
 	// halfOpen is how many connections the bus may have at once whose clients have not authenticated yet. The number
-	// is larger than a whole fleet that connects at once from one address. It is small enough that the server does
-	// not run out of file descriptors.
+	// is larger than a whole fleet that connects at once from one address. The number is small enough that the server
+	// does not run out of file descriptors.
 	halfOpen = 4096
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
@@ -29,10 +29,10 @@ type GuardOptions struct {
 	Violated func(jwt, what string)
 }
 
-// Guard prevents clients that connect and do not authenticate from using up all connections. It runs until ctx ends.
-// If there are too many such connections, Guard closes connections of the sources that have the most, until these
-// sources have equally many. It closes the oldest connections of a source first, so honest clients still get in. The
-// others are ended.
+// Guard prevents clients that connect and do not authenticate from using up all connections. Guard runs until ctx
+// ends. If there are too many such connections, Guard closes connections of the sources that have the most, until
+// these sources have equally many. Guard closes the oldest connections of a source first, so honest clients still get
+// in. The others are ended.
 //
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
@@ -58,7 +58,8 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	}
 }
 
-// jwtOf returns the JWT that a client sent on a connection. It also works for a connection that was closed recently.
+// jwtOf returns the JWT that a client sent on a connection. jwtOf also works for a connection that was closed
+// recently.
 func (s *Server) jwtOf(id uint64) string {
 	list, err := s.nats.Connz(&server.ConnzOptions{CID: id, Username: true, State: server.ConnAll})
 	if err != nil || len(list.Conns) == 0 {
@@ -95,8 +96,8 @@ func (s *Server) expel(refused func(from string, count int)) {
 	}
 }
 
-// share returns how many connections each source may keep. It returns the largest number with which all sources
-// together have no more connections than most. Some sources may have fewer. It never returns less than alwaysOpen.
+// share returns how many connections each source may keep. share returns the largest number with which all sources
+// together have no more connections than most. Some sources may have fewer. share never returns less than alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// logger sends the log of the NATS server to slog. It also sends clients' violations to the channel violations,
+// logger sends the log of the NATS server to slog. logger also sends clients' violations to the channel violations,
 // because NATS reports violations only in its log.
 type logger struct {
 	to         *slog.Logger
@@ -57,7 +57,7 @@ func (l logger) Warnf(format string, v ...any) {
 }
 
 // Errorf also gets lines about clients' violations, in the form `ADDRESS - cid:N - …`. Errorf does not log these
-// lines as errors, because no operator must act on them. They are in the audit log.
+// lines as errors, because no operator must act on them. The violations are in the audit log.
 func (l logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if found, ok := violationIn(text); ok {
