@@ -36,7 +36,7 @@ type AgentOptions struct {
 	Dir    string
 	Root   string // directory under which the agent looks for Puppet, normally "/"
 	Beat   time.Duration
-	Policy string        // file of the node's policy. If it is empty, there is no policy file
+	Policy string        // file of the node's policy. If Policy is empty, there is no policy file
 	Warm   time.Duration // how long Puppet stays loaded for the next run. 0 means that it does not stay loaded
 	// FactsEvery is how often the agent collects facts, in addition to after each run. 0 means only after runs.
 	FactsEvery time.Duration

@@ -23,7 +23,7 @@ import (
 )
 
 // auditOut sends the audit trail to another system while it grows. auditOut sends each act at least once, in order.
-// After a kill it may send an act twice, with the same sequence.
+// After a kill, auditOut may send an act twice, with the same sequence.
 type auditOut struct {
 	core  *server.Server
 	name  string // names the state file
@@ -55,7 +55,7 @@ func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *ser
 	}
 }
 
-// run sends acts until ctx ends. After an error it tries again. If the same error comes again, run does not log it
+// run sends acts until ctx ends. After an error, run tries again. If the same error comes again, run does not log it
 // again.
 func (o auditOut) run(ctx context.Context) {
 	said := ""

@@ -96,8 +96,8 @@ func copyModule(dir string) error {
 	return os.RemoveAll(old)
 }
 
-// makeModules creates the directory for modules. Everybody may read it, even with a strict umask.
-// makeModules does not change an existing directory.
+// makeModules creates the directory for modules. Everybody may read the directory, even with a strict
+// umask. makeModules does not change an existing directory.
 func makeModules(dir string) error {
 	if durable.Exists(dir) {
 		return nil
@@ -105,7 +105,7 @@ func makeModules(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o755) // the Puppet Server must be able to read it
+	return os.Chmod(dir, 0o755) // the Puppet Server must be able to read the directory
 }
 
 // compileSocket returns the socket on which the agent answers a Puppet Server. compileSocket returns nil if

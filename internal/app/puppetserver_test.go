@@ -17,8 +17,8 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// The complete module is installed in place of an older one. Everybody may read it,
-// even with a strict umask.
+// The complete module is installed in place of an older one. Everybody may read the
+// installed module, even with a strict umask.
 func TestCopyModule(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "modules", "tutti")
 	old := filepath.Join(dir, "lib", "old.rb")

@@ -175,7 +175,7 @@ func (s *Server) round(ctx context.Context) error {
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
 }
 
-// runningName is a file next to the log. In it, the server stores its settings for
+// runningName is a file next to the log. In this file, the server stores its settings for
 // `tutti doctor`.
 const runningName = "running.json"
 

@@ -86,8 +86,9 @@ func newAuditWhoCouldCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "who-could VERB [TARGET]",
 		Short: "List who could do something at a given time, and by which line",
-		Long: `Lists the operators who had a valid certificate and the verb at that time. It reads the
-audit trail, and names the lines of the fleet file of that time.
+		Long: `Lists the operators who had a valid certificate and the verb at that
+time. The command reads the audit trail, and names the lines of the fleet file of that
+time.
 
 The verbs: ` + verbList() + `.
 TARGET is a key for data, and a node for all other verbs. Without TARGET the command

@@ -34,8 +34,8 @@ type JoinNode struct {
 	Again bool // the machine was a node before, but the server no longer admits it
 	Unit  bool
 	Root  string // directory under which join looks for Puppet
-	// CodeKeys are the digests of all keys that may sign code. If it is empty, a new node trusts the server's keys,
-	// and a joined node trusts the keys that it has stored.
+	// CodeKeys are the digests of all keys that may sign code. If CodeKeys is empty, a new node trusts the server's
+	// keys, and a joined node trusts the keys that it has stored.
 	CodeKeys []string
 }
 
@@ -84,7 +84,8 @@ to the new key, and tells the server. No secret changes, and no node runs or wai
 Operators who have sealed secrets to this node then run: tutti secret trust NODE.
 
 The old key (node.x25519.old) still opens what came to the node before. The next
-rotation removes it. If the rotation is interrupted, the agent finishes it.`,
+rotation removes the old key. If the rotation is interrupted, the agent finishes the
+rotation.`,
 		Example: "  tutti agent rotate-key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

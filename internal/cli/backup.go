@@ -15,8 +15,8 @@ import (
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
-	// Into is a directory. Backups in it are named by the time. File is empty then. After a new backup,
-	// all but the latest Keep backups are deleted.
+	// Into is a directory. Backups in this directory are named by the time. File is empty then. After a
+	// new backup, all but the latest Keep backups are deleted.
 	Into string
 	Keep int
 }
@@ -100,10 +100,11 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
 		Short: "Declare this log the right one, after its files were put back",
-		Long: `Nodes and operators refuse a server whose log has gone back. They also
-refuse one of two servers that were made from one log. This command marks the right
-server. Its next start begins a new epoch, and nodes and operators accept it. Everything
-that is not in this log is lost. Nodes that have run since then run again.
+		Long: `Nodes and operators refuse a server whose log has gone back. Nodes and
+operators also refuse one of two servers that were made from the same log. This command
+marks the right server. Its next start begins a new epoch, and nodes and operators
+accept it. Everything that is not in this log is lost. Nodes that have run since then
+run again.
 
 Stop the server first. "tutti server restore" begins a new epoch by itself.
 

@@ -35,8 +35,8 @@ Then it compares the log with the nodes:
 
   - Every job has a verdict, and no result is missing.
   - Nothing started twice or without a claim, and no node ran two Puppets at once.
-  - The server gave up no node that was there, and every node is back.
-  - Every node that is called good makes a noop run, which finds nothing.
+  - The server gave up no node that was connected, and every node is back.
+  - On every node that counts as good, a noop run finds nothing to change.
 
 With --turns the command then changes machines. One node is set back to an earlier
 state, and one is replaced by another machine. The server is restored from a backup.

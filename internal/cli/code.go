@@ -42,12 +42,12 @@ func newCodePushCommand(o *options) *cobra.Command {
 push asks first. --dry-run shows which nodes need a run, and what the fleet file
 withdraws.
 
---fleet-only sends the fleet file and leaves the code as it is. It works without a
-code-signing key. If there is one, it signs the fleet file.
+--fleet-only sends the fleet file and leaves the code as it is. This works without a
+code-signing key. If there is such a key, it signs the fleet file.
 
 Code that the server has already is not signed again. Use --again if the server was
-restored from a backup after nodes had begun later code. It signs the code with a
-higher counter.`,
+restored from a backup after nodes had begun later code. With --again, the command signs
+the code with a higher counter.`,
 		Example: `  tutti code push --dry-run
   tutti code push -f tutti.yaml
   tutti code push --fleet-only`,
@@ -106,7 +106,8 @@ func newCodeReleaseCommand(o *options) *cobra.Command {
 		Use:   "release [ENVIRONMENT]",
 		Short: "Release held code: nodes run with it by themselves",
 		Long: `Code is held if the fleet file says "reaction: {code: confirm}" or
-"reaction: {code: {canary: N}}". After the release, nodes run with it by themselves.`,
+"reaction: {code: {canary: N}}". After the release, nodes run with this code by
+themselves.`,
 		Example: `  tutti code release
   tutti code release production`,
 		Args: cobra.MaximumNArgs(1),

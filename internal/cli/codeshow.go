@@ -19,10 +19,10 @@ func newCodeShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [PATH]",
 		Short: "Show which code nodes run with, and what has changed in it",
-		Long: `Shows the code that was pushed last: who pushed it, when, whether it is held, and how
-many nodes have it. It lists the files that differ from the previous code. While code
-is held, the previous code is the one that nodes run with by themselves. Otherwise it
-is the one that was pushed before.
+		Long: `Shows the code that was pushed last: who pushed it, when, whether it is
+held, and how many nodes have it. The command lists the files that differ from the
+previous code. While code is held, the previous code is the one that nodes run with by
+themselves. Otherwise the previous code is the code that was pushed before.
 
 With PATH the command prints that file, or lists the files of that directory.
 "tutti code show ." lists all. With --previous, PATH is a path in the previous code.`,
@@ -58,8 +58,8 @@ With PATH the command prints that file, or lists the files of that directory.
 	return cmd
 }
 
-// readCode prints a file of the code unchanged. For a directory it prints the
-// list of files.
+// readCode prints a file of the code unchanged. For a directory, readCode
+// prints the list of files.
 func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {

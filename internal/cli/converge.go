@@ -19,7 +19,7 @@ state, without a plan. The order follows from what each run reads and publishes.
 node does not run if nothing that it reads has changed. The command first pushes code
 and fleet file if they changed.
 
-It ends with a verdict, which gives the exit code:
+The command ends with a verdict, which gives the exit code:
    0  converged
    1  failed: a run failed
    7  stuck: every node that is not good waits for a missing answer

@@ -94,8 +94,9 @@ reactive fleet every node that reads the value runs. If more nodes than the flee
 ask_above would run, the command asks first. --dry-run shows which nodes would run, and
 when.
 
-With --secret the value comes from standard input only. It is sealed to the nodes
-that --for names before it leaves this machine. See: tutti secret --help`,
+With --secret the value comes from standard input only. The command seals the value to
+the nodes that --for names, before the value leaves this machine. See: tutti secret
+--help`,
 		Example: `  tutti data set shared/app/version 1.2 --string
   tutti data set shared/app/ports < ports.json
   tutti data set --secret shared/app/token --for group:web --string < token`,

@@ -31,7 +31,7 @@ func newDoctorCommand(o *options) *cobra.Command {
 		Use:   "doctor",
 		Short: "Diagnose this machine, and say how to mend it",
 		Long: `Checks the server, the node and the operator that live on this machine.
-It skips parts that this machine does not have, and changes nothing.
+The command skips parts that this machine does not have, and changes nothing.
 
 Exit code:
    0  all is well, perhaps with hints

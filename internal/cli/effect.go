@@ -16,8 +16,8 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: say which nodes would run, and when")
 }
 
-// effect requests from the server what a change would cause. With --yes it does not
-// request this.
+// effect requests from the server what a change would cause. With --yes, effect
+// does not request this.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil

@@ -14,10 +14,10 @@ type eventView struct {
 	// act returns the text for the audit trail, which says what happened but not who did it. If act is
 	// nil, the trail shows the kind and the id.
 	act func(tutti.Body) string
-	// line returns the plain lines for a watch. If it is nil, there are no lines.
+	// line returns the plain lines for a watch. If line is nil, there are no lines.
 	line func(*progress, tutti.Event) []string
-	// above returns the lines that stay above the live tree, and whether they report a problem. If it
-	// is nil, the tree alone is enough.
+	// above returns the lines that stay above the live tree, and whether they report a problem. If
+	// above is nil, the tree alone is enough.
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 

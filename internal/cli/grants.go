@@ -23,8 +23,8 @@ func newGrantsSuggestCommand(o *options) *cobra.Command {
 		Use:   "suggest [JOB]",
 		Short: "Print the grants that runs lacked, as lines of the fleet file",
 		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs
-and does not have. It takes them from the runs of the last "tutti converge --noop", or
-of another job. A noop changes nothing on a node.
+and does not have. The command takes the grants from the runs of the last "tutti
+converge --noop", or of another job. A noop changes nothing on a node.
 
 To find the grants of a new fleet, repeat until nothing is printed:
 

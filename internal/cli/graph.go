@@ -17,8 +17,9 @@ func newGraphCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [TARGET]",
 		Short: "Show which nodes read what other nodes publish",
-		Long: `Shows the dependencies of the fleet, of a group, or of one node. They follow from what
-the nodes' last runs recorded: what each run published, and what each run asked for.
+		Long: `Shows the dependencies of the fleet, of a group, or of one node. The
+dependencies follow from the records of the nodes' last runs. A record has the data that
+the run published, and the data that it asked for.
 
 There are three kinds of edges:
 

@@ -87,8 +87,9 @@ func newLabUpCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Boot the hosts of a lab file and wait until they run",
-		Long: `Boots the hosts of a lab file and waits until they run. The first time it also builds
-the base, which takes a minute or more. After that, four hosts take seconds.`,
+		Long: `Boots the hosts of a lab file and waits until they run. The first time,
+the command also builds the base, which takes a minute or more. After that, four hosts
+take seconds.`,
 		Example: "  tutti lab up lab.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -207,7 +208,7 @@ func newLabRunCommand(l Lab) *cobra.Command {
 		Short: "Run a command in a throwaway copy of a base",
 		Long: `Runs a command in a temporary copy of a base, on this machine's network.
 At the end, files that the command wrote outside of its binds are deleted. All processes
-that it started end with it. The exit code is the command's own.`,
+that the command started end with it. The exit code is the command's own.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

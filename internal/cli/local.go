@@ -18,7 +18,7 @@ type Local interface {
 	Status(dir string) (LocalStatus, error)
 	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
-	// Log yields the log of a run and returns the run. If run is empty, it is the latest one.
+	// Log yields the log of a run and returns the run. If run is empty, Log uses the latest run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
@@ -63,10 +63,10 @@ func newLocalCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Run Puppet on this node while its server is away, as root",
-		Long: `Use these commands on the node itself, when the server cannot be reached. None of them
-needs the server. A local run uses the code of the last full run that passed its gate
-here, and the last known answers. It publishes nothing. The agent reports the run to
-the server when the server is back.`,
+		Long: `Use these commands on the node itself, when the server cannot be reached.
+None of these commands needs the server. A local run uses the code of the last full run
+that passed its gate here, and the last known answers. It publishes nothing. The agent
+reports the run to the server when the server is back.`,
 	}
 	cmd.AddCommand(newLocalStatusCommand(o), newLocalRunCommand(o), newLocalLogCommand(o))
 	return cmd

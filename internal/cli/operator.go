@@ -17,7 +17,8 @@ type OperatorCreate struct {
 	Name    string
 	Out     string // directory for the credentials
 	CodeKey bool   // the operator also gets the code-signing key
-	// certificate request for a key on another machine. If it is empty, this command makes the key
+	// certificate request for a key on another machine. If Request is empty, this command makes
+	// the key
 	Request []byte
 }
 
@@ -65,8 +66,8 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day formats a local date and time at which something ends. If the time is
-// unknown, it returns a dash.
+// day formats a local date and time at which something ends. If the time is unknown, day returns a
+// dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"

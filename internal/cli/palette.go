@@ -2,7 +2,8 @@ package cli
 
 import "github.com/tutti-project/tutti/internal/engine"
 
-// palette decides whether colours are used. If it is true, they are.
+// palette decides whether colours are used. If palette is true, colours are
+// used.
 type palette bool
 
 func (p palette) color(code, s string) string {

@@ -23,7 +23,7 @@ gates stop at the gates.
 A pause does not affect plans: "tutti run" also runs on paused nodes.
 
 Another pause of the same target replaces the first. A node can be paused by itself and
-by several groups. It runs again when all its pauses have ended.`,
+by several groups. The node runs again when all its pauses have ended.`,
 		Example: `  tutti pause web --reason 'load test' --for 2h
   tutti pause --reason 'network maintenance'`,
 		Args: cobra.MaximumNArgs(1),

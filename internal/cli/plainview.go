@@ -44,7 +44,7 @@ func (v *plainView) finish(err error) {
 
 func (v *plainView) close() {}
 
-// details returns the failures of a run, one line each. For a noop run it also
+// details returns the failures of a run, one line each. For a noop run, details also
 // returns what the run would change.
 func details(res tutti.Result) []string {
 	var out []string
@@ -117,8 +117,8 @@ func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	}
 }
 
-// verdict returns the verdict of a job. If there is none yet, it describes what the
-// job is doing.
+// verdict returns the verdict of a job. If there is no verdict yet, verdict
+// describes what the job is doing.
 func verdict(v tutti.Verdict, cancelled bool) string {
 	switch {
 	case v != "":

@@ -19,8 +19,8 @@ func newPolicyCommand(o *options) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Find rules of a node's policy that can never match or fail open",
-		Long: `Reads a policy as an agent would. Its groups of callers are in FILE.groups. The command
-needs no server. It reports two kinds of rules:
+		Long: `Reads a policy as an agent would. Its groups of callers are in
+FILE.groups. The command needs no server. The command reports two kinds of rules:
 
   - Rules that can never match: commas for spaces, unknown words, or an earlier rule
     that already matches all of it.

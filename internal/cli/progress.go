@@ -38,7 +38,7 @@ func newProgress() *progress {
 	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}, said: saidFailures{}}
 }
 
-// job returns the job. Before the first event it returns an empty job.
+// job returns the job. Before the first event, job returns an empty job.
 func (p *progress) job() *engine.Job {
 	if j := p.state.Jobs[p.id]; j != nil {
 		return j

@@ -24,8 +24,9 @@ func newPuppetCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "puppet",
 		Short: "Ask and control the Puppet of many nodes at once",
-		Long: `Each command asks the nodes that --on selects. It prints an answer or a reason for every
-one of them. It also names nodes that do not answer.
+		Long: `Each command asks the nodes that --on selects. The command prints an
+answer or a reason for each of these nodes. The command also names nodes that do not
+answer.
 
 A selector is an expression (CEL) that is true for the selected nodes:
   "web" in groups                       facts.os.family == "Debian"
@@ -163,9 +164,9 @@ func newPuppetResourceCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteResource}}
 	cmd := r.command(&cobra.Command{
 		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
-		Long: `Reads a resource, or all resources of a type, with Puppet's own providers (puppet
-resource). It starts Puppet, which takes seconds. A node denies it unless the node's
-policy allows the action "resource".`,
+		Long: `Reads a resource, or all resources of a type, with Puppet's own providers
+(puppet resource). The command starts Puppet, which takes seconds. A node allows this
+only if the node's policy allows the action "resource".`,
 		Example: `  tutti puppet resource service nginx --on '"web" in groups'`,
 	}, showResource)
 	run := cmd.RunE
@@ -213,10 +214,10 @@ says so and keeps the message that is there. --force replaces the message.
 }
 
 // signHelp is the text about signatures in the help of enable and disable.
-const signHelp = `If operators sign changes on nodes (tutti operator trust), the command names the nodes
-that it signs for. It refuses a node whose name the expression cannot mean. If the
-expression uses more than "node", such as groups or facts, only the server knows which
-nodes are selected. The command then asks first, or needs --yes.`
+const signHelp = `If operators sign changes on nodes (tutti operator trust), the command
+names the nodes that it signs for. The command refuses a node whose name does not match
+the expression. If the expression uses more than "node", such as groups or facts, only
+the server knows which nodes are selected. The command then asks first, or needs --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
@@ -234,15 +235,15 @@ func newPuppetRunAllCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may run, N at a time",
-		Long: `Keeps N runs in flight: when one ends, the next begins. Each node is first asked whether
-it may run. A node may not run if its policy denies it, if its Puppet is disabled, or
-while another run goes on. The command names nodes that may not run, are away or are
-silent. Its exit code is then not 0.
+		Long: `Keeps N runs going at the same time. When a run ends, the next one
+begins. Each node is first asked whether it may run. A node may not run if its policy
+denies it, if its Puppet is disabled, or while another run goes on. The command names
+nodes that may not run, are away or are silent. Its exit code is then not 0.
 
 With --rerun 30m the command begins again when all runs have ended, at the earliest half
-an hour after it began. It asks the nodes again each time, until it is interrupted. A
-failure in one round is printed and does not stop the next round. Only an error in the
-command itself ends it.`,
+an hour after it began. The command asks the nodes again each time, until you interrupt
+the command. A failure in one round is printed and does not stop the next round. Only an
+error in the command itself ends the command.`,
 		Example: `  tutti puppet runall 10 --on true
   tutti puppet runall 5 --on 'now - last_run > duration("2h")' --rerun 30m`,
 	}

@@ -56,17 +56,17 @@ in use. When all nodes trust both, --finish lets them trust only the new key. Th
 code.key to the operators who had the old one.
 
 Before the new key signs the code in use, the command names all of it and asks.
-Otherwise code that was pushed by a thief of the old key would stay valid. If it names
-code that is not yours, push your own code to that environment first. If it names a list
-of operators that is not yours, sign the list again (tutti operator trust, distrust).
-Then repeat the command.
+Otherwise code that was pushed by a thief of the old key would stay valid. If the
+command names code that is not yours, push your own code to that environment first. If
+the command names a list of operators that is not yours, sign the list again (tutti
+operator trust, distrust). Then repeat the command.
 
-You can stop and repeat the command at any point. It finds out which steps are done.
---status says which nodes do not trust the new key yet, and changes nothing. It compares
-the keys with the operator's directory, or says that it cannot. --finish refuses as long
-as there is such a node. To finish without a node, name it with --leave. A node that you
-leave trusts the old key until it is back. Then it gets the new key. If its agent is too
-old, upgrade it.`,
+You can stop and repeat the command at any point. The command finds out which steps are
+done. --status says which nodes do not trust the new key yet, and changes nothing. The
+command compares the keys with the operator's directory, or says that it cannot.
+--finish refuses as long as a node does not trust the new key. To finish without a node,
+name the node with --leave. A node that you leave trusts the old key until it is back.
+Then the node gets the new key. If a node's agent is too old, upgrade the agent.`,
 		Example: `  tutti rotate code-key
   tutti rotate code-key --status
   tutti rotate code-key --finish --leave db-03`,

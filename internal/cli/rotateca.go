@@ -19,9 +19,9 @@ func newRotateCACommand(o *options) *cobra.Command {
 		Use:   "ca",
 		Short: "Rotate the fleet's CA and the keys of its bus, step by step",
 		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its
-bus, while nodes and operators work. Use it after somebody stole a backup of the server,
-and before the CA's certificate expires. You can rotate as often as you like. Give the
-steps in this order:
+bus, while nodes and operators work. Use this command after somebody stole a backup of
+the server, and before the CA's certificate expires. You can rotate as often as you
+like. Give the steps in this order:
 
     tutti rotate ca              makes the new keys; nodes and operators learn both
     tutti rotate ca --status     shows who does not know the new keys yet

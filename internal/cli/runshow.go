@@ -23,13 +23,14 @@ func newRunShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RUN|NODE",
 		Short: "Show what a run changed and where it failed, from Puppet's report",
-		Long: `Shows how a run ended, its resources by outcome, and the slowest resources. For changes
-and failures it shows the old and the new value. It also shows the warnings and errors of
-the run's log. What Puppet marks Sensitive is [redacted].
+		Long: `Shows how a run ended, its resources by outcome, and the slowest
+resources. For changes and failures, the command shows the old and the new value. The
+command also shows the warnings and errors of the run's log. What Puppet marks Sensitive
+is [redacted].
 
 RUN is the run's id. The beginning or the end of the id is enough if no other run has
 it. NODE shows the latest run of that node, even while it goes on. If the argument fits
-both, it is the name of the node.`,
+a run and a node, the command shows the latest run of the node.`,
 		Example: `  tutti run show web-01
   tutti run show web-01 --logs`,
 		Args: cobra.ExactArgs(1),

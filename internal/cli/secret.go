@@ -28,8 +28,8 @@ type Sealer interface {
 	// Recovery returns the public key of the recovery key. Recovery returns CodeNotFound if there is no recovery
 	// key.
 	Recovery(c Connection) (public string, err error)
-	// Seal sets a new secret for a key, and seals it to some targets. Before it seals to a node for the first time,
-	// it calls ask. If ask returns an error, the command ends.
+	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first
+	// time, it calls ask. If ask returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
 	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
 	// of the secret first. It asks like Seal.
@@ -70,9 +70,10 @@ func newSecretInitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the recovery key of the fleet's secrets, once",
-		Long: `Each secret is sealed to its nodes and to the recovery key. The recovery key is needed
-to seal the secret to nodes that come later. The command writes it to the operator's
-directory (recovery.key). Its public half goes into the fleet file.
+		Long: `Each secret is sealed to its nodes and to the recovery key. The recovery
+key is needed to seal the secret to nodes that come later. The command writes the
+recovery key to the operator's directory (recovery.key). Its public half goes into the
+fleet file.
 
 Give a copy to the operators who set secrets. Keep another copy on another machine or
 medium. Without the key you have to set each secret again. Never keep the key on the
@@ -104,8 +105,8 @@ func newSecretListCommand(o *options) *cobra.Command {
 "tutti secret reseal" for them.
 
 TO ROTATE lists nodes that may know the value although the secret is no longer for them.
-It also lists nodes whose former machine may know the value. Run "tutti secret rotate"
-to give the secret another value.`,
+TO ROTATE also lists nodes whose former machine may know the value. Run "tutti secret
+rotate" to give the secret another value.`,
 		Example: "  tutti secret list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,9 +145,9 @@ func newSecretResealCommand(o *options) *cobra.Command {
 		Use:   "reseal [KEY...]",
 		Short: "Seal secrets to the nodes that lack them",
 		Long: `Seals secrets to nodes that have joined since the secrets were set.
-Without KEY it seals all secrets. It needs the recovery key. If you seal to a node for
-the first time, it names the node and asks. Nodes that have the secret already do not
-run again.
+Without KEY, the command seals all secrets. The command needs the recovery key. If you
+seal to a node for the first time, the command names the node and asks. Nodes that have
+the secret already do not run again.
 
 --for changes the targets of one secret.`,
 		Example: `  tutti secret reseal
@@ -268,7 +269,7 @@ reactive fleet its readers run.`,
 	return cmd
 }
 
-// setSecret reads a secret and seals it. If many nodes would run, it asks first.
+// setSecret reads a secret and seals it. If many nodes would run, setSecret asks first.
 func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targets []string, asString bool) error {
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
@@ -301,8 +302,8 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 	return err
 }
 
-// secretOf reads a secret from standard input. On a terminal it reads a string without showing it. Errors never
-// contain the secret.
+// secretOf reads a secret from standard input. On a terminal, secretOf reads a string without showing it. Errors
+// never contain the secret.
 func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(cmd.ErrOrStderr(), "the secret, a string (not shown): ")

@@ -29,7 +29,8 @@ type ServerRun struct {
 	KeepReports              int
 	KeepReportsFor           time.Duration
 	ScrubEvery               time.Duration // 0: never
-	// file to which each act is appended as a line of JSON. If it is empty, there is no file
+	// file to which each act is appended as a line of JSON. If AuditFile is empty, there is
+	// no file
 	AuditFile   string
 	AuditSyslog bool // each act is sent to syslog
 }
@@ -82,9 +83,9 @@ func newServerInitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make a server: its CA, its bus, the first operator, the signing key",
-		Long: `Makes the server's data directory. In the operator's directory it makes the first
-operator's certificate and the code-signing key. The server does not keep that key:
-move the operator's directory to the operator's machine.`,
+		Long: `Makes the server's data directory. In the operator's directory, the
+command makes the first operator's certificate and the code-signing key. The server does
+not keep that key: move the operator's directory to the operator's machine.`,
 		Example: "  tutti server init --host tutti.example.org --unit",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -32,7 +32,7 @@ func viewOf(s tutti.Step) stepView {
 }
 
 // kindNote returns the name of a step's kind if only a later release knows this kind. For known
-// kinds it returns an empty text.
+// kinds, kindNote returns an empty text.
 func kindNote(s tutti.Step) string {
 	if _, known := tutti.ForStep(stepViews{}, s.Kind()); known {
 		return ""

@@ -15,7 +15,7 @@ type Asker struct {
 	Job  tutti.JobID
 	// If Overlay is true, exports that nodes handed over in this job replace their current exports.
 	Overlay bool
-	// Opener is the node that opens secrets for Node. If it is empty, Node opens them itself. An answer
+	// Opener is the node that opens secrets for Node. If Opener is empty, Node opens secrets itself. An answer
 	// contains a secret in the form that is sealed to the opener. If there is no such form, the secret has no
 	// Sealed.
 	Opener tutti.NodeName

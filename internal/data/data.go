@@ -77,8 +77,8 @@ func (s *State) Seq() uint64 { return s.seq }
 
 // Apply applies the next event of the log. Other kinds of events change only the sequence.
 // Apply accepts content that a check would refuse, because it must be possible to fold every
-// log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise they would look
-// like an empty set.
+// log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
+// exports would look like an empty set.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
 	s.change = changeOf(e)

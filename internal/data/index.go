@@ -59,8 +59,8 @@ func (r *read) compact(asker Asker) {
 }
 
 // Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
-// overlay of this job. If job is empty, they read the public data. The node is touched. Remember
-// keeps no other memory of asked than Absent, Keys and the texts of questions.
+// overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
+// Remember keeps no other memory of asked than Absent, Keys and the texts of questions.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {

@@ -191,8 +191,8 @@ func BenchmarkIndexRemember(b *testing.B) {
 	s.Touched()
 }
 
-// BenchmarkIndexChange changes something and changes it back. After each change it
-// asks which nodes are outdated.
+// BenchmarkIndexChange changes something and changes it back. After each change, the
+// benchmark asks which nodes are outdated.
 func BenchmarkIndexChange(b *testing.B) {
 	const key = "shared/hiera/role07::another_class::parameter_0500"
 	export := func(title string) tutti.Body {

@@ -193,8 +193,8 @@ func anyBody(t *rapid.T) tutti.Body {
 	return &tutti.ExportsSet{Node: node, Job: job, Overlay: rapid.Bool().Draw(t, "overlay"), Exports: es, Count: len(es)}
 }
 
-// TestStateIsTheModel applies random logs. After each event it asks all questions. Equal
-// answers must have equal digests, over the whole log.
+// TestStateIsTheModel applies random logs. After each event, the test asks all questions.
+// Equal answers must have equal digests, over the whole log.
 func TestStateIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := data.NewState()

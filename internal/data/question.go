@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question in the record of at least one node. All nodes share it, so equal
-// questions have equal pointers until the next Remember or Forget. If a question has a Node,
-// each call returns a new copy of it.
+// Question is a question in the record of at least one node. All nodes share one Question, so equal
+// questions have equal pointers until the next Remember or Forget. If a question has a Node, each
+// call returns a new copy of it.
 type Question struct {
 	Query tutti.Query
 	// Node is set if this node has, or will have, its own data for the question's hiera key.
@@ -129,16 +129,16 @@ func (q *Question) collected(asker Asker) sum {
 	return all.minus(sumOf(q.state.effective(asker.Node, o)[q.Query.Type], q.filter))
 }
 
-// Answered reports whether there is an answer for a node. If job is not empty, it uses the
-// view of that job. A collector always has an answer, which may be an empty set.
+// Answered reports whether there is an answer for a node. If job is not empty, Answered uses the view
+// of that job. A collector always has an answer, which may be an empty set.
 func (q *Question) Answered(node tutti.NodeName, job tutti.JobID) bool {
 	found, _ := q.answer(Asker{Node: node, Job: job, Overlay: job != ""})
 	return found
 }
 
-// Producers yields the nodes that publish data for the question now, or declare that they
-// will, sorted by name. If job is not empty, it uses the view of that job. A producer may also
-// be a reader of the question.
+// Producers yields the nodes that publish data for the question now, or declare that they will,
+// sorted by name. If job is not empty, Producers uses the view of that job. A producer may also be a
+// reader of the question.
 func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
 	return func(yield func(tutti.NodeName) bool) {
 		for _, node := range q.producers(job) {
@@ -195,8 +195,8 @@ func (q *Question) exporters(job tutti.JobID) []tutti.NodeName {
 	return nodes
 }
 
-// Readers returns the nodes that have the question in their records, sorted. For a hiera key,
-// they include nodes for which the key was absent.
+// Readers returns the nodes that have the question in their records, sorted. For a hiera key, the
+// readers include nodes for which the key was absent.
 func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal

@@ -270,7 +270,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node. If node is empty, it returns the shared data.
+// level returns the hiera data of a node. If node is empty, level returns the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared

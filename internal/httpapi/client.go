@@ -20,11 +20,12 @@ import (
 type Client struct {
 	base string
 	http *http.Client
-	// Witness stores the highest position of the server that was seen. If it is nil, nothing is stored. Do not change
-	// it after the first use of the client.
+	// Witness stores the highest position of the server that was seen. If Witness is nil, no position is stored. Do
+	// not change Witness after the first use of the client.
 	Witness Witness
 	// Trust is called for each answer, before the client returns the answer. Trust gets the set of keys that the
-	// operator should use. If it is nil, nothing is called. Do not change it after the first use of the client.
+	// operator should use. If Trust is nil, the client does not report keys. Do not change Trust after the first use
+	// of the client.
 	Trust func(ctx context.Context, should Trust)
 }
 

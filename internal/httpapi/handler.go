@@ -58,10 +58,10 @@ type Options struct {
 	Logger *slog.Logger
 	Ready  <-chan struct{}
 	// Trust returns the CAs by which operators should verify the server, and the CA that should have signed the
-	// operators' certificates. If it is nil, answers do not contain these CAs.
+	// operators' certificates. If Trust is nil, answers do not contain these CAs.
 	Trust func() (tutti.KeySets, error)
-	// Position returns the server's position, and refuses operators who have seen a higher position. If it is nil,
-	// answers have no position.
+	// Position returns the server's position, and refuses operators who have seen a higher position. If Position is
+	// nil, answers have no position.
 	Position Positions
 }
 

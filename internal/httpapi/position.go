@@ -32,8 +32,8 @@ func setPosition(h http.Header, name string, p tutti.Position) {
 	}
 }
 
-// positionIn returns the position in a header. If the header is missing, it returns the zero position. positionIn
-// returns CodeInvalid if it cannot parse the header.
+// positionIn returns the position in a header. If the header is missing, positionIn returns the zero position.
+// positionIn returns CodeInvalid if it cannot parse the header.
 func positionIn(h http.Header, name string) (tutti.Position, error) {
 	text := h.Get(name)
 	if text == "" {

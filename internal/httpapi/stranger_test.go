@@ -102,8 +102,8 @@ func TestStrangersMakeRoomForEachOther(t *testing.T) {
 	}
 }
 
-// TestWithoutACertificateNothingIsKeptAlive checks that a connection without a certificate serves one request. With a
-// certificate it serves many.
+// TestWithoutACertificateNothingIsKeptAlive checks that a connection without a certificate serves one request. A
+// connection with a certificate serves many requests.
 func TestWithoutACertificateNothingIsKeptAlive(t *testing.T) {
 	addr, authority := behindADoor(t, 2, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here you are") }))
 	nobody, err := identity.ClientTLS(authority.CA())

@@ -186,7 +186,7 @@ func JWTIssuer(text string) (string, error) {
 }
 
 // Revoke permanently invalidates all JWTs of key that were issued up to now. Revoke returns the account's new JWT.
-// The caller must pass it to the running bus. A JWT that is issued in a later second is valid.
+// The caller must pass this JWT to the running bus. A JWT that is issued in a later second is valid.
 func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -209,8 +209,8 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	return text, nil
 }
 
-// NodesAccount returns the JWT of the nodes' account. The caller must pass it to the running bus after each step of a
-// rotation.
+// NodesAccount returns the JWT of the nodes' account. The caller must pass this JWT to the running bus after each
+// step of a rotation.
 func (a *Authority) NodesAccount() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -39,9 +39,9 @@ type EnrolResponse struct {
 	Was     []tutti.Digest `json:"was,omitempty"` // digests of the earlier CAs of this fleet
 	// Fleet is the id of the fleet (see FleetOf).
 	Fleet tutti.Digest `json:"fleet,omitempty"`
-	// Trust is the last statement about code keys. If it is nil, CodeKey is still the first key.
+	// Trust is the last statement about code keys. If Trust is nil, CodeKey is still the first key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
-	// Operators is the list of operators who sign actions. If it is nil, there is no list.
+	// Operators is the list of operators who sign actions. If Operators is nil, there is no list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 

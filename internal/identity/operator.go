@@ -23,7 +23,7 @@ import (
 // OperatorBundle is the key material of an operator.
 type OperatorBundle struct {
 	Name string
-	// CodeKey signs manifests. If it is nil, the operator may not push code.
+	// CodeKey signs manifests. If CodeKey is nil, the operator may not push code.
 	CodeKey ed25519.PrivateKey
 
 	cas  []*x509.Certificate // CAs of which one may have signed the server's certificate
@@ -60,7 +60,7 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 
 // SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request must be signed
 // by that key, and the key must be of the kind that we use. SignOperator uses no other part of the request.
-// SignOperator serves operators whose client knows only one CA. So during a rotation, it uses the older CA.
+// SignOperator serves operators whose client knows only one CA. So during a rotation, SignOperator uses the older CA.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present
@@ -118,7 +118,7 @@ const pemRequest = "CERTIFICATE REQUEST"
 // OperatorKey is the key of an operator who has no certificate for it yet.
 type OperatorKey struct{ key *ecdsa.PrivateKey }
 
-// NewOperatorKey makes a key. Call it on the machine where the key will be used.
+// NewOperatorKey makes a key. Call NewOperatorKey on the machine where the key will be used.
 func NewOperatorKey() (OperatorKey, error) {
 	key, err := newKey()
 	return OperatorKey{key}, err

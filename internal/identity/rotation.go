@@ -89,7 +89,7 @@ func (a *Authority) writeRotation(phase tutti.RotationPhase, next *keySet) error
 }
 
 // FinishRotation replaces the present key set by the next key set. The old keys are deleted. A running bus still
-// trusts them. After a restart, the bus gets its trusted keys from Trust.
+// trusts the old keys. After a restart, the bus gets its trusted keys from Trust.
 func (a *Authority) FinishRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// KeyID returns the digest of a public key. Signatures use it to name the key.
+// KeyID returns the digest of a public key. Signatures use this digest to name the key.
 func KeyID(key ed25519.PublicKey) tutti.Digest {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -97,8 +97,8 @@ type Trust struct {
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust returns a Trust with the key in a PEM text. If last is not nil, it returns one with the keys that last
-// names. At the beginning, a node has no key for a check and must believe the server.
+// NewTrust returns a Trust with the key in a PEM text. If last is not nil, NewTrust returns a Trust with the keys
+// that last names. At the beginning, a node has no key for a check and must believe the server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)

@@ -16,15 +16,15 @@ import (
 // archive is a Debian archive from the apt configuration of the outer machine.
 type archive struct {
 	uri      string
-	keyring  string // if it is empty, apt and debootstrap use their default
+	keyring  string // if keyring is empty, apt and debootstrap use their default
 	security bool
 }
 
 // debianKeyring contains the keys of all Debian releases. debootstrap uses this file by default.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// archives returns the archives from which bases are installed, the main archive first. If a mirror is given, it
-// returns the mirror, otherwise the archives in the machine's own apt configuration.
+// archives returns the archives from which bases are installed, the main archive first. If a mirror is given,
+// archives returns the mirror, otherwise the archives in the machine's own apt configuration.
 func archives(ctx context.Context, mirror string) ([]archive, error) {
 	if mirror != "" {
 		return []archive{{uri: mirror, keyring: existing(debianKeyring)}}, nil
@@ -109,8 +109,8 @@ func sources(archives []archive, release string) string {
 	return b.String()
 }
 
-// handedOn are the settings that hosts copy from the outer machine's apt. Without them, hosts may be unable to reach
-// its archives, or the archives may refuse them.
+// handedOn are the settings that hosts copy from the outer machine's apt. Without these settings, hosts may be unable
+// to reach its archives, or the archives may refuse the hosts.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",

@@ -49,7 +49,7 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	return dir, nil
 }
 
-// building is a base while it is being built. Only the owner of its lock writes to it.
+// building is a base while it is being built. Only the process with the lock writes to the base.
 type building struct {
 	Definition
 	from string   // directory of the parent base, empty if there is no parent
@@ -99,7 +99,7 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base. For any other base it copies the parent and adds packages.
+// install bootstraps a plain base. For any other base, install copies the parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {

@@ -41,7 +41,7 @@ func (b Bind) mode() string {
 type Chroot struct {
 	Base   string // from Machine.Base
 	Binds  []Bind
-	Dir    string // directory in which the command starts. If it is empty, this is /
+	Dir    string // directory in which the command starts. If Dir is empty, the directory is /
 	Args   []string
 	Env    []string // added to a small default environment
 	Stdin  io.Reader
@@ -53,8 +53,8 @@ type Chroot struct {
 var chrootScript string
 
 // Run runs c with the network of the outer machine. If the command fails, Run returns its *exec.ExitError. Files that
-// the command writes outside of its binds are only in memory and are deleted at the end. All its processes end with
-// it, and also if this process ends.
+// the command writes outside of its binds are only in memory and are deleted at the end. All processes of the command
+// end with the command, and also if this process ends.
 func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if err := Check(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (m Machine) Run(ctx context.Context, c Chroot) error {
 	return runAttached(cmd)
 }
 
-// hostEnv returns the environment of commands on hosts. From the outer machine's environment it has only the variable
-// TERM.
+// hostEnv returns the environment of commands on hosts. From the outer machine's environment, commands get only the
+// variable TERM.
 func hostEnv() []string {
 	env := []string{"PATH=" + systemPath, "HOME=/root", "USER=root", "LANG=C.UTF-8"}
 	if term := os.Getenv("TERM"); term != "" {

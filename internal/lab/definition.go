@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// recipe is a part of every digest. Increase it when bases are built in a different way, so that cached bases of the
-// old way are not used.
+// recipe is a part of every digest. Increase recipe when bases are built in a different way, so that cached bases of
+// the old way are not used.
 const recipe = 4
 
 // Releases are the Debian releases that hosts can have. The first one is the default. The comments name Puppet's
@@ -26,7 +26,7 @@ var Releases = []string{
 // Definition describes a base. Definitions with the same content describe the same base, even if the content is in a
 // different order.
 type Definition struct {
-	Release  string   // Debian's code name. If it is empty, it is the first of Releases
+	Release  string   // Debian's code name. If Release is empty, the first of Releases is used
 	Packages []string // Debian packages that are installed in the base but not enabled
 	// shell patterns, without .service, of units that stay enabled if their package enables them
 	Enabled     []string

@@ -3,10 +3,10 @@
 //
 // # What a host is
 //
-// A base is a directory with a bootstrapped Debian and the packages in the lab file. The cache stores it under the
-// digest of its Definition. A host consists of an overlay over a base, a network namespace that is connected to the
-// lab's bridge, and a systemd-nspawn in its own control group. The overlay is mounted only in the mount namespace of
-// the host's own processes, so the mount ends with them.
+// A base is a directory with a bootstrapped Debian and the packages in the lab file. The cache stores a base under
+// the digest of its Definition. A host consists of an overlay over a base, a network namespace that is connected to
+// the lab's bridge, and a systemd-nspawn in its own control group. The overlay is mounted only in the mount namespace
+// of the host's own processes, so the mount ends with them.
 //
 // A host with a Preparation has its own base. To build this base, the host boots in a lab of its own, runs the script
 // and is stopped. Then its overlay is copied into one directory. After that, the base is used like any other base.

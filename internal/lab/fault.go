@@ -16,8 +16,8 @@ import (
 )
 
 // Faults of a host. These methods are idempotent. If a host is already in the wanted state, they return no error.
-// Several goroutines and several processes may call them at the same time. The machine's lock makes them run one
-// after the other, also with Up and Down.
+// Several goroutines and several processes may call them at the same time. The machine's lock makes these methods
+// run one after the other, also with Up and Down.
 
 // Network is the state of a host's connection to the other hosts.
 type Network string
@@ -192,8 +192,8 @@ func (h *Host) port() string {
 }
 
 // setPort opens or blocks a port. setPort first drops the addresses that the bridge has learned on the port. The
-// bridge learns them again with the next packet. The order is important, because every change of a link by `ip`
-// opens its port.
+// bridge learns the addresses again with the next packet. The order is important, because every change of a link by
+// `ip` opens its port.
 func (h *Host) setPort(ctx context.Context, x commands, port, state string) error {
 	if portState(port) == state {
 		return nil

@@ -17,10 +17,11 @@ const (
 	forwardBefore  = runDir + "/ip_forward"
 )
 
-// runDir contains the state of the running machine. All state directories share it.
+// runDir contains the state of the running machine. All state directories share runDir.
 const runDir = "/run/tutti/lab"
 
-// forward turns forwarding on. forward turns packet forwarding on. Before that, it stores that forwarding was off.
+// forward turns forwarding on. forward turns packet forwarding on. Before that, forward stores that forwarding was
+// off.
 func forward() error {
 	now, err := os.ReadFile(forwardSetting)
 	if err != nil || strings.TrimSpace(string(now)) == "1" {

@@ -61,8 +61,8 @@ func enter(init int, args ...string) []string {
 
 // CopyIn copies a file or a directory of the outer machine to the host. The copy has the same modes and belongs to
 // root. Destination is the path of the copy itself, not of the directory above it. CopyIn creates missing directories
-// above it. If the destination is an existing directory, CopyIn adds the files to it. A single file appears only when
-// it is complete.
+// above the destination. If the destination is an existing directory, CopyIn adds the files to it. A single file
+// appears only when it is complete.
 func (h *Host) CopyIn(ctx context.Context, source, destination string) error {
 	info, err := os.Stat(source)
 	if err != nil {

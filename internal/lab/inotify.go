@@ -29,8 +29,8 @@ var limits = []limit{
 	{setting: "/proc/sys/fs/inotify/max_user_watches", before: runDir + "/inotify_watches", machine: 8192, host: 1024},
 }
 
-// raiseLimits makes the limits large enough for this number of hosts. If it cannot raise a limit, it only logs this,
-// because the hosts may still work.
+// raiseLimits makes the limits large enough for this number of hosts. If raiseLimits cannot raise a limit, it only
+// logs this, because the hosts may still work.
 func (m Machine) raiseLimits(all []limit, hosts int) {
 	for _, l := range all {
 		switch from, to, err := l.raise(hosts); {

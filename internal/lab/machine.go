@@ -21,15 +21,17 @@ const (
 	DefaultState = "/var/lib/tutti/lab"
 )
 
-// Machine is the outer machine. Hosts run on it, and it stores the bases and the state of labs. Several processes may
-// call its methods at the same time, because the methods lock files. All of them need root on Linux.
+// Machine is the outer machine. Hosts run on this machine, and the machine stores the bases and the state of labs.
+// Several processes may call its methods at the same time, because the methods lock files. All methods need root on
+// Linux.
 type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
-	State  string    // one directory for each lab. If it is empty, it is DefaultState
-	Mirror string    // a Debian mirror. If it is empty, the machine's apt configuration decides
-	Log    io.Writer // gets one line for each step that takes time. If it is nil, nothing is logged
-	// Program is the command that runs tutti. A slow link runs it as `tutti lab relay`, and the preparation of a base
-	// runs it as `tutti lab down`. If it is empty, it is the executable of this process, which must then be tutti.
+	State  string    // one directory for each lab. If State is empty, DefaultState is used
+	Mirror string    // a Debian mirror. If Mirror is empty, the machine's apt configuration decides
+	Log    io.Writer // gets one line for each step that takes time. If Log is nil, nothing is logged
+	// Program is the command that runs tutti. A slow link runs Program as `tutti lab relay`, and the preparation of a
+	// base runs it as `tutti lab down`. If Program is empty, the executable of this process is used, which must then
+	// be tutti.
 	Program []string
 }
 
@@ -103,8 +105,8 @@ func Check() error {
 // work on a lab, and long compared to the cost of one try.
 const lockEvery = 50 * time.Millisecond
 
-// lock locks the file at path until the returned file is closed. Commands that inherit the file must also close it.
-// If another process has the lock, lock waits until ctx ends. The lock file is never removed. Otherwise a third
+// lock locks the file at path until the returned file is closed. Commands that inherit the file must also close the
+// file. If another process has the lock, lock waits until ctx ends. The lock file is never removed. Otherwise a third
 // process could lock another file with the same name.
 func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

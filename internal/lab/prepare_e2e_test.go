@@ -101,7 +101,7 @@ func TestPreparedBase(t *testing.T) {
 }
 
 // wantOwnFilesReset checks the files that each host writes for itself. In the
-// prepared base, they must be the same as in its parent.
+// prepared base, these files must be the same as in its parent.
 func wantOwnFilesReset(t *testing.T, m Machine) {
 	t.Helper()
 	dir := func(d Definition) string { return filepath.Join(m.Cache, d.dirName()) }

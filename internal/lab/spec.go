@@ -14,8 +14,8 @@ import (
 // Spec describes the hosts of a lab and their content.
 type Spec struct {
 	Name       string // of the lab
-	Domain     string // domain of the hosts. If it is empty, it is NAME.test
-	Mirror     string // a Debian mirror. If it is empty, the machine's apt configuration decides
+	Domain     string // domain of the hosts. If Domain is empty, the domain is NAME.test
+	Mirror     string // a Debian mirror. If Mirror is empty, the machine's apt configuration decides
 	Definition        // base of the hosts that do not set their own
 	Binds      []Bind // binds of paths of the outer machine into every host
 	Hosts      []HostSpec
@@ -27,7 +27,8 @@ type HostSpec struct {
 	Aliases  []string // additional names by which other hosts know this host
 	Release  string   // instead of the lab's
 	Packages []string // in addition to the lab's packages
-	Prepare  string   // script that this host runs once to make its own base. If it is empty, there is no script
+	// script that this host runs once to make its own base. If Prepare is empty, there is no script
+	Prepare string
 }
 
 // Limits of a lab. The limits depend on the size of the subnet, and on the length of interface names in the kernel.

@@ -48,8 +48,8 @@ func (r *specReader) fail(line int, format string, args ...any) {
 	}
 }
 
-// lineOf returns the line of the value that a validation error quotes. If it finds no such value, it returns the
-// first line.
+// lineOf returns the line of the value that a validation error quotes. If lineOf finds no such value, it returns
+// the first line.
 func (r *specReader) lineOf(n *yaml.Node, err error) int {
 	line := 1
 	var walk func(*yaml.Node)

@@ -44,7 +44,7 @@ func (r *Running) Host(name string) (*Host, error) {
 // a kernel setting.
 const lockFile = runDir + "/lock"
 
-// Up creates the lab and returns when every host is running. If it fails or ctx ends, it removes everything that it
+// Up creates the lab and returns when every host is running. If Up fails or ctx ends, it removes everything that it
 // has created. If a lab with that name exists, Up returns an error.
 func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := Check(); err != nil {
@@ -122,7 +122,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// make creates the planned lab. First it creates the network, then all hosts at the same time.
+// make creates the planned lab. First make creates the network, then all hosts at the same time.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()
@@ -181,7 +181,8 @@ func (m Machine) running(s state) *Running {
 	return r
 }
 
-// Open returns the named lab. Another process may have created it. If the name is empty, there must be only one lab.
+// Open returns the named lab. Another process may have created the lab. If the name is empty, there must be only one
+// lab.
 func (m Machine) Open(name string) (*Running, error) {
 	name, err := m.only(name)
 	if err != nil {

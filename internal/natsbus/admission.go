@@ -24,10 +24,10 @@ const (
 	refusedAgain = time.Hour
 )
 
-// UseJWT makes the connection use another JWT of the same key. When no call is running, it replaces the connection,
-// and returns when the new connection is open. Calls that begin during the replacement wait for the new connection,
-// so no call gets lost. If ctx ends before the replacement, the next connection uses the new JWT. Only one UseJWT may
-// run at a time.
+// UseJWT makes the connection use another JWT of the same key. When no call is running, UseJWT replaces the
+// connection, and returns when the new connection is open. Calls that begin during the replacement wait for the new
+// connection, so no call gets lost. If ctx ends before the replacement, the next connection uses the new JWT. Only
+// one UseJWT may run at a time.
 func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	c.jwt.Store(&jwt)
 	for !c.turn.close(stallFor) {

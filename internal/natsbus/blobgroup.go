@@ -60,7 +60,7 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// join reports whether p must store at once. If it returns false, p must wait.
+// join reports whether p must store at once. If join returns false, p must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// take returns the puts to store together. The first of them is the leader's own put.
+// take returns the puts to store together. The first of the puts is the leader's own put.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,7 @@ type DialOptions struct {
 	JWT    string
 	Seed   []byte
 	CA     []byte       // one or several CAs in PEM, and the node trusts no other CA
-	Local  net.IP       // source address. If it is nil, the system chooses one
+	Local  net.IP       // source address. If Local is nil, the system chooses an address
 	Logger *slog.Logger // may be nil
 	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour. Conn still tries
 	// to connect, because the server may accept the JWT again later. It must not block. May be nil.

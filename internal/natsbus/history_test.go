@@ -40,8 +40,8 @@ func TestHistoryChild(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // the child ends when its parent ends
 }
 
-// relay forwards connections to a bus. After a restart it forwards to the new bus
-// process. relay ends TLS on both sides, so it can look for appends in the data.
+// relay forwards connections to a bus. After a restart, relay forwards to the new
+// bus process. relay ends TLS on both sides, so it can look for appends in the data.
 type relay struct {
 	listener net.Listener
 	running  sync.WaitGroup

@@ -170,7 +170,7 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages after the sequence after, up to last. There is no gap between them.
+// messages yields the messages after the sequence after, up to last. There is no gap between the messages.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {

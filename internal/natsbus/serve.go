@@ -26,7 +26,7 @@ type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []
 // ServeOptions are the settings of Serve.
 type ServeOptions struct {
 	Handler  Handler
-	SpoolDir string // directory for content above 128 KiB. Serve empties it at its start and end
+	SpoolDir string // directory for content above 128 KiB. Serve empties the directory at its start and end
 	// Serve calls Ready when it begins to receive calls. May be nil.
 	Ready func()
 	// Serve calls Denied each time a node tries an action that it may not do. It must not block. May be nil.

@@ -36,11 +36,12 @@ type Options struct {
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
-	// SyncEvery is how often the server rewrites files of which less than half is in use. If it is 0, the server does
-	// this every 2 minutes.
+	// SyncEvery is how often the server rewrites files of which less than half is in use. If SyncEvery is 0, the
+	// server does this every 2 minutes.
 	SyncEvery time.Duration
-	// HalfOpen is how many connections the bus may have whose clients have not authenticated yet. If it is 0, the
-	// limit is 4096. Connections is how many connections the bus may have in all. If it is 0, there is no limit.
+	// HalfOpen is how many connections the bus may have whose clients have not authenticated yet. If HalfOpen is 0,
+	// the limit is 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is
+	// no limit.
 	HalfOpen, Connections int
 	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
