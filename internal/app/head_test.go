@@ -152,7 +152,8 @@ func files(t *testing.T, dir string, fits func(path string) bool) map[string]str
 	return found
 }
 
-// keep copies the log and the head. The returned function puts back the log, or both.
+// keep copies the log and the head. The returned function restores the log, or the log and the
+// head.
 func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	t.Helper()
 	old := t.TempDir()

@@ -36,8 +36,8 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
-	// NewEpoch makes the next start of a server begin a new epoch. The epoch's number will be above the
-	// given number.
+	// NewEpoch makes the next start of a server begin a new epoch. The number of the new epoch will be
+	// above the given number.
 	NewEpoch(dir string, above uint64) error
 }
 

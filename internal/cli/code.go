@@ -163,7 +163,7 @@ func beginText(e api.PushEffect) string {
 	case e.Reaction.Confirm:
 		return "they run after `tutti code release`"
 	case e.Reaction.Canary > 0 && e.Begins() < e.Runs:
-		return fmt.Sprintf("%d of them run first, the others when these are good", e.Begins())
+		return fmt.Sprintf("%d of them run first, the others run when these are good", e.Begins())
 	}
 	return "they run by themselves now"
 }

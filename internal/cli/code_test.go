@@ -55,7 +55,7 @@ func TestWidePushesWantAYes(t *testing.T) {
 		{"one that is not wide", "", narrow, true, pushed + nine + "they run by themselves now.\n", ""},
 		{"nodes do not run by themselves", "", passive, true, pushed + nine + "they run with the next `tutti converge`.\n", ""},
 		{"held for a person", "", confirmed, true, pushed + nine + "they run after `tutti code release`.\n", ""},
-		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others when these are good.\n", ""},
+		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others run when these are good.\n", ""},
 		{"what it would cause", "--dry-run", wide, false, nine + "they run by themselves now.\n", ""},
 		{"nothing", "--dry-run", api.PushEffect{}, false, "No node needs a run: nodes have this code, and nothing is withdrawn.\n", ""},
 		{"what is withdrawn", "--dry-run", withdraws, false, "1 node needs a run: a; they run with the next `tutti converge`.\n" +

@@ -73,7 +73,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 		addWait(root, wait, now)
 	}
 	for _, b := range e.Before {
-		root.add("%s is published by %s, not good yet: they run before it", question(b.Query), some(b.Publishers))
+		root.add("%s is published by %s, which run first because they are not good yet", question(b.Query), some(b.Publishers))
 	}
 	if e.Standing.Rests != "" {
 		root.add("the node does not run by itself now: %s", e.Standing.Rests)
@@ -220,7 +220,7 @@ func addRun(to *outline, r api.RunView, now time.Time) {
 func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 	line := root.add("it waits for %s%s", question(wait.Query), askedAt(wait.At))
 	if wait.Answered {
-		line.add("which has an answer by now")
+		line.add("the question has an answer now")
 	}
 	if len(wait.Publishers) > 0 {
 		line.add("to come from %s", some(wait.Publishers))
@@ -280,7 +280,7 @@ func printValueExplanation(w io.Writer, e api.ValueExplanation, now time.Time) {
 			line.add("looked up by %s", some(h.Readers))
 		}
 		if len(h.Hidden) > 0 {
-			line.add("hidden by a value of their own on %s", some(h.Hidden))
+			line.add("hidden on %s by a value of the node itself", some(h.Hidden))
 		}
 	}
 	if len(e.Versions) > 0 {

@@ -120,7 +120,7 @@ func runOutcome(r api.RunReport) string {
 	text := outcome(r.Outcome, r.Reason)
 	switch {
 	case r.Proved:
-		return "stopped at its gate: it proved its node good"
+		return "stopped at its gate, because the node is proved good"
 	case r.Stopped:
 		return "stopped at its gate: " + r.GateWhy
 	case r.Lost != "":

@@ -133,13 +133,13 @@ func printRotation(w io.Writer, r CodeKeyRotation, dir string) {
 	if r.NotVerified != "" {
 		fmt.Fprintf(w, "Not verified, only the server names these keys: %s.\n", tutti.Plain(r.NotVerified, maxLine))
 	}
-	fmt.Fprintf(w, "%s of %d there.\n", count(r.There, "node"), r.There+len(r.Missing))
+	fmt.Fprintf(w, "%s of %d trust these keys.\n", count(r.There, "node"), r.There+len(r.Missing))
 	for _, n := range r.Missing {
 		fmt.Fprintf(w, "  %s: %s\n", n.Node, n.Why)
 	}
 	switch {
 	case r.GoesOn && len(r.Missing) > 0:
-		fmt.Fprintln(w, "When they are: tutti rotate code-key --finish")
+		fmt.Fprintln(w, "When all nodes trust these keys: tutti rotate code-key --finish")
 	case r.GoesOn:
 		fmt.Fprintln(w, "Finish it with: tutti rotate code-key --finish")
 	}

@@ -80,8 +80,8 @@ func (s *State) markPresent(q *Question) {
 }
 
 // present returns questions about the absent keys of a record, sorted by key. The function wanted
-// selects the questions. The key of a question must be on the shared level, on the node's own
-// level, or in more.
+// selects the questions. A question's key must be on the shared level, on the node's own level,
+// or in the map more.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

@@ -31,8 +31,8 @@ func changeOf(e tutti.Event) *Change {
 }
 
 // LastChange returns the last change of a node's answer to a question. LastChange returns
-// false if the change is not known. The change may have happened before the node asked, or
-// before the part of the log that is kept. The result is only for people, and no decision may
+// false if the change is not known. The change may have happened before the node asked, or in
+// a part of the log that was dropped. The result is only for people, and no decision may
 // depend on it.
 func (s *State) LastChange(node tutti.NodeName, query tutti.Query) (Change, bool) {
 	q := s.questions[identify(query)]

@@ -20,7 +20,7 @@ import "github.com/tutti-project/tutti"
 // the state, so callers must not modify them.
 type State struct {
 	seq    uint64
-	change *Change // what the event that is being applied changes, or nil
+	change *Change // the change that is made by the present event, or nil
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // the keys that each node has published
 	sealed map[string]struct{}                 // keys of secrets

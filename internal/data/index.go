@@ -60,7 +60,7 @@ func (r *read) compact(asker Asker) {
 
 // Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
 // overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
-// Remember keeps no other memory of asked than Absent, Keys and the texts of questions.
+// Of the memory of asked, Remember keeps only Absent, Keys and the texts of questions.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -293,8 +293,8 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 	}
 }
 
-// shiftAll adds to the total of a question. shiftAll compensates for this in jobs that have their
-// own set of the node.
+// shiftAll adds to the total of a question. In the view of jobs that have their own set of the node,
+// the total must not change, so shiftAll subtracts the same there.
 func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	q.total = q.total.plus(by)
 	for _, o := range s.jobs {

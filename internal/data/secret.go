@@ -36,7 +36,8 @@ func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
 	return has && p.Box == s.boxes[node]
 }
 
-// valueFor returns a value in the form for this node. A secret has no piece in it if none is sealed to the node.
+// valueFor returns a value in the form for this node. If no piece is sealed to the node, the returned secret has no
+// piece.
 func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
 	switch {
 	case v.sealed == nil:

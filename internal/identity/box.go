@@ -82,7 +82,7 @@ func (b *Boxes) Pending() bool {
 	return b.next != nil
 }
 
-// Next returns the next key. If there is none, Next makes it.
+// Next returns the next key. If there is no next key, Next makes one.
 func (b *Boxes) Next() (*ecdh.PrivateKey, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

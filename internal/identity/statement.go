@@ -187,9 +187,9 @@ func (t Trust) signed(in tutti.Statement) bool {
 	return false
 }
 
-// Code checks the statement about a manifest and returns the statement's body. Code returns the zero Signed if only
-// the signature of an earlier release is there. Code returns CodeRefused if no trusted key signed the statement, or
-// if the statement is for another fleet or other code.
+// Code checks the statement about a manifest and returns the statement's body. Code returns the zero Signed if the
+// code has only a signature in the form of earlier releases. Code returns CodeRefused if no trusted key signed the
+// statement, or if the statement is for another fleet or other code.
 func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	var m tutti.CodeManifest
 	if err := json.Unmarshal(in.Manifest, &m); err != nil {

@@ -116,8 +116,8 @@ func (s state) start(ctx context.Context, x commands, host int) error {
 
 func escapeColons(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
-// These constants are how long a host may take to boot, and how often its state is checked. A host takes about a
-// second. A busy machine with many hosts may need much longer.
+// These constants are how long a host may take to boot, and how often its state is checked. Booting a host takes
+// about a second. A busy machine with many hosts may need much longer.
 const (
 	bootDeadline = 2 * time.Minute
 	bootEvery    = 25 * time.Millisecond

@@ -28,7 +28,7 @@ type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
 	State  string    // one directory for each lab. If State is empty, DefaultState is used
 	Mirror string    // a Debian mirror. If Mirror is empty, the machine's apt configuration decides
-	Log    io.Writer // gets one line for each step that takes time. If Log is nil, nothing is logged
+	Log    io.Writer // Log gets one line for each step that takes time. If Log is nil, nothing is logged
 	// Program is the command that runs tutti. A slow link runs Program as `tutti lab relay`, and the preparation of a
 	// base runs it as `tutti lab down`. If Program is empty, the executable of this process is used, which must then
 	// be tutti.

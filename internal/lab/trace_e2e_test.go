@@ -18,7 +18,7 @@ import (
 
 // traces returns everything on the outer machine that a lab might leave, one line
 // each. traces leaves out labs of other tests, because they may come and go during
-// the test. Everything else counts, whatever its name.
+// the test. Everything else counts, no matter which name it has.
 func traces(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string

@@ -138,7 +138,7 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 func (b *Blobs) chunks(ctx context.Context, digest tutti.Digest, text string, size int) ([]byte, error) {
 	count, err := strconv.Atoi(text)
 	if err != nil || count != (size+blobChunk-1)/blobChunk {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %d in %q chunks", digest, size, text)
+		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: the stored size %d and the number of chunks %q do not fit", digest, size, text)
 	}
 	content := make([]byte, 0, size)
 	for i := range count {
@@ -180,7 +180,7 @@ func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
 func sizeOf(digest tutti.Digest, head *jetstream.RawStreamMsg) (int, error) {
 	size, err := strconv.Atoi(head.Header.Get(headerSize))
 	if err != nil || size < 0 || size > maxBlob {
-		return 0, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
+		return 0, tutti.Errorf(tutti.CodeDamaged, "blob %s: the stored size %q is invalid", digest, head.Header.Get(headerSize))
 	}
 	return size, nil
 }

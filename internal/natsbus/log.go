@@ -288,7 +288,7 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 		return ack, nil
 	}
 	if err := json.Unmarshal(reply.Data, &ack); err != nil {
-		return ack, tutti.Wrap(tutti.CodeUnavailable, err, "append to the log: acknowledgement")
+		return ack, tutti.Wrap(tutti.CodeUnavailable, err, "append to the log: decode the acknowledgement")
 	}
 	if ack.Error == nil {
 		return ack, nil

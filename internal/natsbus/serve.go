@@ -327,7 +327,7 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 
 func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 	if p.id == "" {
-		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks: no id"))
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks: the id is missing"))
 	}
 	offset, err := offsetOf(msg.Header)
 	if err != nil {

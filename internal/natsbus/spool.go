@@ -137,7 +137,7 @@ func (s *spool) find(key tutti.NodeKey, id string) *entry {
 	return e
 }
 
-// drop removes a parcel, if it is there.
+// drop removes a parcel if it exists.
 func (s *spool) drop(key tutti.NodeKey, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -263,7 +263,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a message begins with a given text, it reports this and blocks.
+// holdUp is a log handler. When a message begins with a given text, the handler reports this and blocks.
 type holdUp struct {
 	slog.Handler
 	text        string
