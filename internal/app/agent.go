@@ -165,7 +165,7 @@ func (a *Agent) notAdmitted(err error) {
 	node := a.membership.Node
 	why := "it was removed from the fleet, another machine took its place, or the keys that let it in were rotated while it was away"
 	if tutti.CodeOf(err) == tutti.CodeRefused {
-		why = "the server shows a certificate of a CA that this node does not know: the fleet's CA was rotated while it was away, or that is another server"
+		why = "the server shows a certificate of a CA that this node does not know: the fleet's CA was rotated while the node was away, or the server belongs to another fleet"
 	}
 	if _, until, bad := identity.JWTLife(a.membershipNow().JWT); bad == nil && !time.Now().Before(until) {
 		why = "its membership ended at " + until.UTC().Format(time.RFC3339)

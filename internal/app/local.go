@@ -121,7 +121,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 		if collect.Holder(filepath.Join(dir, "lock")) != 0 {
 			seen = now()
 		} else if now().Sub(seen) > agentGone {
-			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may continue, and the next agent finds its result: tutti local log %s", run)
+			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may continue, and the next agent reads its result: tutti local log %s", run)
 		}
 		select {
 		case <-ctx.Done():
@@ -141,7 +141,7 @@ func (local) Log(dir, run string, yield func(api.LogLine) error) (cli.LocalRun, 
 	})
 	switch {
 	case len(fits) == 0 && run == "":
-		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run of this node is kept in %s", dir)
+		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "there is no run of this node in %s", dir)
 	case len(fits) == 0:
 		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run %q is kept on this node; see: tutti local status", run)
 	case len(fits) > 1 && run != "":

@@ -61,8 +61,8 @@ func mayReplace(path string) error {
 		err = json.Unmarshal(raw, &metadata)
 	}
 	if err != nil || metadata.Name != "tutti-tutti" {
-		return tutti.Errorf(tutti.CodeConflict, "%s is there and is not the module of Tutti (its metadata.json does not say tutti-tutti): "+
-			"move it away, or give another directory", path)
+		return tutti.Errorf(tutti.CodeConflict, "%s exists and is not the module of Tutti (its metadata.json does not say tutti-tutti): "+
+			"move it away, or use another directory", path)
 	}
 	var others []string
 	for _, e := range entries {

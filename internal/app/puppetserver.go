@@ -35,7 +35,7 @@ type compileHost struct {
 func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, error) {
 	var out cli.PuppetServerInstalled
 	if _, err := machine.LoadMembership(machine.IdentityDir(o.Dir)); err != nil {
-		return out, tutti.Wrap("", err, "the Puppet Server has to be a node: join it first")
+		return out, tutti.Wrap("", err, "the Puppet Server must be a node: let it join first")
 	}
 	if _, _, err := account(o.User); err != nil {
 		return out, err

@@ -59,8 +59,8 @@ func newOperatorTrustCommand(o *options) *cobra.Command {
 signed with the code-signing key. Without NAME the command adds the operator who runs it.
 
 Once a node has such a list, it enables and disables Puppet only if an operator of the
-list has signed for it. The node refuses all others: operators who are not on the list,
-root on the server, and a server that an attacker has taken over.`,
+list has signed the request. The node refuses all others: operators who are not on the
+list, root on the server, and a server that an attacker has taken over.`,
 		Example: `  tutti operator trust
   tutti operator trust ada --key ada.pem`,
 		Args: cobra.MaximumNArgs(1),

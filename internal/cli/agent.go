@@ -83,9 +83,9 @@ func newAgentRotateKeyCommand(o *options) *cobra.Command {
 to the new key, and tells the server. No secret changes, and no node runs or waits.
 Operators who have sealed secrets to this node then run: tutti secret trust NODE.
 
-The old key (node.x25519.old) still opens what came to the node before. The next
-rotation removes the old key. If the rotation is interrupted, the agent finishes the
-rotation.`,
+The old key (node.x25519.old) still opens secrets that came to the node earlier. The
+next rotation removes the old key. If the rotation is interrupted, the agent finishes
+the rotation.`,
 		Example: "  tutti agent rotate-key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

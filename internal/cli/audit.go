@@ -127,7 +127,8 @@ func newAuditVerifyCommand(o *options) *cobra.Command {
 		Long: `Reads all entries of the log and verifies the link of each entry to the
 one before it. Then the log must contain the last entry of the previous verification,
 which the operator's directory remembers (audit.head). The command does both checks
-itself and does not trust the server. Entries older than 400 days may be gone.
+itself and does not trust the server. The log may no longer have entries older than 400
+days.
 
 When the server drops old runs and what they published, it keeps only their digests. The
 command prints how many entries are only digests. A server that an attacker has taken

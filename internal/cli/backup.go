@@ -45,7 +45,7 @@ func newServerBackupCommand(o *options) *cobra.Command {
 	var in ServerBackup
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
-		Short: "Copy the server into a file, as of one event; - is standard output",
+		Short: "Copy the server's state at one event into a file (-: standard output)",
 		Long: `Copies configuration, identity, log and content. The server may run at
 the same time. Then the command connects to its local socket.
 
@@ -53,7 +53,8 @@ The backup contains the key of the fleet's CA. Anyone who has the backup can act
 the fleet's server. Keep it encrypted.
 
 With --into DIR the command names the file by the time and removes older backups. The
-timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer`,
+timer tutti-backup makes such a backup each day:
+systemctl enable --now tutti-backup.timer`,
 		Example: `  tutti server backup tutti.backup
   tutti server backup --into /var/backups/tutti --keep 7`,
 		Args: cobra.MaximumNArgs(1),
@@ -102,9 +103,9 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 		Short: "Declare this log the right one, after its files were put back",
 		Long: `Nodes and operators refuse a server whose log has gone back. Nodes and
 operators also refuse one of two servers that were made from the same log. This command
-marks the right server. Its next start begins a new epoch, and nodes and operators
-accept it. Everything that is not in this log is lost. Nodes that have run since then
-run again.
+marks the right server. The server's next start begins a new epoch, and nodes and
+operators accept the server. Everything that is not in this log is lost. Nodes that have
+run since then run again.
 
 Stop the server first. "tutti server restore" begins a new epoch by itself.
 
@@ -120,7 +121,7 @@ number to give with --above.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory")
-	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a higher number than this one; the error that asks for it names it")
+	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a number above this one, which the error message names")
 	return cmd
 }
 

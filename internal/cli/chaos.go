@@ -39,9 +39,10 @@ Then it compares the log with the nodes:
   - On every node that counts as good, a noop run finds nothing to change.
 
 With --turns the command then changes machines. One node is set back to an earlier
-state, and one is replaced by another machine. The server is restored from a backup.
-If a host of the lab has not joined, a node is cloned to it. The plan runs again after
-each of these, and the command checks the good nodes before and after it.
+state, and one is replaced by another machine. The server is restored from a backup. If
+a host of the lab has not joined, a node is cloned to that host. The plan runs again
+after each of these changes. The command checks the good nodes before and after the
+plan.
 
 If a check fails, the command prints what is wrong and ends with exit code 1.`,
 		Example: "  tutti lab chaos deploy --lab swift --seed 7 --for 2m",
@@ -69,7 +70,7 @@ If a check fails, the command prints what is wrong and ends with exit code 1.`,
 	}
 	labFlag(cmd, &in.Lab)
 	cmd.Flags().Uint64Var(&in.Seed, "seed", 0, "seed of the schedule (default: a random number, which is printed)")
-	cmd.Flags().BoolVar(&in.Turns, "turns", false, "then replace, clone and set back nodes, and restore the server")
+	cmd.Flags().BoolVar(&in.Turns, "turns", false, "afterwards replace, clone and set back nodes, and restore the server")
 	cmd.Flags().DurationVar(&in.For, "for", 2*time.Minute, "how long hosts suffer faults")
 	return cmd
 }

@@ -47,7 +47,7 @@ code-signing key. If there is such a key, it signs the fleet file.
 
 Code that the server has already is not signed again. Use --again if the server was
 restored from a backup after nodes had begun later code. With --again, the command signs
-the code with a higher counter.`,
+the code again with a higher counter.`,
 		Example: `  tutti code push --dry-run
   tutti code push -f tutti.yaml
   tutti code push --fleet-only`,
@@ -94,8 +94,8 @@ the code with a higher counter.`,
 		},
 	}
 	fileFlag(cmd, &file)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what the fleet file withdraws")
-	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: show which nodes need a run, and what the fleet file withdraws")
+	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send only the fleet file")
 	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, even if the server has it")
 	o.addYes(cmd)
 	return cmd
@@ -104,7 +104,7 @@ the code with a higher counter.`,
 func newCodeReleaseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [ENVIRONMENT]",
-		Short: "Release held code: nodes run with it by themselves",
+		Short: "Release held code, so that nodes run with it by themselves",
 		Long: `Code is held if the fleet file says "reaction: {code: confirm}" or
 "reaction: {code: {canary: N}}". After the release, nodes run with this code by
 themselves.`,

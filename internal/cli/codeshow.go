@@ -24,8 +24,8 @@ held, and how many nodes have it. The command lists the files that differ from t
 previous code. While code is held, the previous code is the one that nodes run with by
 themselves. Otherwise the previous code is the code that was pushed before.
 
-With PATH the command prints that file, or lists the files of that directory.
-"tutti code show ." lists all. With --previous, PATH is a path in the previous code.`,
+With PATH the command prints that file, or lists the files of that directory. "tutti
+code show ." lists all files. With --previous, PATH is a path in the previous code.`,
 		Example: `  tutti code show
   tutti code show modules/ntp/manifests/init.pp
   tutti code show --previous .`,
@@ -103,7 +103,7 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 	printLine(w, "runs         %s\n", goesText(c))
 	printLine(w, "nodes        %s\n", havingText(c))
 	if c.Before == nil {
-		fmt.Fprintln(w, "before       the log knows no code before")
+		fmt.Fprintln(w, "before       the log has no earlier code")
 		return
 	}
 	printLine(w, "before       %s\n", codeVersionText(*c.Before, now))
@@ -147,7 +147,7 @@ func goesText(c api.CodeShown) string {
 }
 
 func havingText(c api.CodeShown) string {
-	text := fmt.Sprintf("%s had it in the last run", count(c.Have, "node"))
+	text := fmt.Sprintf("%s had this code in the last run", count(c.Have, "node"))
 	if c.OtherNodes > 0 {
 		text += fmt.Sprintf(", %d not: %s", c.OtherNodes, someNodes(c.Others, c.OtherNodes))
 	}

@@ -29,7 +29,7 @@ func newDoctorCommand(o *options) *cobra.Command {
 	var in Examine
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Diagnose this machine, and say how to mend it",
+		Short: "Diagnose this machine, and say how to repair it",
 		Long: `Checks the server, the node and the operator that live on this machine.
 The command skips parts that this machine does not have, and changes nothing.
 

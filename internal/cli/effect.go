@@ -13,7 +13,7 @@ import (
 )
 
 func addDryRun(cmd *cobra.Command, dryRun *bool) {
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: say which nodes would run, and when")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: show which nodes would run, and when")
 }
 
 // effect requests from the server what a change would cause. With --yes, effect

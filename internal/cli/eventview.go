@@ -151,7 +151,7 @@ func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.E
 
 func removedText(b *tutti.NodeRemoved) string {
 	if b.Replaced {
-		return "let another machine be node " + string(b.Node)
+		return "permitted another machine for node " + string(b.Node)
 	}
 	return "removed node " + string(b.Node)
 }

@@ -35,8 +35,8 @@ To find the grants of a new fleet, repeat until nothing is printed:
 If the fleet file was written for a release before 0.3.0, the command also prints what
 its grants allow today and will not allow after the next push.
 
-Read each line before you paste it. With "dangerous: true" the nodes of the group are
-root on every node that collects what they export.`,
+Read each line before you paste it. With "dangerous: true", the nodes of the group can
+become root on every node that collects what they export.`,
 		Example: `  tutti converge --noop
   tutti grants suggest`,
 		Args: cobra.MaximumNArgs(1),

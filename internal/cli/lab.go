@@ -88,8 +88,8 @@ func newLabUpCommand(l Lab) *cobra.Command {
 		Use:   "up FILE",
 		Short: "Boot the hosts of a lab file and wait until they run",
 		Long: `Boots the hosts of a lab file and waits until they run. The first time,
-the command also builds the base, which takes a minute or more. After that, four hosts
-take seconds.`,
+the command also builds the base, which takes a minute or more. After that, booting four
+hosts takes seconds.`,
 		Example: "  tutti lab up lab.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -166,9 +166,10 @@ func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
 func newLabExecCommand(l Lab) *cobra.Command {
 	var lab string
 	cmd := &cobra.Command{
-		Use:     "exec [--lab NAME] HOST -- COMMAND [ARG...]",
-		Short:   "Run a command on a host, as root",
-		Long:    `Runs a command on a host, as root. Standard files and the exit code are the command's own.`,
+		Use:   "exec [--lab NAME] HOST -- COMMAND [ARG...]",
+		Short: "Run a command on a host, as root",
+		Long: `Runs a command on a host, as root. Standard input, standard output and
+the exit code are those of the command.`,
 		Example: "  tutti lab exec storage-01 -- systemctl status",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -205,10 +206,10 @@ func newLabRunCommand(l Lab) *cobra.Command {
 	var binds []string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run a command in a throwaway copy of a base",
+		Short: "Run a command in a temporary copy of a base",
 		Long: `Runs a command in a temporary copy of a base, on this machine's network.
 At the end, files that the command wrote outside of its binds are deleted. All processes
-that the command started end with it. The exit code is the command's own.`,
+that the command started end with it. The exit code is that of the command.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

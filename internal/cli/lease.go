@@ -50,7 +50,7 @@ func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	case b.State == tutti.LeaseKept:
 		return []string{fmt.Sprintf("%s stays disabled", b.Node)}
 	case b.State == tutti.LeaseIdle && j.Leases.Phase == engine.PhaseRun:
-		return []string{fmt.Sprintf("held: %s, where no other Puppet runs", count(len(j.Leases.Nodes), "node"))}
+		return []string{fmt.Sprintf("held: %s, on which no other Puppet runs", count(len(j.Leases.Nodes), "node"))}
 	case b.State == tutti.LeaseReleased && j.Leases.Phase == engine.PhaseOver:
 		return []string{"released: " + count(len(j.Leases.Nodes), "node")}
 	}

@@ -30,9 +30,9 @@ func newLeaveCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Undo the join: this machine is not a node afterwards",
-		Long: `Tells the server, which withdraws what the node published. Then it stops
-the agent and removes its unit and its state. The command keeps what Puppet applied, and
-the program tutti. The command refuses while a run goes on.`,
+		Long: `Tells the server, which withdraws the data that the node published. Then
+it stops the agent and removes its unit and its state. The command keeps what Puppet
+applied, and the program tutti. The command refuses while a run goes on.`,
 		Example: "  tutti leave",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

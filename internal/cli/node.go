@@ -19,7 +19,7 @@ func newNodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
 	cmd.AddCommand(
 		newNodeListCommand(o), newNodeShowCommand(o),
-		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another joins with the node's next token",
+		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another machine joins with its next token",
 			"Node %s may be replaced: the next matching token admits another machine under this name.\n", Server.ReplaceNode),
 		newNodeChangeCommand(o, "remove NODE", "Remove a node: end its identity and withdraw what it published",
 			"Node %s is removed.\n", Server.RemoveNode),
@@ -32,13 +32,14 @@ func newNodeKeepCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep NODE [BOOT]",
 		Short: "Keep one of two machines that have the same node key",
-		Long: `After a disk was copied, two machines have the same key. The node is then conflicted,
-and the server accepts nothing from it. "tutti node show NODE" lists the machines.
-BOOT is the beginning of the boot id, or of the ticket, of the right one. From then on
-the server refuses the others. Make each of them a separate node, or switch it off.
+		Long: `After a disk was copied, two machines have the same key. The node is then
+conflicted, and the server accepts nothing from it. "tutti node show NODE" lists the
+machines. BOOT is the beginning of the boot id, or of the ticket, of the right machine.
+From then on the server refuses the other machines. Make each of these machines a
+separate node, or switch it off.
 
 Without BOOT the server accepts the next machine that connects with the node's key. Use
-this for an agent that was downgraded.`,
+the command without BOOT after an agent was downgraded.`,
 		Example: "  tutti node keep web-01 3f2a",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,9 +16,9 @@ func newPauseCommand(o *options) *cobra.Command {
 		Use:   "pause [TARGET] --reason TEXT",
 		Short: "Pause a group, a node or the fleet: no converging, no reactions",
 		Long: `Pauses a group, a node, or the whole fleet (without TARGET). Until the
-pause ends, nothing starts there by itself, by "tutti converge", or by a converge step
-of a plan. Runs that have passed their gates finish. Runs that have not passed their
-gates stop at the gates.
+pause ends, no run starts on these nodes by itself, by "tutti converge", or by a
+converge step of a plan. Runs that have passed their gates finish. Runs that have not
+passed their gates stop at the gates.
 
 A pause does not affect plans: "tutti run" also runs on paused nodes.
 

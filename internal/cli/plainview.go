@@ -95,7 +95,7 @@ func resultText(res tutti.Result) string {
 		text += fmt.Sprintf(", %d would change", res.Counts.OutOfSync)
 	}
 	if res.Overlapped {
-		text += ", beside a puppet apply that takes no lock"
+		text += ", at the same time as a puppet apply without a lock"
 	}
 	if res.Message != "" && (len(res.Failures) == 0 || cutOff(res)) {
 		text += ": " + tutti.OneLine(res.Message)

@@ -19,7 +19,7 @@ func newPolicyCommand(o *options) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Find rules of a node's policy that can never match or fail open",
-		Long: `Reads a policy as an agent would. Its groups of callers are in
+		Long: `Reads a policy as an agent would. The policy's groups of callers are in
 FILE.groups. The command needs no server. The command reports two kinds of rules:
 
   - Rules that can never match: commas for spaces, unknown words, or an earlier rule
@@ -28,9 +28,9 @@ FILE.groups. The command needs no server. The command reports two kinds of rules
 
 A rule has four or five columns, separated by tabs:
   allow|deny  CALLERS  ACTIONS  FACTS  [CLASSES]
-The first rule of which all columns match decides. If none matches, the line
-"policy default" decides. Without that line the answer is deny. In conditions "not" binds
-tighter than "and", and "and" tighter than "or".
+The first rule of which all columns match decides. If none matches, the line "policy
+default" decides. Without that line the policy denies the action. In conditions "not"
+binds tighter than "and", and "and" tighter than "or".
 
 Without the file, a node allows operators the actions status, last_run_summary, facts,
 enable, disable and runonce. It denies resource.

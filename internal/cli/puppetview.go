@@ -66,7 +66,7 @@ func showCount(cmd *cobra.Command, answers []api.NodeAnswer) error {
 		count int
 	}{
 		{"asked", nodes}, {"enabled", enabled}, {"disabled", disabled}, {"applying a catalog", applying}, {"stopped", stopped},
-		{"with a daemon", daemons}, {"with a daemon that idles", idling}, {"without an answer", other},
+		{"with a daemon", daemons}, {"with a daemon that is idle", idling}, {"without an answer", other},
 	} {
 		rows = append(rows, []string{r.what, strconv.Itoa(r.count)})
 	}
@@ -142,7 +142,7 @@ func showSummary(cmd *cobra.Command, answers []api.NodeAnswer) error {
 		rows = append(rows, []string{c.what, at(0), at(0.5), at(0.95), at(1), strconv.Itoa(above)})
 	}
 	if failed > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d last runs failed before they applied a catalog, and have no counts.\n", failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "%d of the last runs failed before they applied a catalog, and have no counts.\n", failed)
 	}
 	return tableIfAny(cmd, "LAST RUNS\tLEAST\tMEDIAN\t95%\tMOST\tNODES ABOVE 0", rows)
 }

@@ -66,7 +66,7 @@ done. --status says which nodes do not trust the new key yet, and changes nothin
 command compares the keys with the operator's directory, or says that it cannot.
 --finish refuses as long as a node does not trust the new key. To finish without a node,
 name the node with --leave. A node that you leave trusts the old key until it is back.
-Then the node gets the new key. If a node's agent is too old, upgrade the agent.`,
+After that the node trusts the new key. If a node's agent is too old, upgrade the agent.`,
 		Example: `  tutti rotate code-key
   tutti rotate code-key --status
   tutti rotate code-key --finish --leave db-03`,

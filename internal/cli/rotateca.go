@@ -39,8 +39,8 @@ create). If no operator with the verb admin would be left, --finish also needs -
 --abandon goes back to the old keys. After --switch, repeat --abandon when nodes and
 operators have gone back to the old keys.
 
-The command does not touch the key that signs code. If somebody else controls the
-server itself, they have the new keys too. Then make a new fleet.`,
+The command does not touch the key that signs code. If somebody else controls the server
+itself, they have the new keys too. In that case make a new fleet.`,
 		Example: `  tutti rotate ca
   tutti rotate ca --status
   tutti rotate ca --finish --leave web-07`,
@@ -94,9 +94,9 @@ server itself, they have the new keys too. Then make a new fleet.`,
 	f.BoolVar(&toNew, "switch", false, "issue credentials with the new keys")
 	f.BoolVar(&finish, "finish", false, "end the old keys")
 	f.BoolVar(&abandon, "abandon", false, "go back to the old keys")
-	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (may be given again)")
+	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (repeatable)")
 	f.BoolVar(&last, "last", false, "even if afterwards only root on the server can connect as admin")
-	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (may be given again)")
+	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (repeatable)")
 	o.addYes(cmd)
 	return cmd
 }
@@ -144,7 +144,7 @@ func rotationText(r api.CARotation) string {
 		say("Next: %s", finishHint(r))
 	case tutti.RotationReturning:
 		say("The old keys issue again since %s: %.19s stays, %.19s will be removed.", since, r.CA, r.Next)
-		say("Next, when nobody is left: tutti rotate ca --abandon")
+		say("When all nodes and operators have gone back: tutti rotate ca --abandon")
 	case tutti.RotationFinished:
 		say("The rotation was finished at %s: %.19s is the CA.", since, r.CA)
 		say("Make a backup: earlier backups have keys that are no longer valid.")
@@ -164,7 +164,7 @@ func rotationText(r api.CARotation) string {
 
 func finishHint(r api.CARotation) string {
 	if len(r.Behind) == 0 {
-		return "tutti rotate ca --finish (or --abandon). All nodes and operators are there."
+		return "tutti rotate ca --finish (or --abandon). All nodes and operators have the new keys."
 	}
 	return "wait for the nodes and operators below, or name each one: tutti rotate ca --finish --leave NODE"
 }

@@ -21,7 +21,7 @@ func newRunCommand(o *options) *cobra.Command {
 		Use:   "run PLAN",
 		Short: "Push the code if it changed, run a plan and show it; or show a run",
 		Long: `Pushes code and fleet file if they changed. Then the command starts the
-plan as a job and shows the job until its end. The job lives on the server. The job goes
+plan as a job and shows the job until its end. The job runs on the server. The job goes
 on if you end this command or lose the connection.`,
 		Example: `  tutti run deploy --noop
   tutti run deploy --exclusive 'release 1.2'

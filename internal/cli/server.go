@@ -85,7 +85,7 @@ func newServerInitCommand(o *options) *cobra.Command {
 		Short: "Make a server: its CA, its bus, the first operator, the signing key",
 		Long: `Makes the server's data directory. In the operator's directory, the
 command makes the first operator's certificate and the code-signing key. The server does
-not keep that key: move the operator's directory to the operator's machine.`,
+not keep the code-signing key: move the operator's directory to the operator's machine.`,
 		Example: "  tutti server init --host tutti.example.org --unit",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -105,7 +105,7 @@ that matches PATTERN, uses it up. Hand the token to that machine on standard inp
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
-	f.StringSliceVar(&groups, "group", nil, "a group that the token fixes (may be given again)")
+	f.StringSliceVar(&groups, "group", nil, "a group of the node, fixed by the token (repeatable)")
 	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is valid")
 	return cmd
 }
