@@ -323,9 +323,9 @@ func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	}
 }
 
-// The server refuses a node that was away for the whole rotation. Server and node both log the reason. The test does
-// this for a node that knows only the old CA, and for a node that knows both CAs. Joining again repairs this without
-// a restart of the agent. The node keeps its keys and its state.
+// The server refuses a node that was away for the whole rotation. Server and node both log the reason. The test uses
+// a node that knows only the old CA, and a node that knows both CAs. Joining again repairs this without a restart of
+// the agent. The node keeps its keys and its state.
 func TestANodeThatWasLeftBehind(t *testing.T) {
 	t.Parallel() // the test waits for the agent's next attempts to connect
 	for _, tc := range []struct {

@@ -76,7 +76,7 @@ func connect(c cli.Connection) (cli.Server, error) {
 	return client, nil
 }
 
-// renewOperator renews the operator's certificate of a command if it is time for that. If
+// renewOperator renews the operator's certificate of a command when the renewal is due. If
 // the renewal fails, the command uses the old certificate.
 func renewOperator(c cli.Connection) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), operator.RenewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", operator.RenewDeadline))

@@ -31,7 +31,7 @@ func newDoors() doors {
 	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
-// open passes operators' requests to a server. open does so until ctx ends.
+// open passes operators' requests to a server until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{

@@ -5,10 +5,10 @@ import "syscall"
 // The number of files that the server may open is divided. So clients of one port leave enough files for the other
 // port and for the log. On the operators' port, connections in TLS get a sixteenth, clients without a certificate
 // get a 32nd, and operators get a sixteenth. On the bus, connections that are not authenticated yet get a quarter,
-// and authenticated ones get a half. The log gets the rest.
+// and authenticated connections get a half. The log gets the rest.
 
-// partOfFiles returns the number of files that this process may open, divided by n. The result is at least 1, and
-// at most the number most.
+// partOfFiles returns the number of files that this process may open, divided by n. The result is at least 1. The
+// argument most is the upper limit.
 func partOfFiles(n, most int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -131,8 +131,8 @@ func TestAMembershipRenewsWithoutALostMessage(t *testing.T) {
 	}
 }
 
-// When a node's JWT has expired, the bus closes the connection. The node reports this
-// once. After joining again, the node connects without a restart.
+// When a node's JWT has expired, the bus closes the connection. The node reports the
+// closed connection once. After joining again, the node connects without a restart.
 func TestAMembershipThatEnds(t *testing.T) {
 	b := startMemberBus(t, 2*time.Second)
 	b.issue.Store(false)

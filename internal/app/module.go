@@ -26,7 +26,7 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	if out.Digest, err = puppetmodule.Digest(); err != nil {
 		return out, err
 	}
-	// an install that was killed may have left the other two
+	// an install that was killed may have left the other two directories
 	for _, path := range []string{dir, dir + ".new", dir + ".old"} {
 		if err := mayReplace(path); err != nil {
 			return out, err

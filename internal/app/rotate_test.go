@@ -334,7 +334,7 @@ func (s first) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestTwoRotationsAtOnce checks two operators who begin a rotation at the same time. The second one has begun
+// TestTwoRotationsAtOnce checks two operators who begin a rotation at the same time. The second operator has begun
 // nothing, and can push with the key that still signs.
 func TestTwoRotationsAtOnce(t *testing.T) {
 	p := newPusher(t, startServer(t))

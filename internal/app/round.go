@@ -151,7 +151,8 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// the log also uses the sweeper, because it must not name a blob that is being deleted
+	// the log also uses the sweeper, because the log must not name a blob that is being
+	// deleted
 	blobs := sweep.New(stored, time.Now)
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *Server) openSocket() error {
 	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o755); err != nil {
 		return err
 	}
-	_ = os.Remove(s.opts.Socket) // a killed server may have left it, and this process holds the lock
+	_ = os.Remove(s.opts.Socket) // a killed server may have left the socket, and this process holds the lock
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", s.opts.Socket)
 	if err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen on the local socket")

@@ -144,7 +144,7 @@ back by themselves. Everything that the server acknowledged after the backup is 
 				return printJSON(cmd.OutOrStdout(), made)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), `Restored %s as of %s: up to event %d (%d events, %d blobs).
-What was acknowledged after that is lost: tutti audit verify tells every operator how much that was.
+Everything that was acknowledged later is lost. The command tutti audit verify shows each operator how much was lost.
 Never let the old server run beside this one. Start this one with: tutti server --dir %s
 `, dir, made.MadeAt.Local().Format(time.DateTime), made.Seq, made.Entries, made.Blobs, dir)
 			return err

@@ -17,7 +17,7 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 }
 
 // effect requests from the server what a change would cause. With --yes, effect
-// does not request this.
+// sends no request.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil

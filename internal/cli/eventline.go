@@ -69,8 +69,8 @@ func atGate(p *progress, e tutti.Event) []string {
 
 func endLine(p *progress, e tutti.Event) []string { return describeEnd(p, p.run(e)) }
 
-// endAbove returns the lines that stay above the tree after a run has ended. There are such lines if the run failed,
-// or if it was a noop run that would change something.
+// endAbove returns the lines that stay above the tree after a run has ended. There are lines if the run failed, or
+// if it was a noop run that would change something.
 func endAbove(p *progress, e tutti.Event) (lines []string, bad bool) {
 	r := p.run(e)
 	if r == nil {

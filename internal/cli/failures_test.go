@@ -46,7 +46,7 @@ func broken(nodes int) (*progress, []string) {
 	return p, live
 }
 
-// TestTheSameFailureIsSaidOnce checks this for the live view, for job show, and for its groups.
+// TestTheSameFailureIsSaidOnce checks the live view, job show, and the groups of job show.
 func TestTheSameFailureIsSaidOnce(t *testing.T) {
 	p, live := broken(12)
 	var shown, groups bytes.Buffer

@@ -58,7 +58,7 @@ func (p *progress) apply(w api.Watched) bool {
 		p.applyLive(*w.Live)
 		return true
 	}
-	if w.Event == nil { // an item of a kind that only a later release knows
+	if w.Event == nil { // an item that only a later release knows
 		return false
 	}
 	e := *w.Event

@@ -65,7 +65,7 @@ func cutShort(r runJSON) runJSON {
 	return r
 }
 
-// If a run was cut off, the lines of its job say this, even if resources are listed below.
+// If a run was cut off, the lines of its job say that the run was cut off, even if resources are listed below.
 func TestACutOffRunSaysHow(t *testing.T) {
 	run := cutShort(realRun(t, "8.10.0", "noop", false))
 	run.Result.Message = "cancelled in phase apply"

@@ -151,7 +151,7 @@ func runBegan(r api.RunReport) time.Time {
 }
 
 // howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected.
-// howLoaded returns an empty text if this is unknown.
+// howLoaded returns an empty text if the run's report does not say it.
 func howLoaded(r tutti.Result) string {
 	switch {
 	case r.Cold != "":

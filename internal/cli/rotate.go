@@ -13,7 +13,7 @@ import (
 // RotateCodeKey selects a step of a rotation of the code-signing key.
 type RotateCodeKey struct {
 	Status bool // change nothing
-	Finish bool // after this only the new key signs
+	Finish bool // after the rotation is finished, only the new key signs
 	Leave  []tutti.NodeName
 	// Confirm asks the operator whether the new key may sign things that are in use. Nil: it may.
 	Confirm func(what []string) error
@@ -21,7 +21,7 @@ type RotateCodeKey struct {
 
 // CodeKeyRotation is the progress of a rotation of the code-signing key.
 type CodeKeyRotation struct {
-	// keys that sign now. Keys is empty if this is still the fleet's first key
+	// keys that sign now. Keys is empty if the fleet's first key still signs
 	Keys     []tutti.Digest `json:"keys,omitempty"`
 	GoesOn   bool           `json:"goes_on"`  // two keys sign
 	Finished bool           `json:"finished"` // this command has finished the rotation

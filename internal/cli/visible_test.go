@@ -14,7 +14,8 @@ import (
 
 const hostile = "a\x1b[2K\rb\u009b2J\u202ec\x7f\td\n"
 
-// TestWhatIsWrittenIsVisible checks this also for a character that is written in two parts.
+// TestWhatIsWrittenIsVisible checks that text is made visible, even if a character is written
+// in two parts.
 func TestWhatIsWrittenIsVisible(t *testing.T) {
 	const want = `a\u001b[2K\u000db\u009b2J\u202ec\u007f` + "\td\n"
 	if _, is := NewRoot(Deps{}).OutOrStdout().(*visibleWriter); !is {

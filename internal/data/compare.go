@@ -4,9 +4,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Comparison contains the reads of a run, prepared for a comparison with the present answers. Preparing needs no
-// State, so a handler can do it before the message goes to the writer. If a question occurs several times, it is
-// compared once.
+// Comparison contains the reads of a run, prepared for a comparison with the present answers. Making a Comparison
+// needs no State, so a handler can do it before the message goes to the writer. If a question occurs several times,
+// it is compared once.
 type Comparison struct {
 	reads     []tutti.Read
 	of        []*compared // of each read
@@ -97,7 +97,7 @@ func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// Outdated does the same as Comparison.Outdated, for reads that are or were in a record.
+// Outdated does the same as Comparison.Outdated, for reads that are in a record now or were in one earlier.
 func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {

@@ -72,7 +72,8 @@ func NewState() *State {
 	}
 }
 
-// Seq returns the sequence of the last applied event. All answers are as of this sequence.
+// Seq returns the sequence of the last applied event. All answers are valid for this sequence
+// of the log.
 func (s *State) Seq() uint64 { return s.seq }
 
 // Apply applies the next event of the log. Other kinds of events change only the sequence.

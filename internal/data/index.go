@@ -60,7 +60,8 @@ func (r *read) compact(asker Asker) {
 
 // Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
 // overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
-// Of the memory of asked, Remember keeps only Absent, Keys and the texts of questions.
+// Afterwards Remember uses only Absent, Keys and the texts of questions from asked, so the rest is
+// not kept in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -87,8 +88,8 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	s.touch(r)
 }
 
-// Forget deletes the stored reads of a node, and the questions that no other node reads. After that,
-// no change touches the node.
+// Forget deletes the stored reads of a node, and the questions that no other node reads. After
+// Forget, no change touches the node.
 func (s *State) Forget(node tutti.NodeName) {
 	r := s.records[node]
 	if r == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // overlay has the exports that the nodes of one job have handed over and not applied
-// yet. In the runs of this job, they replace the nodes' current exports.
+// yet. In the runs of this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
 	change  map[*Question]sum // difference between these sets and the totals of questions, never zero
@@ -59,7 +59,7 @@ func (s *State) startJob(job tutti.JobID) {
 	s.jobs[job] = &overlay{map[tutti.NodeName]exportSet{}, map[*Question]sum{}, weights{}}
 }
 
-// endJob deletes the overlay of a job. After that, the readers in this job see the
+// endJob deletes the overlay of a job. After endJob, the readers in this job see the
 // public data.
 func (s *State) endJob(job tutti.JobID) {
 	o := s.jobs[job]

@@ -229,8 +229,8 @@ func (s *State) ReaderCount(query tutti.Query) int {
 	return count
 }
 
-// askers yields the records with the question, including the records in which its key was
-// absent. If both are true for a record, askers yields it twice.
+// askers yields the records with the question, including the records in which its key was absent. If
+// the record has the key in both ways, askers yields the record twice.
 func (q *Question) askers() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for r := range q.readers {

@@ -111,7 +111,7 @@ func (s *State) MayChange(in wire.Publish) error {
 
 // MayOwn checks whether the owner of a key allows a node to set or unset the key. For an operator, the node is empty.
 // MayOwn returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any owner.
-// After that, the former owner may no longer publish the key.
+// After an operator has overwritten a key, the former owner may no longer publish the key.
 func (s *State) MayOwn(key string, who tutti.NodeName) error {
 	v, ok := s.values[key]
 	switch {

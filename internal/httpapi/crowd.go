@@ -53,7 +53,7 @@ func (c *crowd) enter(g *guest) {
 }
 
 // expel closes the oldest connection of the source that has the most connections. If this source has connections
-// without far, expel closes the oldest of those.
+// without far, expel closes the oldest connection without far.
 func (c *crowd) expel() {
 	var most string
 	for from, guests := range c.bySource {

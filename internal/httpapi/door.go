@@ -78,7 +78,7 @@ func (d *Door) Close() error {
 }
 
 func (d *Door) run() {
-	// for example if there are no free file descriptors. Some will be free soon
+	// for example if there are no free file descriptors. Some descriptors will be free soon
 	const pause = 50 * time.Millisecond
 	for {
 		c, err := d.Listener.Accept()

@@ -112,8 +112,8 @@ func (c *slowConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhoHasSaidHelloStays checks that the door closes connections that have sent nothing before a slow one,
-// even if the slow one is older.
+// TestWhoHasSaidHelloStays checks that the door first closes connections that have sent nothing. A slow
+// connection that has sent its hello stays, even if it is older.
 func TestWhoHasSaidHelloStays(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {

@@ -221,7 +221,7 @@ func bodyOf(err error) *errorBody {
 
 func (b errorBody) err() error { return &tutti.Error{Code: b.Code, Message: b.Message} }
 
-// statuses maps codes to HTTP statuses. There is no other place that does.
+// statuses maps codes to HTTP statuses. No other code converts codes to HTTP statuses.
 var statuses = map[tutti.Code]int{
 	tutti.CodeInvalid:         http.StatusBadRequest,
 	tutti.CodeNotFound:        http.StatusNotFound,

@@ -32,9 +32,9 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Strangers limits the cost of requests without a certificate. Strangers limits the bytes and the time, and closes
-// the connection after the answer. If there are too many connections of operators, the Door first closes one that has
-// no running request. A connection without a certificate that has sent its whole request stays open longer than one
-// that has not.
+// the connection after the answer. If there are too many connections of operators, the Door first closes a connection
+// that has no running request. A connection without a certificate that has sent its whole request stays open longer
+// than a connection that has sent only a part.
 func Strangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) > 0 {

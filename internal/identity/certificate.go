@@ -140,7 +140,7 @@ func parseCert(text []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// maxCAs is the largest number of CAs that are trusted at once. During a rotation there are two.
+// maxCAs is the largest number of CAs that are trusted at once. During a rotation there are two CAs.
 const maxCAs = 8
 
 // parseCAs reads all certificates in a PEM text.

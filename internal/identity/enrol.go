@@ -32,7 +32,7 @@ type EnrolRequest struct {
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // one or several CAs in PEM
+	CA      string         `json:"ca"`  // certificates of one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's time

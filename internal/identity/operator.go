@@ -302,5 +302,5 @@ func (b OperatorBundle) CA() []byte {
 	return out
 }
 
-// Pin returns the digest of the CA's public key. While two CAs are trusted, this is the digest of the older one.
+// Pin returns the digest of the CA's public key. While two CAs are trusted, Pin returns the digest of the older CA.
 func (b OperatorBundle) Pin() tutti.Digest { return pinOf(b.cas[0]) }

@@ -34,7 +34,7 @@ func (a *Authority) KeySets() (tutti.KeySets, error) {
 	return out, err
 }
 
-// BeginRotation makes the next key set if there is no next key set yet. After that, both sets are trusted.
+// BeginRotation makes the next key set if there is no next key set yet. After BeginRotation, both sets are trusted.
 func (a *Authority) BeginRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -295,8 +295,8 @@ func issuer(t *testing.T, text string) string {
 }
 
 // An older command line knows only one CA, so its operator gets a certificate of the old CA. The old certificate
-// is valid until the end of the rotation. After that the server refuses the certificate, even on connections that
-// are already open.
+// is valid until the end of the rotation. After the end of the rotation the server refuses the certificate, even
+// on connections that are already open.
 func TestOperatorsWhileTheCAIsRotated(t *testing.T) {
 	a, _ := newAuthority(t)
 	key, err := identity.NewOperatorKey()

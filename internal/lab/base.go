@@ -17,7 +17,8 @@ import (
 
 // Base returns the directory of the base for definition d. If the base is not in the cache, Base builds it. Building
 // a base takes about a minute, or longer with many packages. A complete base never changes, so nobody may write to
-// it. If a build is killed, the base does not appear. If two processes build the same base, one waits for the other.
+// it. If a build is killed, the base does not appear. If two processes build the same base, one process waits for the
+// other process.
 func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if err := d.Validate(); err != nil {
 		return "", err

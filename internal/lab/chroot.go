@@ -43,7 +43,7 @@ type Chroot struct {
 	Binds  []Bind
 	Dir    string // directory in which the command starts. If Dir is empty, the directory is /
 	Args   []string
-	Env    []string // added to a small default environment
+	Env    []string // environment variables, in addition to a small default environment
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer

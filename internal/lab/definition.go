@@ -16,7 +16,7 @@ import (
 // the old way are not used.
 const recipe = 4
 
-// Releases are the Debian releases that hosts can have. The first one is the default. The comments name Puppet's
+// Releases are the Debian releases that hosts can have. The first release is the default. The comments name Puppet's
 // version in each release.
 var Releases = []string{
 	"trixie",   // 8.10
@@ -98,9 +98,9 @@ func (d Definition) normal() Definition {
 	return d
 }
 
-// parent returns the definition of the base from which this base is built. There are up to three levels. The first is
-// the plain base of a release, the second adds packages, and the third adds a preparation. The plain base has no
-// parent.
+// parent returns the definition of the base from which this base is built. There are up to three levels of bases. The
+// first is the plain base of a release, the second adds packages, and the third adds a preparation. The plain base
+// has no parent.
 func (d Definition) parent() (parent Definition, ok bool) {
 	d = d.normal()
 	switch {

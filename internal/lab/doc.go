@@ -9,7 +9,7 @@
 // of the host's own processes, so the mount ends with them.
 //
 // A host with a Preparation has its own base. To build this base, the host boots in a lab of its own, runs the script
-// and is stopped. Then its overlay is copied into one directory. After that, the base is used like any other base.
+// and is stopped. Then its overlay is copied into one directory. The finished base is used like any other base.
 //
 // # What remains when a command is killed
 //
@@ -22,6 +22,6 @@
 // # Rejected
 //
 // We rejected container engines. Their images do not boot systemd, and their installation permanently changes the
-// machine's firewall. We rejected the named network namespaces of ip-netns. The first one makes a mount on
-// /run/netns, which stays after the last one is removed.
+// machine's firewall. We rejected the named network namespaces of ip-netns. The first namespace makes a mount on
+// /run/netns, which stays after the last namespace is removed.
 package lab

@@ -33,8 +33,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDownAfterKill kills the process that creates a lab. The test does this at
-// each point at which another part of the lab has been created.
+// TestDownAfterKill kills the process that creates a lab. The test kills the
+// process at each point at which another part of the lab has been created.
 func TestDownAfterKill(t *testing.T) {
 	if _, err := (Machine{}).Base(t.Context(), Definition{}); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 func testKill(t *testing.T, m Machine, one, two *Host) {
 	const identity = "cat /etc/machine-id; hostname -f; ip -o -4 addr show eth0 | cut -d' ' -f7; cat /sys/class/net/eth0/address; cat /root/kept"
 	shell(t, one, "echo kept > /root/kept; echo lost > /run/lost; systemd-run --quiet --unit=there sleep 1000")
-	// after this, host two knows the hardware address of the other host
+	// after the ping, host two knows the hardware address of the other host
 	shell(t, two, "ping -q -c 1 -W 2 a-01 > /dev/null")
 	was := shell(t, one, identity)
 	pids, err := members(one.cgroup)

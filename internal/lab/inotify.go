@@ -23,14 +23,14 @@ type limit struct {
 
 // The kernel's default limit for instances is 128. A host without services uses six instances with 23 watches, and
 // five of the six belong to systemd (find /proc/[0-9]*/fd -lname '*inotify*', trixie). Agents, Puppet and services
-// use more. The numbers below leave room for these.
+// use more. The numbers below leave room for these programs.
 var limits = []limit{
 	{setting: "/proc/sys/fs/inotify/max_user_instances", before: runDir + "/inotify_instances", machine: 32, host: 16},
 	{setting: "/proc/sys/fs/inotify/max_user_watches", before: runDir + "/inotify_watches", machine: 8192, host: 1024},
 }
 
 // raiseLimits makes the limits large enough for this number of hosts. If raiseLimits cannot raise a limit, it only
-// logs this, because the hosts may still work.
+// logs the failure, because the hosts may still work.
 func (m Machine) raiseLimits(all []limit, hosts int) {
 	for _, l := range all {
 		switch from, to, err := l.raise(hosts); {

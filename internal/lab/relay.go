@@ -21,7 +21,7 @@ import (
 //go:embed relay.sh
 var relayScript string
 
-// These constants are how long a relay may take to begin, and how often this is checked.
+// These constants are how long a relay may take to begin, and how often relay checks for it.
 const (
 	relayDeadline = 20 * time.Second
 	relayEvery    = 10 * time.Millisecond

@@ -18,7 +18,8 @@ import (
 
 // Relay creates the interface tap. Relay copies packets from port to tap and back, with the delay and loss in slow.
 // Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and segments must
-// still be made. Relay returns when ctx ends or an interface disappears. After that, tap no longer exists.
+// still be made. Relay returns when ctx ends or an interface disappears. After Relay has returned, tap no longer
+// exists.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 }
 
 // admission reports that the server does not admit this node, or that the node does not know the server. admission
-// reports this once, and repeats the report every hour. Neither passes by itself.
+// repeats the report every hour. Neither passes by itself.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex
@@ -82,7 +82,7 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	case time.Since(a.said) >= refusedAgain:
 		a.said = time.Now()
 		if isStranger(err) {
-			a.refused(tutti.Wrap(tutti.CodeRefused, err, "the CA of the server's certificate is not one that this node trusts"))
+			a.refused(tutti.Wrap(tutti.CodeRefused, err, "this node does not trust the CA of the server's certificate"))
 			return
 		}
 		a.refused(tutti.Wrap(tutti.CodeUnauthenticated, err, "the server refuses this node"))

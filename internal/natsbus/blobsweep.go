@@ -32,12 +32,12 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 	return out, nil
 }
 
-// Delete implements tutti.Sweeping. Delete deletes the head first. If the process ends after that, the remaining
-// chunks do not count as content, but List still returns the digest.
+// Delete implements tutti.Sweeping. Delete deletes the head first. If the process ends after deleting the head,
+// the remaining chunks do not count as content, but List still returns the digest.
 //
-// The bus rewrites a block of its file when less than half of the block is still in use. The bus does this at its
-// next sync (see embed.Options, and shouldCompactSync in nats-server). The bus removes empty blocks, except the
-// last block, because new messages go to the last block.
+// The bus rewrites a block of its file when less than half of the block is still in use. The bus rewrites blocks
+// at its next sync (see embed.Options, and shouldCompactSync in nats-server). The bus removes empty blocks,
+// except the last block, because new messages go to the last block.
 func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	if err := digest.Validate(); err != nil {
 		return err

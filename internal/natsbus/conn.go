@@ -22,7 +22,7 @@ type DialOptions struct {
 	URLs   []string // nats://host:port
 	JWT    string
 	Seed   []byte
-	CA     []byte       // one or several CAs in PEM, and the node trusts no other CA
+	CA     []byte       // one or several CAs in PEM. The node trusts no other CA
 	Local  net.IP       // source address. If Local is nil, the system chooses an address
 	Logger *slog.Logger // may be nil
 	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour. Conn still tries
@@ -60,9 +60,9 @@ type Conn struct {
 
 var errDisconnected = errors.New("the connection to the server was lost")
 
-// Dial connects to the bus. Dial returns after the first attempt to connect, even if the attempt failed. Conn goes on
-// trying after that. Connected and OnConnect tell the caller when there is a connection. Dial returns an error if the
-// options are invalid or ctx has ended.
+// Dial connects to the bus. Dial returns after the first attempt to connect, even if the attempt failed. After the
+// first attempt, Conn goes on trying. Connected and OnConnect tell the caller when there is a connection. Dial
+// returns an error if the options are invalid or ctx has ended.
 func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "connect to the bus")
@@ -115,7 +115,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	}
 	c.nc = nc
 	if nc.IsConnected() {
-		// the connect handler runs soon, and a call before that would fail because there is no connection
+		// the connect handler runs soon, and an earlier call would fail because there is no connection
 		<-first
 	}
 	return c, nil

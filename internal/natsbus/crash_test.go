@@ -47,8 +47,8 @@ func TestCrashChild(t *testing.T) {
 }
 
 // TestKilledWhileAppending runs a process with bus and writer, and kills it in
-// the middle of its appends. The test does this several times on one log.
-// Afterwards the log has all acknowledged events, and has each batch either
+// the middle of its appends. The test kills the process several times on one
+// log. Afterwards the log has all acknowledged events, and has each batch either
 // completely or not at all.
 func TestKilledWhileAppending(t *testing.T) {
 	t.Parallel()

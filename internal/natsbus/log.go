@@ -222,8 +222,8 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 const batchAgain = 100 * time.Millisecond
 
 // publishWhole repeats publish until the bus has assembled the batch, or ctx ends. The bus assembles a batch in a
-// file. If the bus can open no more files, it reports that the batch is incomplete, and stores nothing. A later try
-// succeeds when some file has been closed.
+// file. If the bus can open no more files, it reports that the batch is incomplete, and stores nothing. publish
+// succeeds in a later try, when some file has been closed.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	for {
 		seq, err := l.publish(ctx, msgs)
@@ -300,8 +300,8 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may use
-// code 10164 for this, without its own sequence.
+// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may
+// report a wrong sequence with code 10164, without its own sequence.
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }

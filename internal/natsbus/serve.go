@@ -49,8 +49,8 @@ const (
 	concurrencyOfNode = 16
 	// concurrencyLarge is the limit of simultaneous calls with content in chunks, because these need much memory.
 	concurrencyLarge = 4
-	// maxTries is how often a node may repeat a call with the same stored chunks. After that, the node must send the
-	// content again.
+	// maxTries is how often a node may repeat a call with the same stored chunks. After maxTries calls, the node must
+	// send the content again.
 	maxTries         = 8
 	concurrencyLight = 16
 	// againPause is how long the server delays an answer that asks the node to call again.

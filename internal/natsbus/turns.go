@@ -12,14 +12,15 @@ type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[tutti.NodeKey][]func()
-	ring    []tutti.NodeKey // nodes with waiting calls, where the first one is next
+	ring    []tutti.NodeKey // nodes with waiting calls, in the order of their turns
 }
 
 func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// enter calls begin, either now or when an earlier call leaves. enter does not wait, and begin must not wait either.
+// enter calls the function begin, either now or when an earlier call leaves. enter does not wait, and begin must not
+// wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {

@@ -38,8 +38,8 @@ type GuardOptions struct {
 // one address. A high limit would let a few sources use up all connections.
 //
 // NATS accepts connections itself, so Guard must poll. Each time, Guard first reads only one number. We could instead
-// put our own listener before NATS and use in-process connections. But that would permanently cost two goroutines,
-// two buffers and a copy for every node.
+// put our own listener before NATS and use in-process connections. But our own listener would permanently cost two
+// goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()

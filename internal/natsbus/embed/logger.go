@@ -77,9 +77,9 @@ func (l logger) Errorf(format string, v ...any) {
 	l.say(l.to.Error, format, v)
 }
 
-// writeFailed reports whether a log line says that a write to a stream failed. After that, the stream refuses all
-// writes until the server is restarted, and does not tell its clients why. Only the log of NATS has the reason (see
-// setWriteErrLocked in stream.go of nats-server).
+// writeFailed reports whether a log line says that a write to a stream failed. After a failed write, the stream
+// refuses all writes until the server is restarted, and does not tell its clients why. Only the log of NATS has the
+// reason (see setWriteErrLocked in stream.go of nats-server).
 func writeFailed(format, text string) bool {
 	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }
