@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serve runs the parts. serve runs the parts of a round. When one part ends, all parts end.
+// serve runs the parts of a round. When one part ends, all parts end.
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	d := denier{ctx: ctx, core: core, group: group}

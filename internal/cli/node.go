@@ -172,8 +172,8 @@ func connection(n api.NodeView) string {
 	return "away"
 }
 
-// jobOf returns the job of a node's last run. If no server ordered the run, it returns the word for this kind of
-// run.
+// jobOf returns the job of a node's last run. If no server ordered the run, jobOf returns the word for this kind
+// of run.
 func jobOf(n api.NodeView) string {
 	if n.Foreign {
 		return foreignWord(n.Local)

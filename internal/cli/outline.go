@@ -24,7 +24,7 @@ func (o *outline) add(format string, args ...any) *outline {
 	return line
 }
 
-// print writes the tree. print prints the outline. If a text has several lines, all of them have the
+// print writes the outline as a tree. If a text has several lines, all of them have the
 // same indentation.
 func (o *outline) print(w io.Writer) { o.write(w, "", "") }
 

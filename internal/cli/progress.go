@@ -49,8 +49,8 @@ func (p *progress) job() *engine.Job {
 // begin prepares for receiving the job's events again from the start.
 func (p *progress) begin() { p.again = 0 }
 
-// apply folds one item, and reports whether the item was new. After the server was restored from a backup, it may
-// send different events from some point on. Then apply drops the events that the server no longer has.
+// apply folds one item, and reports whether the item was new. After a restore from a backup, the server may send
+// different events from some point on. Then apply drops the events that the server no longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

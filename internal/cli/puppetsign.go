@@ -77,7 +77,7 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 }
 
 // confirmNodes prints the names of the nodes for which an operator will sign. If the names alone do not show that the
-// nodes are selected, it asks the operator.
+// nodes are selected, confirmNodes asks the operator.
 func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure int) error {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {

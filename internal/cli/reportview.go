@@ -292,7 +292,7 @@ func intent(corrective, redacted bool) string {
 	return "intentional"
 }
 
-// changeText describes a change of a property. If the change has no values, it returns Puppet's message.
+// changeText describes a change of a property. If the change has no values, changeText returns Puppet's message.
 func changeText(property, from, to, message string) string {
 	text := oneLine(message, maxLine)
 	if from != "" || to != "" {
@@ -360,8 +360,8 @@ func printLogLine(w io.Writer, l api.LogLine) {
 	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
 }
 
-// codeOf names the code that a run used. For code of a Puppet Server it names the environment. If the order has no
-// environment, codeOf uses the environment in the report.
+// codeOf names the code that a run used. For code of a Puppet Server, codeOf names the environment. If the order has
+// no environment, codeOf uses the environment in the report.
 func codeOf(r api.RunReport) string {
 	if r.Code != "" {
 		return fmt.Sprintf("%.12s of environment %s", r.Code.Hex(), r.Environment)

@@ -35,7 +35,7 @@ type guest struct {
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter adds a connection. enter adds a guest. If there is no room, enter closes another connection.
+// enter adds a connection. If there is no room, enter closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c

@@ -64,7 +64,7 @@ func (s state) removeFiles() error {
 	return os.RemoveAll(s.dir)
 }
 
-// only returns name. only returns the name. If the name is empty, only returns the name of the only lab.
+// only returns the name. If the name is empty, only returns the name of the only lab.
 func (m Machine) only(name string) (string, error) {
 	if name != "" {
 		return name, validateLabName(name)

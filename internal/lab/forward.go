@@ -20,7 +20,7 @@ const (
 // runDir contains the state of the running machine. All state directories share runDir.
 const runDir = "/run/tutti/lab"
 
-// forward turns forwarding on. forward turns packet forwarding on. Before that change, forward stores that forwarding
+// forward turns packet forwarding on. Before that change, forward stores that forwarding
 // was off.
 func forward() error {
 	now, err := os.ReadFile(forwardSetting)

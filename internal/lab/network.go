@@ -192,7 +192,7 @@ func (s state) disconnect(ctx context.Context, x commands) error {
 	if err := removeLink(ctx, x, s.bridge()); err != nil {
 		return err
 	}
-	// Deleting a table fails if it does not exist, so the command adds the table first.
+	// Deleting a table that does not exist fails, so the command adds the table first.
 	return x.run(ctx, fmt.Sprintf("add table ip %[1]s\ndelete table ip %[1]s\n", s.table()), "nft", "-f", "-")
 }
 

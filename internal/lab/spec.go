@@ -42,8 +42,8 @@ var (
 	hostNameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 )
 
-// ReadSpec reads the lab file at path. For a mistake in the file, it returns one error with file, line and remedy.
-// Relative paths in the file are relative to the file's directory.
+// ReadSpec reads the lab file at path. For a mistake in the file, ReadSpec returns one error with file, line and
+// remedy. Relative paths in the file are relative to the file's directory.
 func ReadSpec(path string) (Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -205,7 +205,7 @@ func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, 
 	}
 }
 
-// pause waits until the connection is back, or for retryPause if there is a connection.
+// pause waits until the connection is back, but at most for retryPause.
 func (c *Conn) pause(ctx context.Context, back <-chan struct{}) error {
 	timer := time.NewTimer(retryPause)
 	defer timer.Stop()

@@ -220,7 +220,7 @@ func (e *entry) tried() int {
 	return e.tries
 }
 
-// chunk returns the chunk at the offset. At the end of the content it returns an empty chunk.
+// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
