@@ -28,17 +28,17 @@ type Door struct {
 	hellos    chan struct{} // taken by hellos that are being answered
 }
 
-// DoorOptions say which connections get through. Zero values take the defaults.
+// DoorOptions are the limits of a Door. A field that is zero has the default value.
 type DoorOptions struct {
 	TLS *tls.Config // required
-	// Refused is called with the address of a connection that did not get through, and why. It may
-	// block. Then others wait, too.
+	// Refused is called with the address of a connection that the Door closed, and with the reason.
+	// It may block. Then others wait, too.
 	Refused func(from string, cause error)
 
 	Timeout   time.Duration // for TLS; 10 s
-	Most      int           // connections in TLS at the same time; 1024
-	Strangers int           // connections that have finished TLS without a certificate; 256
-	Operators int           // connections that have finished TLS with a certificate; 1024
+	Most      int           // connections in TLS at the same time, by default 1024
+	Strangers int           // connections without a certificate that have finished TLS, by default 256
+	Operators int           // connections with a certificate that have finished TLS, by default 1024
 	Hellos    int           // hellos that are answered at the same time; one for two processors
 }
 
@@ -49,7 +49,7 @@ const (
 	doorOperators = 1024
 )
 
-// NewDoor begins to accept connections on l. Close ends that.
+// NewDoor starts to accept connections on l. Close ends that.
 func NewDoor(l net.Listener, o DoorOptions) *Door {
 	o.Timeout = cmp.Or(o.Timeout, doorTimeout)
 	d := &Door{
@@ -94,7 +94,7 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// Close returns when no connection is in TLS any more.
+// Close returns when all connections that were in TLS have ended.
 func (d *Door) Close() error {
 	err := d.Listener.Close()
 	d.once.Do(func() { close(d.closed) })
@@ -104,7 +104,7 @@ func (d *Door) Close() error {
 }
 
 func (d *Door) run() {
-	const pause = 50 * time.Millisecond // for example without file descriptors; some will be free soon
+	const pause = 50 * time.Millisecond
 	for {
 		c, err := d.Listener.Accept()
 		if err == nil {
@@ -155,6 +155,6 @@ func (d *Door) shake(g *guest) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		_ = g.Close() // no need to tell the client, which has sent no request
+		_ = g.Close() // the client has sent no request, so it needs no answer
 	}
 }

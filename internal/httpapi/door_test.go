@@ -21,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Who does not finish TLS makes room for who comes later, from the same address,
-// is told of, and is not waited for at the end. Another address does not suffer.
+// If there are too many connections in TLS from one address, the door closes the oldest ones and reports
+// them. Close does not wait for the client of such a connection. Connections from other addresses stay.
 func TestTheDoor(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestTheDoor(t *testing.T) {
 	var silent []net.Conn
 	for i := range 11 {
 		var d net.Dialer
-		if i == 0 { // whom the others must not cost anything
+		if i == 0 { // this connection from another address must stay
 			d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
 		}
 		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
@@ -53,7 +53,7 @@ func TestTheDoor(t *testing.T) {
 		silent = append(silent, c)
 	}
 	alone, silent := silent[0], silent[1:]
-	for i, c := range silent[:7] { // the oldest: ended by the door
+	for i, c := range silent[:7] { // the door closed these connections, because they are the oldest
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d of 10: %v, want its end", i, err)
@@ -71,7 +71,7 @@ func TestTheDoor(t *testing.T) {
 		}
 		said <- err
 	}()
-	// Nobody of another address had to go for those of this one.
+	// The door closed no connection of the other address.
 	_ = alone.SetReadDeadline(time.Now().Add(time.Millisecond))
 	if _, err := alone.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection of another address: %v, want that it is there", err)
@@ -97,7 +97,8 @@ func TestTheDoor(t *testing.T) {
 	}
 }
 
-// slowConn is a client's connection on a machine that is busy: it answers when it is let.
+// slowConn is the connection of a client on a busy machine. The client answers only when the test permits
+// it.
 type slowConn struct {
 	net.Conn
 	answered chan struct{} // closed when the server has answered the hello
@@ -112,7 +113,8 @@ func (c *slowConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhoHasSaidHelloStays: connections that say nothing go before one that is slow, though they came later.
+// TestWhoHasSaidHelloStays checks that the door first closes connections that have sent nothing. A slow
+// connection that has sent its hello stays, even if it is older.
 func TestWhoHasSaidHelloStays(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {
@@ -152,7 +154,7 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 	for range 5 {
 		dial()
 	}
-	for range 4 { // of these, and nobody else
+	for range 4 { // exactly these connections were closed
 		<-put
 	}
 	close(slow.goOn)
@@ -179,7 +181,7 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 	}
 }
 
-// A panic in a handler is the failure of that request, and is told of.
+// If a handler panics, only its own request fails, and the failure is reported.
 func TestAPanicFailsOneRequest(t *testing.T) {
 	var denied []string
 	services := services(jobs{watch: func(context.Context, func(api.Watched) error) error { panic("a mistake") }})
