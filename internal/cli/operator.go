@@ -170,7 +170,7 @@ current runs finish. The code-signing key, if the operator has it, stays good.`,
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s is out. If they had the code-signing key, what it signs is still good: tutti rotate code-key\n%s", in.Operator, jobsOfRevoked(out))
+			text := fmt.Sprintf("Operator %s can no longer connect. If they had the code-signing key, its signatures are still valid: tutti rotate code-key\n%s", in.Operator, jobsOfRevoked(out))
 			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke", "cancelled": out.Cancelled, "go_on": out.GoOn})
 		},
 	}

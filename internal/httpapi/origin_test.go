@@ -25,12 +25,12 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 		says   string
 	}{
 		{"a form of another page", "", map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403, `the origin "https://evil.example"`},
-		{"a script of another page", "", map[string]string{"Origin": "https://evil.example", "Content-Type": "application/json"}, 403, "takes no requests from other web pages"},
+		{"a script of another page", "", map[string]string{"Origin": "https://evil.example", "Content-Type": "application/json"}, 403, "refuses requests from other web pages"},
 		{"a script that sends no type", "", map[string]string{"Origin": "https://evil.example"}, 403, "origin"},
 		{"a page without an origin", "", map[string]string{"Origin": "null", "Content-Type": "application/json"}, 403, `"null"`},
 		{"the same host without TLS", "", map[string]string{"Origin": strings.Replace(url, "https:", "http:", 1)}, 403, "origin"},
 		{"another port", "", map[string]string{"Origin": url + "1"}, 403, "origin"},
-		{"an old browser that names no page", "", map[string]string{"Content-Type": "text/plain;charset=UTF-8"}, 400, `send "application/json"`},
+		{"an old browser that names no page", "", map[string]string{"Content-Type": "text/plain;charset=UTF-8"}, 400, `must be "application/json"`},
 		{"a form", "", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 400, "content type"},
 		{"no type at all", "", map[string]string{"Content-Type": "; application/json"}, 400, "content type"},
 		{"a page of the server's own", "", map[string]string{"Origin": url, "Content-Type": "application/json; charset=utf-8"}, 200, ""},
