@@ -101,7 +101,7 @@ var (
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},
 		&tutti.Unpaused{Target: "db"},
-		&tutti.RunLost{Run: aRun, Reason: "silent"},
+		&tutti.RunLost{Run: aRun, Reason: "silent", Left: true},
 		&tutti.RunForeign{Node: aNode, Foreign: tutti.Foreign{
 			Result: tutti.Result{
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,

@@ -44,7 +44,14 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
-	for _, n := range d.unjoined() {
+	unjoined := d.unjoined()
+	for _, n := range d.step.Nodes {
+		if r := n.Last(); r != nil && r.Left && !d.state.nodes[n.Node] {
+			lines = append(lines, hasLeft(r, slices.Contains(unjoined, n.Node)))
+			unjoined = slices.DeleteFunc(unjoined, func(u tutti.NodeName) bool { return u == n.Node })
+		}
+	}
+	for _, n := range unjoined {
 		lines = append(lines, notJoined(n))
 	}
 	later, gone := d.left()
@@ -77,6 +84,14 @@ func (d *decision) unjoined() []tutti.NodeName {
 // notJoined says that a node is listed and has not joined. This is so before each join, because grants are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
+}
+
+// hasLeft says that a node left during its run. A node that is not of the fleet cannot have failed.
+func hasLeft(r *engine.Run, listed bool) string {
+	if listed {
+		return fmt.Sprintf("%s has left, and the fleet file still lists it: %s", r.Node, r.Lost)
+	}
+	return fmt.Sprintf("%s has left: %s", r.Node, r.Lost)
 }
 
 // barred says which nodes did not run because their serial group stopped at another one: a line for each

@@ -142,7 +142,7 @@ func (s *State) applyRun(e tutti.Event) {
 		}
 	case *tutti.RunLost:
 		if r := s.Runs[b.Run]; r != nil && !r.Ended() {
-			r.Lost = b.Reason
+			r.Lost, r.Left = b.Reason, b.Left
 			s.endRun(e, r)
 		}
 	}

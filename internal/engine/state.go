@@ -154,6 +154,7 @@ type Run struct {
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that it lacked, see tutti.RunRefused
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
+	Left    bool              `json:"left,omitempty"`   // it was given up because its node left
 	Result  *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
 	// Foreign is set for a run that no server ordered. Such a run belongs to no job and has no
 	// gate. Its EndedAt is when the node told it.
