@@ -127,6 +127,7 @@ type LogLine struct {
 	Source  string    `json:"source,omitempty"`
 	File    string    `json:"file,omitempty"`
 	Line    int       `json:"line,omitempty"`
+	Column  int       `json:"column,omitempty"` // 0: not known
 }
 
 // JobChanges is what changed and failed in a job.

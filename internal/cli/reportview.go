@@ -357,7 +357,10 @@ func printLogLine(w io.Writer, l api.LogLine) {
 	if l.Source != "" && l.Source != "Puppet" {
 		fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
 	}
-	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
+	if l.File != "" {
+		fmt.Fprint(w, at(l.File, l.Line, l.Column))
+	}
+	fmt.Fprintln(w)
 }
 
 // codeOf says which code was run. Code of a Puppet Server is known by its environment. If the order names
