@@ -329,8 +329,10 @@ type NodeView struct {
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // what its agent says that it cannot do
-	Warm    int64  `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	Paused  string `json:"paused,omitempty"`  // why nothing begins there by itself
+	// Unnoted is why its agent could not note runs that Tutti did not start. Until it has noted them, the node is not good.
+	Unnoted string `json:"unnoted,omitempty"`
+	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
+	Paused  string `json:"paused,omitempty"` // why nothing begins there by itself
 	// Stands is how the node stands under the current code and data. NodeStanding also has the
 	// reasons.
 	Stands NodeState `json:"stands,omitempty"`

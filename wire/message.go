@@ -316,6 +316,9 @@ type Beat struct {
 	// Stopping is said once, by the last beat of an agent that was told to end. It is for
 	// people: the server treats such a node like one that falls silent.
 	Stopping bool `json:"stopping,omitempty"`
+	// Unnoted says why the agent could not note runs that Tutti did not start. Such a run may have changed the node and
+	// nobody was told. An earlier agent never says it, and an earlier server does not read it.
+	Unnoted string `json:"unnoted,omitempty"`
 }
 
 // Renew asks for a new JWT for the node's key, because the present one ends.

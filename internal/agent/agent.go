@@ -154,6 +154,7 @@ type Agent struct {
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim failed; nil if only the server was away
+	unnoted   error // why runs that the server did not order could not be noted
 	lost      error // trouble with a lease: its note is damaged, or Puppet cannot be enabled
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // why the server does not take this machine for the node
@@ -355,6 +356,7 @@ func (a *Agent) sendBeat(stopping bool) {
 		Stopping: stopping,
 	}
 	a.mu.Lock()
+	beat.Unnoted = errorText(a.unnoted)
 	if a.active != nil {
 		beat.Run = a.active.id
 	}

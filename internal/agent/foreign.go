@@ -66,16 +66,7 @@ func (h heard) untold(now tutti.Epoch) bool {
 // ordered run waits for the first look, after which looked is closed. No other run waits.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
-	if a.opts.Witness != nil {
-		var err error
-		if w.reports, err = newReportWatch(filepath.Join(a.foreignDir(), markFile)); err != nil {
-			a.opts.Logger.Error("runs that others start are not seen", "error", err)
-		} else {
-			defer w.reports.close()
-			w.bell = w.reports.bell
-			w.begin()
-		}
-	}
+	defer w.close()
 	again := time.NewTimer(0)
 	defer again.Stop()
 	pause, due := foreignAgain, time.Time{}
@@ -92,6 +83,9 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		failed := w.failed
+		if w.failed && ctx.Err() == nil {
+			w.cannotNote(cmp.Or(err, errNotNoted))
+		}
 		if (tells || heard) && a.isTaken() { // else it is told when the server accepts this machine as the node again
 			told, err := a.sendForeigns(ctx)
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
@@ -100,6 +94,9 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			if told > 0 || err == nil {
 				pause, due = foreignAgain, time.Time{}
 			}
+		}
+		if !failed && due.IsZero() {
+			w.cannotNote(nil) // after the server was told what is noted now: until then the node looks good
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -120,10 +117,24 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
+// errNotNoted says that a look could not be completed, and that a later part of it went well.
+var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
+
+// cannotNote notes why runs that the server did not order cannot be noted, and lets the server know at once; nil: all are noted.
+func (w *watch) cannotNote(err error) {
+	w.mu.Lock()
+	changed := errorText(err) != errorText(w.unnoted)
+	w.unnoted = err
+	w.mu.Unlock()
+	if changed {
+		ring(w.beat)
+	}
+}
+
 // watch compares the reports that came with the reports that it has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil if there is no witness
+	reports *reportWatch    // nil if there is no witness, or it could not be made yet
 	bell    <-chan struct{} // the bell of reports
 	said    string          // why a report was passed over
 	failed  bool            // the last look could not be completed
@@ -141,6 +152,23 @@ type watch struct {
 
 // noReport is the id for a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
+
+// open begins to watch.
+func (w *watch) open() error {
+	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile))
+	if err != nil {
+		return tutti.Wrap("", err, "runs that others start are not seen")
+	}
+	w.reports, w.bell = reports, reports.bell
+	w.begin()
+	return nil
+}
+
+func (w *watch) close() {
+	if w.reports != nil {
+		w.reports.close()
+	}
+}
 
 // begin goes on where the previous agent ended.
 func (w *watch) begin() {
@@ -169,14 +197,20 @@ const looks = 4
 // look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports were replaced
 // unread, it also adds one run of which nothing is known. heard: there is something to tell.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
-	if w.reports == nil {
+	w.failed = false
+	if w.opts.Witness == nil {
 		return false, nil
+	}
+	if w.reports == nil {
+		if err := w.open(); err != nil {
+			w.failed = true
+			return false, err
+		}
 	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
 		return false, nil //nolint:nilerr // there is no Puppet; look asks again after the next run of Tutti's
 	}
-	w.failed = false
 	var found []sighting // fresh ones, in order of arrival
 	for round := 1; ; round++ {
 		began := time.Now()

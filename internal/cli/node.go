@@ -99,6 +99,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 				if n.Trouble != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(n.Trouble))
 				}
+				if n.Unnoted != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, notNoted(n))
+				}
 				if len(n.TooOldFor) > 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 				}
@@ -151,6 +154,11 @@ func lastOutcome(n api.NodeView) string {
 // conflict says what two machines with one key mean, and what to do.
 func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
+}
+
+// notNoted says that a node could not note runs that Tutti did not start.
+func notNoted(n api.NodeView) string {
+	return "runs that Tutti did not start could not be noted: " + tutti.OneLine(n.Unnoted)
 }
 
 func connection(n api.NodeView) string {
@@ -244,6 +252,9 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	}
 	if n.Trouble != "" {
 		printLine(w, "trouble   %s\n", tutti.OneLine(n.Trouble))
+	}
+	if n.Unnoted != "" {
+		printLine(w, "unnoted   %s\n", notNoted(n))
 	}
 	if len(n.TooOldFor) > 0 {
 		printLine(w, "too old   %s\n", tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))

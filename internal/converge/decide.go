@@ -21,8 +21,10 @@ type View struct {
 	// Unjoined returns the nodes that the fleet file lists in a target (empty: at all) and that have not joined, sorted; nil: unknown.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: runs may begin
-	Order    []Order                     // of the fleet file
-	Serial   []Serial                    // of the fleet file, without nodes that have not joined
+	// Unnoted returns why a node could not note runs that Tutti did not start; empty: it could. nil: nobody knows of any.
+	Unnoted func(tutti.NodeName) string
+	Order   []Order  // of the fleet file
+	Serial  []Serial // of the fleet file, without nodes that have not joined
 	// Reaction says how the fleet reacts by itself; nil: not at all. Environment is
 	// that of its code.
 	Reaction    *tutti.Reaction

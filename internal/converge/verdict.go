@@ -44,6 +44,8 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
+	doubted := d.doubted()
+	lines = append(lines, doubted...)
 	unjoined := d.unjoined()
 	for _, n := range d.step.Nodes {
 		if r := n.Last(); r != nil && r.Left && !d.state.nodes[n.Node] {
@@ -66,7 +68,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(gone) > 0 || d.stoppedBy(absent, paused):
+	case away || resting || len(doubted) > 0 || len(gone) > 0 || d.stoppedBy(absent, paused):
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
@@ -84,6 +86,32 @@ func (d *decision) unjoined() []tutti.NodeName {
 // notJoined says that a node is listed and has not joined. This is so before each join, because grants are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
+}
+
+// NotNoted says that a node could not note runs that Tutti did not start, and why; empty if why is.
+func NotNoted(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "a run that Tutti did not start may have changed it: the node cannot note such runs: " + why
+}
+
+// doubted says which nodes would be good if they could note what else runs there. Of a reaction these are the nodes that took part.
+func (d *decision) doubted() []string {
+	if d.view.Unnoted == nil {
+		return nil
+	}
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(d.state.nodes)) {
+		seat := d.seats[n]
+		if seat == nil && (d.step.Converge.Reaction || !d.view.Member(d.step.Converge.Target, n)) {
+			continue
+		}
+		if why := d.view.Unnoted(n); why != "" && (seat == nil || seat.phase == good || seat.phase == restless) {
+			out = append(out, fmt.Sprintf("%s is suspect: %s", n, NotNoted(why)))
+		}
+	}
+	return out
 }
 
 // hasLeft says that a node left during its run. A node that is not of the fleet cannot have failed.
