@@ -227,6 +227,7 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 		return
 	}
 	r.EndedAt, r.EndedSeq = e.At, e.Seq
+	r.Restored = r.Fence.Epoch != s.Epoch.Number
 	if s.Active[r.Node] == r.Run {
 		delete(s.Active, r.Node)
 	}

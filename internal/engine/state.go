@@ -124,6 +124,8 @@ type Run struct {
 	Fence  tutti.Fence `json:"-"` // of the order
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
 	Told   bool        `json:"-"` // the node itself sent the Result
+	// Restored: the log was put back to a backup between its order and its end. Nobody knows what it published meanwhile.
+	Restored bool `json:"-"`
 
 	// When its Result came. The run may have ended for the server before.
 	ToldSeq uint64    `json:"-"`
