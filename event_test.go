@@ -84,7 +84,7 @@ var (
 		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
 		&tutti.RunFinished{Result: tutti.Result{
 			Run: aRun, Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "1 resource failed",
-			Failures: []tutti.Failure{{Resource: "File[/x]", File: "site.pp", Line: 3, Message: "no <space> & more"}},
+			Failures: []tutti.Failure{{Resource: "File[/x]", File: "site.pp", Line: 3, Column: 7, Message: "no <space> & more"}},
 			Stopped:  true, NoopPending: true, Corrective: true, Overlapped: true, Degraded: true, Phase: "apply",
 			Counts:    tutti.Counts{Total: 5, Changed: 1, Failed: 1, Skipped: 1, OutOfSync: 2},
 			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
@@ -101,7 +101,7 @@ var (
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},
 		&tutti.Unpaused{Target: "db"},
-		&tutti.RunLost{Run: aRun, Reason: "silent"},
+		&tutti.RunLost{Run: aRun, Reason: "silent", Left: true},
 		&tutti.RunForeign{Node: aNode, Foreign: tutti.Foreign{
 			Result: tutti.Result{
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,

@@ -141,10 +141,12 @@ func (*RunFinished) Kind() string { return "run.finished" }
 // ID implements Body.
 func (b *RunFinished) ID() string { return string(b.Result.Run) }
 
-// RunLost says that the server has not heard from the node until the deadline.
+// RunLost gives a run up. Nobody has heard from its node for the deadline, or the node has left.
 type RunLost struct {
 	Run    RunID  `json:"run"`
 	Reason string `json:"reason"`
+	// Left: the machine is not the node any more. Logs of earlier releases do not say it.
+	Left bool `json:"left,omitempty"`
 }
 
 // Kind implements Body.

@@ -68,19 +68,33 @@ type Failure struct {
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	Message  string `json:"message"`
+	// Column is where in the line a compile failed, from 1 on; 0: Puppet or an earlier agent does not say it.
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
 }
 
-// String returns the failure in one line: what failed, why and where.
+// String is the failure in a line: what, why, where. Where Puppet's words end with the place, it is said once.
 func (f Failure) String() string {
-	text := OneLine(WithoutJournal(f.Message))
+	message := f.Message
+	if f.Column > 0 {
+		message = strings.Replace(message, fmt.Sprintf(" (file: %s, line: %d, column: %d)", f.File, f.Line, f.Column), "", 1)
+	}
+	text := OneLine(WithoutJournal(message))
 	if f.Resource != "" {
 		text = InLine(f.Resource) + ": " + text
 	}
 	if f.File != "" {
-		text += fmt.Sprintf(" (%s:%d)", InLine(InEnvironment(f.File)), f.Line)
+		text += " (" + FileLine(InLine(InEnvironment(f.File)), f.Line, f.Column) + ")"
 	}
 	return text
+}
+
+// FileLine is FILE:LINE:COLUMN, or FILE:LINE when the column is not known.
+func FileLine(file string, line, column int) string {
+	if column > 0 {
+		return fmt.Sprintf("%s:%d:%d", file, line, column)
+	}
+	return fmt.Sprintf("%s:%d", file, line)
 }
 
 // Says returns the failure that belongs to the result's message, in one line with its place. If no failure has this
@@ -100,6 +114,11 @@ type Change struct {
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
 	Message  string `json:"message"`
+}
+
+// String is the change in a line, like a failure.
+func (c Change) String() string {
+	return Failure{Resource: c.Resource, File: c.File, Line: c.Line, Message: c.Message}.String()
 }
 
 // Wait is a question that has no answer yet, although the run needs one. A hiera question without a

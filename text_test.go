@@ -27,12 +27,16 @@ func TestPlain(t *testing.T) {
 func TestWhatARunSays(t *testing.T) {
 	const cycle = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry it"
 	site := tutti.Failure{File: "/srv/environments/production/manifests/site.pp", Line: 3, Message: "Syntax error at 'ensure'"}
+	placed := tutti.Failure{File: site.File, Line: 3, Column: 9, Message: "no"}
+	served := tutti.Failure{File: "/c/site.pp", Line: 4, Column: 9, Message: "Error 500: no (file: /c/site.pp, line: 4, column: 9) on node n"}
 	for _, tc := range []struct {
 		reason string
 		result tutti.Result
 		want   string
 	}{
 		{"the place is in the failure", tutti.Result{Message: site.Message, Failures: []tutti.Failure{site}}, "Syntax error at 'ensure' (manifests/site.pp:3)"},
+		{"with its column", tutti.Result{Message: placed.Message, Failures: []tutti.Failure{placed}}, "no (manifests/site.pp:3:9)"},
+		{"a Puppet Server says the place, too", tutti.Result{Message: served.Message, Failures: []tutti.Failure{served}}, "Error 500: no on node n (/c/site.pp:4:9)"},
 		{"the failures are others", tutti.Result{Message: "ended after 1h", Failures: []tutti.Failure{site}}, "ended after 1h"},
 		{"a cycle", tutti.Result{Message: cycle}, "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try it"},
 		{"another backslash stays", tutti.Result{Message: `C:\new`}, `C:\new`},

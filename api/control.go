@@ -340,8 +340,10 @@ type NodeView struct {
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // the agent's report of work that it cannot do
-	Warm    int64  `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
-	Paused  string `json:"paused,omitempty"`  // Paused is the reason of a pause. A paused node does not run by itself.
+	// Unnoted is why its agent could not note runs that Tutti did not start. Until it has noted them, the node is not good.
+	Unnoted string `json:"unnoted,omitempty"`
+	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
+	Paused  string `json:"paused,omitempty"` // why nothing begins there by itself
 	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
 	Stands NodeState `json:"stands,omitempty"`
 	// Trusts is the counter of the last statement about code keys that the node has accepted.

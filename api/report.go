@@ -135,6 +135,7 @@ type LogLine struct {
 	Source  string    `json:"source,omitempty"`
 	File    string    `json:"file,omitempty"`
 	Line    int       `json:"line,omitempty"`
+	Column  int       `json:"column,omitempty"` // 0: not known
 }
 
 // JobChanges lists the changes and failures of a job.

@@ -113,6 +113,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"leaving for another node: there is no such field, and its own run goes on", wire.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"a beat in another's name: there is no such field", wire.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
+		{"that another could not note its runs: there is no such field", wire.OpBeat, map[string]any{"node": victim.name, "unnoted": "made up"}, []tutti.Code{""}, ""},
 		{"something live of another node's run", wire.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
 		{"acting on a question that nobody asked", wire.OpAct, tutti.RemoteAct{Request: "made up"}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"acting on a question to another node", wire.OpAct, tutti.RemoteAct{Request: asked}, refused, "act on a question that it did not get"},
@@ -192,6 +193,9 @@ func TestLies(t *testing.T) {
 	for _, n := range nodes {
 		if n.Node == "node-01" && (n.LastRun != theirs || n.Outcome != tutti.Unchanged) {
 			t.Errorf("node-01 looks different: %+v", n)
+		}
+		if own := n.Node == taken.name; own != (n.Unnoted != "") {
+			t.Errorf("node %s could not note runs: %q", n.Node, n.Unnoted)
 		}
 	}
 	f.works("after")

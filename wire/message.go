@@ -321,6 +321,9 @@ type Beat struct {
 	// Stopping is true only in the last beat of an agent that stops. The field is for people. The
 	// server treats the node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
+	// Unnoted says why the agent could not note runs that Tutti did not start. Such a run may have changed the node and
+	// nobody was told. An earlier agent never says it, and an earlier server does not read it.
+	Unnoted string `json:"unnoted,omitempty"`
 }
 
 // Renew asks for a new JWT for the node's key, because the present one expires.

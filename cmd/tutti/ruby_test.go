@@ -203,7 +203,7 @@ func (r *fakeRun) compile() bool {
 		case "publish":
 			r.values = append(r.values, s.args[0])
 		case "compile-error":
-			r.line("log.jsonl", ask{"level": "err", "message": strings.Join(s.args, " "), "source": "Puppet", "file": r.site, "line": s.line})
+			r.line("log.jsonl", ask{"level": "err", "message": strings.Join(s.args, " "), "source": "Puppet", "file": r.site, "line": s.line, "pos": len(r.order.Node) + 2})
 			return true
 		}
 	}

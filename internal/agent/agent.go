@@ -172,6 +172,7 @@ type Agent struct {
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // the reason why the last claim failed; nil if only the server was away
+	unnoted   error // why runs that the server did not order could not be noted
 	lost      error // a problem with a lease: its note is damaged, or Puppet cannot be enabled
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // the reason why the server refuses this machine
@@ -375,6 +376,7 @@ func (a *Agent) sendBeat(stopping bool) {
 		Stopping: stopping,
 	}
 	a.mu.Lock()
+	beat.Unnoted = errorText(a.unnoted)
 	if a.active != nil {
 		beat.Run = a.active.id
 	}

@@ -72,16 +72,7 @@ func (h heard) untold(now tutti.Epoch) bool {
 // first ordered run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
-	if a.opts.Witness != nil {
-		var err error
-		if w.reports, err = newReportWatch(filepath.Join(a.foreignDir(), markFile)); err != nil {
-			a.opts.Logger.Error("runs that others start are not seen", "error", err)
-		} else {
-			defer w.reports.close()
-			w.bell = w.reports.bell
-			w.begin()
-		}
-	}
+	defer w.close()
 	again := time.NewTimer(0)
 	defer again.Stop()
 	pause, due := foreignAgain, time.Time{}
@@ -98,6 +89,9 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		failed := w.failed
+		if w.failed && ctx.Err() == nil {
+			w.cannotNote(cmp.Or(err, errNotNoted))
+		}
 		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
 			told, err := a.sendForeigns(ctx)
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
@@ -106,6 +100,9 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			if told > 0 || err == nil {
 				pause, due = foreignAgain, time.Time{}
 			}
+		}
+		if !failed && due.IsZero() {
+			w.cannotNote(nil) // after the server was told what is noted now: until then the node looks good
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -126,10 +123,24 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
+// errNotNoted says that a look could not be completed, and that a later part of it went well.
+var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
+
+// cannotNote notes why runs that the server did not order cannot be noted, and lets the server know at once; nil: all are noted.
+func (w *watch) cannotNote(err error) {
+	w.mu.Lock()
+	changed := errorText(err) != errorText(w.unnoted)
+	w.unnoted = err
+	w.mu.Unlock()
+	if changed {
+		ring(w.beat)
+	}
+}
+
 // watch compares the reports that arrived with the reports that the agent has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil if there is no witness
+	reports *reportWatch    // nil if there is no witness, or it could not be made yet
 	bell    <-chan struct{} // the bell of reports
 	said    string          // the reason why a report was skipped
 	failed  bool            // the last look could not be completed
@@ -149,6 +160,23 @@ type watch struct {
 
 // noReport is the id of a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
+
+// open begins to watch.
+func (w *watch) open() error {
+	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile))
+	if err != nil {
+		return tutti.Wrap("", err, "runs that others start are not seen")
+	}
+	w.reports, w.bell = reports, reports.bell
+	w.begin()
+	return nil
+}
+
+func (w *watch) close() {
+	if w.reports != nil {
+		w.reports.close()
+	}
+}
 
 // begin continues where the previous agent ended.
 func (w *watch) begin() {
@@ -179,14 +207,20 @@ const looks = 4
 // were replaced before the agent read them, look also adds one unknown run. The result heard is true
 // if the agent has something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
-	if w.reports == nil {
+	w.failed = false
+	if w.opts.Witness == nil {
 		return false, nil
+	}
+	if w.reports == nil {
+		if err := w.open(); err != nil {
+			w.failed = true
+			return false, err
+		}
 	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
 		return false, nil //nolint:nilerr // there is no Puppet; look asks again after the next run of Tutti's
 	}
-	w.failed = false
 	var found []sighting // fresh reports, in order of arrival
 	for round := 1; ; round++ {
 		began := time.Now()

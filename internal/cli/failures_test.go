@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// broken returns a job whose nodes all fail to compile. Each message contains the node's name, and the last message
-// has another line number.
+// broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line, and the
+// last but one at another column.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName
@@ -35,12 +35,15 @@ func broken(nodes int) (*progress, []string) {
 		run := tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
 		tell(order(run, n, "all", 1))
 		r := result(run, tutti.Failed, 1, 4)
-		line := 3
-		if i == nodes-1 {
+		line, column := 3, 5
+		switch i {
+		case nodes - 1:
 			line = 9
+		case nodes - 2:
+			column = 12
 		}
 		r.Reason, r.Message = tutti.BecauseCompile, "Syntax error at 'ensure' on node "+string(n)
-		r.Failures = []tutti.Failure{{File: "/srv/environments/production/manifests/site.pp", Line: line, Message: r.Message}}
+		r.Failures = []tutti.Failure{{File: "/srv/environments/production/manifests/site.pp", Line: line, Column: column, Message: r.Message}}
 		tell(&tutti.RunFinished{Result: r})
 	}
 	return p, live
@@ -52,9 +55,10 @@ func TestTheSameFailureIsSaidOnce(t *testing.T) {
 	var shown, groups bytes.Buffer
 	printJob(&shown, p.job(), began.Add(time.Minute))
 	printUnreported(&groups, p.job())
-	const first, other = "Syntax error at 'ensure' on node node-01 (manifests/site.pp:3)", "Syntax error at 'ensure' on node node-12 (manifests/site.pp:9)"
+	const first, other = "Syntax error at 'ensure' on node node-01 (manifests/site.pp:3:5)", "Syntax error at 'ensure' on node node-12 (manifests/site.pp:9:5)"
+	const column = "Syntax error at 'ensure' on node node-11 (manifests/site.pp:3:12)"
 	for where, text := range map[string]string{"live": strings.Join(live, "\n"), "job show": shown.String()} {
-		for says, want := range map[string]int{first: 1, other: 1, "the same as node-01": 10, "Syntax error": 2} {
+		for says, want := range map[string]int{first: 1, other: 1, column: 1, "the same as node-01": 9, "Syntax error": 3} {
 			if got := strings.Count(text, says); got != want {
 				t.Errorf("%s says %q %d times, want %d:\n%s", where, says, got, want, text)
 			}
@@ -62,8 +66,10 @@ func TestTheSameFailureIsSaidOnce(t *testing.T) {
 	}
 	want := `
 failures before there was a report
-  failed:compile on 11 nodes: node-01, node-02, node-03, node-04, node-05, node-06, node-07, node-08 and 3 more
+  failed:compile on 10 nodes: node-01, node-02, node-03, node-04, node-05, node-06, node-07, node-08 and 2 more
       ` + first + `
+  failed:compile on 1 node: node-11
+      ` + column + `
   failed:compile on 1 node: node-12
       ` + other + "\n"
 	if diff := cmp.Diff(want, groups.String()); diff != "" {

@@ -240,7 +240,11 @@ func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", oneLine(tutti.InEnvironment(p.File), maxLine), p.Line)
+	return at(p.File, p.Line, 0)
+}
+
+func at(file string, line, column int) string {
+	return "  at " + tutti.FileLine(oneLine(tutti.InEnvironment(file), maxLine), line, column)
 }
 
 // jobJSON is a job in the form for programs.

@@ -100,6 +100,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 				if n.Trouble != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(n.Trouble))
 				}
+				if n.Unnoted != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, notNoted(n))
+				}
 				if len(n.TooOldFor) > 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 				}
@@ -156,6 +159,11 @@ func lastOutcome(n api.NodeView) string {
 // conflict explains what two machines with the same key mean, and what to do.
 func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
+}
+
+// notNoted says that a node could not note runs that Tutti did not start.
+func notNoted(n api.NodeView) string {
+	return "runs that Tutti did not start could not be noted: " + tutti.OneLine(n.Unnoted)
 }
 
 func connection(n api.NodeView) string {
@@ -250,6 +258,9 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	}
 	if n.Trouble != "" {
 		printLine(w, "trouble   %s\n", tutti.OneLine(n.Trouble))
+	}
+	if n.Unnoted != "" {
+		printLine(w, "unnoted   %s\n", notNoted(n))
 	}
 	if len(n.TooOldFor) > 0 {
 		printLine(w, "too old   %s\n", tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))

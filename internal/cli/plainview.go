@@ -52,7 +52,7 @@ func details(res tutti.Result) []string {
 		out = append(out, f.String())
 	}
 	for _, c := range res.Changes {
-		out = append(out, "would change "+tutti.Failure(c).String())
+		out = append(out, "would change "+c.String())
 	}
 	if more := res.Counts.OutOfSync - len(res.Changes); len(res.Changes) > 0 && more > 0 {
 		out = append(out, fmt.Sprintf("… and %d more", more))

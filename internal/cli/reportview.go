@@ -373,7 +373,10 @@ func printLogLine(w io.Writer, l api.LogLine) {
 	if l.Source != "" && l.Source != "Puppet" {
 		fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
 	}
-	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
+	if l.File != "" {
+		fmt.Fprint(w, at(l.File, l.Line, l.Column))
+	}
+	fmt.Fprintln(w)
 }
 
 // codeOf names the code that a run used. For code of a Puppet Server, codeOf names the environment. If the order has

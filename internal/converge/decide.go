@@ -22,8 +22,10 @@ type View struct {
 	// target means the whole fleet. Unjoined is nil if the nodes are not known.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
-	Order    []Order                     // from the fleet file
-	Serial   []Serial                    // from the fleet file; only nodes that have joined
+	// Unnoted returns why a node could not note runs that Tutti did not start; empty: it could. nil: nobody knows of any.
+	Unnoted func(tutti.NodeName) string
+	Order   []Order  // of the fleet file
+	Serial  []Serial // of the fleet file, without nodes that have not joined
 	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
 	// react. Environment is the environment of its code.
 	Reaction    *tutti.Reaction

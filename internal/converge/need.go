@@ -78,6 +78,10 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	out.Run = passed
+	if forgotten(passed) {
+		out.why = fmt.Sprintf("the server was restored during run %s, and may have lost what the run published", passed.Run)
+		return out
+	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
 		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, which the order needs
@@ -342,3 +346,7 @@ func goodBasis(r *engine.Run) bool {
 	}
 	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()
 }
+
+// forgotten reports whether the log may lack what a run has published. A node publishes while it applies, and does not say it again
+// when it tells its result to a server that was restored.
+func forgotten(r *engine.Run) bool { return r.Restored && r.Passed() && len(r.Values) > 0 }

@@ -131,6 +131,7 @@ type life struct {
 	earlier map[tutti.NodeName][]string    // earlier ones
 	full    map[tutti.NodeName]*engine.Run // the last full run that the node knows to have passed its gate
 	untold  map[tutti.NodeName]func()      // a run without an order that the server does not know yet
+	twice   map[tutti.NodeName]bool        // a copy of the machine lives, too
 	checks  int
 }
 
@@ -145,7 +146,7 @@ func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	s := newSim(t, nodes)
 	l := &life{
 		sim: s, d: d, applied: map[tutti.NodeName]string{}, earlier: map[tutti.NodeName][]string{},
-		full: map[tutti.NodeName]*engine.Run{}, untold: map[tutti.NodeName]func(){},
+		full: map[tutti.NodeName]*engine.Run{}, untold: map[tutti.NodeName]func(){}, twice: map[tutti.NodeName]bool{},
 	}
 	s.tells = d.IntN(3) > 0
 	if d.IntN(3) == 0 {
@@ -216,7 +217,7 @@ func onDisk(c catalog) string {
 // ended is called when a node's run has its result.
 func (l *life) ended(n tutti.NodeName) {
 	r := l.engine.Last(n).Applied
-	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] == r {
+	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] != nil && l.full[n].Run == r.Run {
 		return
 	}
 	l.full[n] = r
@@ -248,7 +249,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 		if !job && slices.Contains(needy, n) != (stands.Need != converge.Nothing) {
 			t.Fatalf("seed %d, after %s: %s needs %s, and is counted otherwise\n%s", seed, did, n, stands.Need, s.tail())
 		}
-		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil {
+		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil || l.twice[n] { // who is two machines is not called good
 			continue
 		}
 		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // the node will report them within a minute
@@ -285,7 +286,10 @@ func (l *life) change() string {
 	s, d := l.sim, l.d
 	all := s.names()
 	n := all[d.IntN(len(all))]
-	switch d.IntN(13) {
+	if l.twice[n] {
+		return l.keep(n)
+	}
+	switch d.IntN(15) {
 	case 0, 1, 2:
 		key := fmt.Sprintf("op/%d", d.IntN(3))
 		s.write(key, string("abc"[d.IntN(3)]))
@@ -326,14 +330,18 @@ func (l *life) change() string {
 		return l.alone(n)
 	case 11:
 		for _, name := range all {
-			if tell := l.untold[name]; tell != nil {
+			if tell := l.untold[name]; tell != nil && !l.twice[name] {
 				delete(l.untold, name)
 				tell()
 				return "the word of " + string(name) + " on a run of its own"
 			}
 		}
-	default:
+	case 12:
 		return l.interrupt(n)
+	case 13:
+		return l.clone(n)
+	case 14:
+		return l.restore()
 	}
 	return "nothing"
 }

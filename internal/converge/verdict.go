@@ -44,7 +44,16 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
-	for _, n := range d.unjoined() {
+	doubted := d.doubted()
+	lines = append(lines, doubted...)
+	unjoined := d.unjoined()
+	for _, n := range d.step.Nodes {
+		if r := n.Last(); r != nil && r.Left && !d.state.nodes[n.Node] {
+			lines = append(lines, hasLeft(r, slices.Contains(unjoined, n.Node)))
+			unjoined = slices.DeleteFunc(unjoined, func(u tutti.NodeName) bool { return u == n.Node })
+		}
+	}
+	for _, n := range unjoined {
 		lines = append(lines, notJoined(n))
 	}
 	later, gone := d.left()
@@ -59,7 +68,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(gone) > 0 || d.stoppedBy(absent, paused):
+	case away || resting || len(doubted) > 0 || len(gone) > 0 || d.stoppedBy(absent, paused):
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
@@ -78,6 +87,40 @@ func (d *decision) unjoined() []tutti.NodeName {
 // are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
+}
+
+// NotNoted says that a node could not note runs that Tutti did not start, and why; empty if why is.
+func NotNoted(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "a run that Tutti did not start may have changed it: the node cannot note such runs: " + why
+}
+
+// doubted says which nodes would be good if they could note what else runs there. Of a reaction these are the nodes that took part.
+func (d *decision) doubted() []string {
+	if d.view.Unnoted == nil {
+		return nil
+	}
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(d.state.nodes)) {
+		seat := d.seats[n]
+		if seat == nil && (d.step.Converge.Reaction || !d.view.Member(d.step.Converge.Target, n)) {
+			continue
+		}
+		if why := d.view.Unnoted(n); why != "" && (seat == nil || seat.phase == good || seat.phase == restless) {
+			out = append(out, fmt.Sprintf("%s is suspect: %s", n, NotNoted(why)))
+		}
+	}
+	return out
+}
+
+// hasLeft says that a node left during its run. A node that is not of the fleet cannot have failed.
+func hasLeft(r *engine.Run, listed bool) string {
+	if listed {
+		return fmt.Sprintf("%s has left, and the fleet file still lists it: %s", r.Node, r.Lost)
+	}
+	return fmt.Sprintf("%s has left: %s", r.Node, r.Lost)
 }
 
 // barred names the nodes that did not run because their serial group stopped at another node. The method

@@ -300,6 +300,11 @@ func nodes(f Facts) []Finding {
 			out = append(out, Finding{What: n.Conflicted, Means: "the server accepts nothing from either machine and starts nothing there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
 		case n.Trouble != "":
 			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until this problem is solved", Mend: "on the node: tutti doctor"})
+		case n.Unnoted != "":
+			out = append(out, Finding{
+				What:  fmt.Sprintf("node %s could not note runs that Tutti did not start: %s", n.Node, n.Unnoted),
+				Means: "such a run may have changed the node: it is suspect until it has noted them", Mend: "make room on the node's disk; on the node: tutti doctor",
+			})
 		case n.SeenAt.IsZero():
 			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		case f.Now.Sub(n.SeenAt) > silent:

@@ -142,7 +142,7 @@ func (s *State) applyRun(e tutti.Event) {
 		}
 	case *tutti.RunLost:
 		if r := s.Runs[b.Run]; r != nil && !r.Ended() {
-			r.Lost = b.Reason
+			r.Lost, r.Left = b.Reason, b.Left
 			s.endRun(e, r)
 		}
 	}
@@ -227,6 +227,7 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 		return
 	}
 	r.EndedAt, r.EndedSeq = e.At, e.Seq
+	r.Restored = r.Fence.Epoch != s.Epoch.Number
 	if s.Active[r.Node] == r.Run {
 		delete(s.Active, r.Node)
 	}

@@ -125,6 +125,8 @@ type Run struct {
 	Fence  tutti.Fence `json:"-"` // of the order
 	Fenced bool        `json:"-"` // the node that claimed the run keeps fences
 	Told   bool        `json:"-"` // the node itself sent the Result
+	// Restored: the log was put back to a backup between its order and its end. Nobody knows what it published meanwhile.
+	Restored bool `json:"-"`
 
 	// ToldSeq and ToldAt say when the Result came. For the server, the run may have ended
 	// before.
@@ -158,6 +160,7 @@ type Run struct {
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // the reason why the run was given up; empty if it was not given up
+	Left    bool              `json:"left,omitempty"`   // it was given up because its node left
 	Result  *tutti.Result     `json:"result,omitempty"` // may also be a result that came after Lost
 	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
 	// no gate. Its EndedAt is when the node reported the run.

@@ -30,6 +30,9 @@ func (j *Job) Summary(now time.Time) Summary {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			for _, r := range n.Runs {
+				if r.Left && st.ActsOn() == tutti.NodesFound {
+					continue // the step does not need the node, and its verdict says that the node left
+				}
 				out.count(r)
 			}
 		}

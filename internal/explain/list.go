@@ -35,7 +35,7 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 			view.Paused = paused(n.Node)
 			view.Stands = v.stateOf(n, standings(n.Node))
 			if !reads {
-				view.Message, view.Failures, view.Trouble = "", nil, ""
+				view.Message, view.Failures, view.Trouble, view.Unnoted = "", nil, "", ""
 			}
 			out = append(out, view)
 		}

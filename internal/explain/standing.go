@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -63,7 +64,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		changed:  slices.Clone(st.Changed),
 	}
 	if state == api.NodeSuspect && st.Need == converge.Nothing {
-		out.standing.Needs, out.standing.Why = string(converge.Proof), view.Conflicted
+		out.standing.Needs, out.standing.Why = string(converge.Proof), cmp.Or(view.Conflicted, converge.NotNoted(view.Unnoted))
 	}
 	if r := st.Run; r != nil {
 		run := v.run(r)
@@ -145,12 +146,15 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf returns the word for a node's standing. A conflicted node that needs nothing is suspect, because this is
-// true for only one of its machines.
+// stateOf is the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows for which of
+// its machines that is true. So is a node whose agent could not note a foreign run, which may have changed it.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
 		if n.Tickets.Conflicted != "" {
+			return api.NodeSuspect
+		}
+		if _, beat := v.Present.Last(n.Node); beat.Unnoted != "" {
 			return api.NodeSuspect
 		}
 		return api.NodeGood

@@ -30,7 +30,7 @@ func Result(r tutti.Result) tutti.Result {
 		failures[i] = failure(f, maxWords)
 	}
 	for i, c := range r.Changes {
-		changes[i] = tutti.Change(failure(tutti.Failure(c), maxWords))
+		changes[i] = change(c, maxWords)
 	}
 	for i, w := range r.Waits {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
@@ -42,7 +42,7 @@ func Result(r tutti.Result) tutti.Result {
 	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed
 	room := maxResult - encoded(r)
 	r.Failures = fitting(failures, &room, func(f tutti.Failure) tutti.Failure { return failure(f, maxShort) })
-	r.Changes = fitting(changes, &room, func(c tutti.Change) tutti.Change { return tutti.Change(failure(tutti.Failure(c), maxShort)) })
+	r.Changes = fitting(changes, &room, func(c tutti.Change) tutti.Change { return change(c, maxShort) })
 	room = maxWaits
 	r.Waits = fitting(waits, &room, func(w tutti.Wait) tutti.Wait { return tutti.Wait{Query: w.Query} })
 	if len(r.Failures) < len(failures) || len(r.Changes) < len(changes) || len(r.Waits) < len(waits) {
@@ -55,7 +55,12 @@ func Result(r tutti.Result) tutti.Result {
 
 // failure returns a failure in which no text has more bytes than the argument most.
 func failure(f tutti.Failure, most int) tutti.Failure {
-	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Message: Cut(f.Message, most)}
+	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Column: f.Column, Message: Cut(f.Message, most)}
+}
+
+// change does the same for a change.
+func change(c tutti.Change, most int) tutti.Change {
+	return tutti.Change{Resource: Cut(c.Resource, most), File: Cut(c.File, most), Line: c.Line, Message: Cut(c.Message, most)}
 }
 
 // fitting returns the first elements of a list for which there is room, and subtracts their size from room. If an

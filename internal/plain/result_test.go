@@ -79,7 +79,7 @@ func TestAFilterStaysJSON(t *testing.T) {
 func full(text string) tutti.Result {
 	r := tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: text, Phase: text, Cold: text}
 	for range tutti.MaxFailures {
-		r.Failures = append(r.Failures, tutti.Failure{Resource: text, File: text, Line: 1, Message: text})
+		r.Failures = append(r.Failures, tutti.Failure{Resource: text, File: text, Line: 1, Column: 2, Message: text})
 		r.Changes = append(r.Changes, tutti.Change{Resource: text, File: text, Line: 1, Message: text})
 		r.Owed = append(r.Owed, tutti.Owed{Resource: text})
 	}
@@ -111,7 +111,7 @@ func TestAResultFitsIntoTheLog(t *testing.T) {
 		if len(out.Owed) != tutti.MaxFailures {
 			t.Errorf("%s: %d owed refreshes", reason, len(out.Owed))
 		}
-		if len(out.Failures) == 0 || out.Failures[0].Line != 1 || !strings.Contains(out.Message, "(left out, because they are too long: ") && len(out.Changes) < tutti.MaxFailures {
+		if len(out.Failures) == 0 || out.Failures[0].Line != 1 || out.Failures[0].Column != 2 || !strings.Contains(out.Message, "(left out, because they are too long: ") && len(out.Changes) < tutti.MaxFailures {
 			t.Errorf("%s: %d failures, %d changes, message %.100q", reason, len(out.Failures), len(out.Changes), out.Message)
 		}
 	}

@@ -82,6 +82,9 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 		{"an old catalog", good("cached_catalog_status: not_used", "cached_catalog_status: on_failure"), "failed:compile: an old catalog was applied because the new one did not compile"},
 		{"a compile error", noCatalog("Could not retrieve catalog from remote server: Error 500 on SERVER: no", "Could not retrieve catalog; skipping run"),
 			"failed:compile: Could not retrieve catalog from remote server: Error 500 on SERVER: no [ Could not retrieve catalog from remote server: Error 500 on SERVER: no]"},
+		{"a compile error with its place", noCatalog("Could not retrieve catalog from remote server: Error 500 on SERVER: no (file: /c/site.pp, line: 4, column: 9) on node n"),
+			"failed:compile: Could not retrieve catalog from remote server: Error 500 on SERVER: no (file: /c/site.pp, line: 4, column: 9) on node n" +
+				" [/c/site.pp:4:9 Could not retrieve catalog from remote server: Error 500 on SERVER: no (file: /c/site.pp, line: 4, column: 9) on node n]"},
 		{"without a word", noCatalog(), "failed:compile: the report does not say why"},
 		{"a prerun_command", noCatalog("Could not run command from prerun_command: no"), "failed:refused: Could not run command from prerun_command: no [ Could not run command from prerun_command: no]"},
 		{"facts", noCatalog("Failed to apply catalog: Could not retrieve local facts: no"), "failed:facts: Failed to apply catalog: Could not retrieve local facts: no [ Failed to apply catalog: Could not retrieve local facts: no]"},
@@ -104,7 +107,11 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 			got += ":" + string(r.Reason) + ": " + r.Message
 		}
 		for _, f := range r.Failures {
-			got += fmt.Sprintf(" [%s %s]", f.Resource, f.Message)
+			at := f.Resource
+			if f.Column > 0 {
+				at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+			}
+			got += fmt.Sprintf(" [%s %s]", at, f.Message)
 		}
 		if run.Noop {
 			got += " noop"

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ type logLine struct {
 	Source  string `json:"source"`
 	File    string `json:"file"`
 	Line    int    `json:"line"`
+	Column  int    `json:"pos"` // as Puppet calls it
 }
 
 // The constants are the launcher's exit codes in addition to Puppet's own.
@@ -110,7 +112,7 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 func shorten(out *tutti.Result) {
 	out.Message, out.Phase, out.Cold = short(out.Message), short(out.Phase), short(out.Cold)
 	for i, f := range out.Failures {
-		out.Failures[i] = tutti.Failure{Resource: short(f.Resource), File: short(f.File), Line: f.Line, Message: short(f.Message)}
+		out.Failures[i] = tutti.Failure{Resource: short(f.Resource), File: short(f.File), Line: f.Line, Column: f.Column, Message: short(f.Message)}
 	}
 	for i, c := range out.Changes {
 		out.Changes[i] = tutti.Change{Resource: short(c.Resource), File: short(c.File), Line: c.Line, Message: short(c.Message)}
@@ -206,11 +208,20 @@ func (tr trace) message() string {
 	return "no message in phase " + tr.last
 }
 
+// placeRE matches the place in a message of a Puppet Server, which the report of a foreign run has in no other form. The launcher
+// itself finds it in its runs (puppet_x/tutti/log.rb).
+var placeRE = regexp.MustCompile(`\(file: ([^,()]+?)(?:, line: (\d{1,9}))?(?:, column: (\d{1,9}))?\)`)
+
 func failuresOf(errs []logLine) []tutti.Failure {
 	var out []tutti.Failure
 	seen := map[tutti.Failure]bool{}
 	for _, l := range errs {
-		f := tutti.Failure{File: l.File, Line: l.Line, Message: l.Message}
+		f := tutti.Failure{File: l.File, Line: l.Line, Column: max(l.Column, 0), Message: l.Message}
+		if place := placeRE.FindStringSubmatch(l.Message); f.File == "" && place != nil {
+			f.File = place[1]
+			f.Line, _ = strconv.Atoi(place[2]) // 0 if it is missing
+			f.Column, _ = strconv.Atoi(place[3])
+		}
 		if strings.HasPrefix(l.Source, "/") || strings.Contains(l.Source, "[") {
 			f.Resource = l.Source
 		}

@@ -23,6 +23,7 @@ type verdict struct {
 	Stopped bool
 	File    string // of the first failure
 	Line    int
+	Column  int
 	Says    string // part of the message
 	Waits   string // the questions
 }
@@ -37,15 +38,15 @@ var endings = map[string]verdict{
 	"catalog-missing-target": {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "Could not find resource"},
 	"catalog-sensitive":      {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 1, Says: "is Sensitive"},
 	"changed":                {Outcome: tutti.Changed},
-	"compile-class":          {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 3, Says: "Could not find class"},
-	"compile-fail":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "no rings yet"},
+	"compile-class":          {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 3, Column: 1, Says: "Could not find class"},
+	"compile-fail":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Column: 1, Says: "no rings yet"},
 	"compile-manifest":       {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, Says: "has no manifest"},
 	"compile-only":           {Stopped: true},
-	"compile-syntax":         {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "Syntax error"},
-	"compile-type":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "expects an Integer"},
-	"compile-unavailable":    {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "the server is away"},
-	"compile-rescued":        {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "no second way either"},
-	"compile-parameters":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "expects a value for parameter 'host'"},
+	"compile-syntax":         {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Column: 13, Says: "Syntax error"},
+	"compile-type":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Column: 1, Says: "expects an Integer"},
+	"compile-unavailable":    {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Column: 6, Says: "the server is away"},
+	"compile-rescued":        {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Column: 1, Says: "no second way either"},
+	"compile-parameters":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Column: 1, Says: "expects a value for parameter 'host'"},
 	"compile-value":          {Outcome: tutti.Waiting, Says: `waits for value "swift/rings" (Class[main], /srv/tutti/code/production/manifests/site.pp:1)`, Waits: `value "swift/rings"`},
 	"facts-exit":             {Outcome: tutti.Failed, Reason: tutti.BecauseFacts},
 	"facts-missing":          {Outcome: tutti.Failed, Reason: tutti.BecauseFacts, Says: "no facts of node"},
@@ -68,7 +69,7 @@ var endings = map[string]verdict{
 		Waits: `value "swift/rings", Sshkey <<| |>>`},
 	"failed-blocks":      {Outcome: tutti.Failed, Reason: tutti.BecauseResources, File: "site.pp", Line: 1, Says: "3 resources failed"},
 	"noop-blocks":        {Outcome: tutti.Unchanged},
-	"compile-blocks":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 5},
+	"compile-blocks":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 5, Column: 1},
 	"waiting-parameters": {Outcome: tutti.Waiting, Says: `waits for hiera "db::port" (Class[Db], `, Waits: `hiera "db::port", hiera "db::host"`},
 	"waiting-required":   {Outcome: tutti.Waiting, Says: `waits for hiera "db::host" (Class[Db], `, Waits: `hiera "db::host"`},
 }
@@ -101,7 +102,7 @@ func checkVerdict(t *testing.T, want verdict, got tutti.Result) {
 	}
 	have.Waits = strings.Join(waits, ", ")
 	if want.File != "" && len(got.Failures) > 0 {
-		have.File, have.Line = filepath.Base(got.Failures[0].File), got.Failures[0].Line
+		have.File, have.Line, have.Column = filepath.Base(got.Failures[0].File), got.Failures[0].Line, got.Failures[0].Column
 	}
 	if !strings.Contains(got.Message, want.Says) {
 		have.Says = got.Message

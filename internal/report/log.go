@@ -18,6 +18,7 @@ type line struct {
 	Source  string    `json:"source"`
 	File    string    `json:"file"`
 	Line    int       `json:"line"`
+	Column  int       `json:"pos"`
 }
 
 func (l line) plain() api.LogLine {
@@ -25,7 +26,7 @@ func (l line) plain() api.LogLine {
 		l.T = l.Time
 	}
 	return api.LogLine{
-		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(tutti.CutJournal(l.Message)), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0),
+		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(tutti.CutJournal(l.Message)), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0), Column: max(l.Column, 0),
 	}
 }
 

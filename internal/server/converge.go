@@ -39,6 +39,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		Member:   tx.Member,
 		Unjoined: tx.Unjoined,
 		Paused:   tx.PausedOrHeld(),
+		Unnoted:  d.unnoted,
 		Hold:     hold,
 		InFlight: d.Opts.InFlight, Compiles: d.Opts.Compiles,
 	}
@@ -66,6 +67,12 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		tx.MayCut()
 	}
 	return len(bodies) > 0
+}
+
+// unnoted returns why a node could not note runs that Tutti did not start.
+func (d *decider) unnoted(node tutti.NodeName) string {
+	_, beat := d.Presence.Last(node)
+	return beat.Unnoted
 }
 
 // name adds to an order the parts that only the server knows.

@@ -87,7 +87,7 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 // running on that machine, so the run must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
-		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why})
+		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why, Left: true})
 	}
 	tx.Core.Presence.Forget(n.Node)
 }

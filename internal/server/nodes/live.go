@@ -16,7 +16,7 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err != nil {
 		return nil, err
 	}
-	in.Version, in.Puppet, in.Trouble = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble)
+	in.Version, in.Puppet, in.Trouble, in.Unnoted = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble), plain.Words(in.Unnoted)
 	if s.Presence.Beat(key, in) {
 		return nil, nil
 	}

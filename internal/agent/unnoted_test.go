@@ -1,0 +1,68 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/agent"
+)
+
+// TestForeignRunsThatAreNotNoted: a foreign run that the disk does not take may have changed the node. The node is not good until
+// the run is noted and told.
+func TestForeignRunsThatAreNotNoted(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		restart bool
+	}{
+		{"the disk takes nothing while the run ends", false},
+		{"the agent begins again, and the disk takes nothing yet", true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			l := newLab(t, applies)
+			w, opt := witnesses(t)
+			often := func(o *agent.Options) { o.Beat = 20 * time.Millisecond }
+			l.start(opt, often)
+			l.end(l.job())
+			l.quiet(w)
+			if got := l.view(); got.Stands != api.NodeGood || got.Unnoted != "" {
+				t.Fatalf("at first: %s, %q", got.Stands, got.Unnoted)
+			}
+			full := filepath.Join(l.dir, "foreign", string(foreignID(1))+".json") // no file can take the place of this directory
+			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(full+".new", full); err != nil { // an agent removes what is empty
+				t.Fatal(err)
+			}
+			if tc.restart {
+				l.kill()
+			}
+			w.leave(t, strings.Replace(report(t, 1, foreignID(1)), `"changed":0`, `"changed":1`, 1))
+			if tc.restart {
+				l.start(opt, often)
+			}
+			w.taken(t)
+			beats := 0 // each wakes
+			l.line.wait("the node to say so, or many beats", func() bool { beats++; return l.view().Unnoted != "" || beats > 100 })
+			got := l.view()
+			if got.Stands != api.NodeSuspect || !strings.Contains(got.Unnoted, "not empty") {
+				t.Errorf("the node stands %s, and says %q", got.Stands, got.Unnoted)
+			}
+			if err := os.RemoveAll(full); err != nil {
+				t.Fatal(err)
+			}
+			l.quiet(w)
+			l.line.wait("the run to be noted", func() bool { return l.view().Unnoted == "" })
+			if diff := cmp.Diff(api.NodeStale, l.view().Stands); diff != "" || !slices.Contains(l.told(), foreignID(1)) {
+				t.Errorf("after that: %s told %v", diff, l.told())
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package converge_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+// clone lets a copy of a machine live beside it. The server takes nothing from either of them until somebody says which one is the
+// node.
+func (l *life) clone(n tutti.NodeName) string {
+	if l.engine.Active[n] != "" || l.untold[n] != nil {
+		return "nothing"
+	}
+	l.twice[n], l.gone[n] = true, true
+	l.append(&tutti.NodeConflicted{Node: n, Why: "two machines have its key"})
+	return "a copy of " + string(n)
+}
+
+// keep ends that. If the copy is the node from then on, the server hears that it is another machine, and nobody knows what it has.
+func (l *life) keep(n tutti.NodeName) string {
+	delete(l.twice, n)
+	delete(l.gone, n)
+	l.append(&tutti.NodeKept{Node: n})
+	if l.d.IntN(2) == 0 {
+		return "the end of the copy of " + string(n)
+	}
+	last := l.engine.Last(n)
+	l.has(n, "")
+	if len(l.earlier[n]) > 0 && l.d.IntN(2) == 0 {
+		l.has(n, l.earlier[n][l.d.IntN(len(l.earlier[n]))])
+	}
+	if last.Applied != nil && last.SetBack == nil { // as the server does
+		l.append(&tutti.NodeSetBack{Node: n, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
+	}
+	return "the end of " + string(n) + ", whose copy is the node"
+}
+
+// restore puts the server back to a backup. The machines go on from what they have, and tell what they have told since.
+func (l *life) restore() string {
+	s := l.sim
+	joined := slices.IndexFunc(s.log, func(e tutti.Event) bool { _, is := e.Body.(*tutti.CodePushed); return is }) + 1
+	for i, e := range s.log {
+		switch e.Body.(type) {
+		case *tutti.NodeEnrolled, *tutti.NodeConflicted, *tutti.NodeKept: // else the server does not know a machine, or who is the node
+			joined = max(joined, i+1)
+		}
+	}
+	var backups []int
+	for _, cut := range s.cuts {
+		if cut > joined && cut < len(s.log) {
+			backups = append(backups, cut)
+		}
+	}
+	if len(backups) == 0 || len(l.twice) > 0 {
+		return "nothing"
+	}
+	end := backups[l.d.IntN(len(backups))]
+	since := slices.Clone(s.log[end:])
+	s.log = s.log[:end:end]
+	s.cuts = slices.DeleteFunc(s.cuts, func(cut int) bool { return cut > end })
+	s.late = nil
+	for _, e := range s.log {
+		if b, is := e.Body.(*tutti.CodePushed); is {
+			s.code, s.nodes, s.pushed = b.Code, s.manifests[b.Code], *b
+		}
+	}
+	s.fold()
+	s.append(&tutti.EpochBegun{Epoch: tutti.Epoch{Number: s.engine.Epoch.Number + 1, Random: fmt.Sprint("restored at ", len(s.log))}})
+	l.tellAgain(since)
+	return "a restore of the server"
+}
+
+// tellAgain is what nodes say to a server that has forgotten these events.
+func (l *life) tellAgain(since []tutti.Event) {
+	wanted, results, passed := map[tutti.RunID]uint64{}, map[tutti.RunID]tutti.Result{}, map[tutti.RunID]bool{}
+	begun, back := map[tutti.NodeName]uint64{}, map[tutti.NodeName]bool{}
+	var foreign []*tutti.RunForeign
+	for _, e := range since {
+		switch b := e.Body.(type) {
+		case *tutti.RunWanted:
+			wanted[b.Order.Run] = e.Seq
+		case *tutti.RunClaimed:
+			begun[b.Node] = wanted[b.Run]
+			if r := l.engine.Runs[b.Run]; r != nil { // its order is in the backup
+				begun[b.Node] = r.Fence.Seq
+			}
+		case *tutti.RunGated:
+			passed[b.Run] = passed[b.Run] || b.Verdict == tutti.GateGo
+		case *tutti.RunFinished:
+			results[b.Result.Run] = b.Result
+		case *tutti.NodeSetBack:
+			back[b.Node] = true
+		case *tutti.RunForeign:
+			again := *b
+			again.Whole, again.Ago = false, 0 // only news is whole
+			foreign = append(foreign, &again)
+		}
+	}
+	for _, n := range l.names() {
+		if r := l.engine.Runs[l.engine.Active[n]]; r != nil {
+			if result, ended := results[r.Run]; ended {
+				l.append(&tutti.RunFinished{Result: result})
+			} else if passed[r.Run] {
+				l.append(&tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone"}})
+				l.has(n, "")
+			}
+		}
+		if begun[n] > 0 || back[n] {
+			l.append(&tutti.NodeSetBack{Node: n, Begun: tutti.Fence{Epoch: l.engine.Epoch.Number - 1, Seq: begun[n]}})
+		}
+	}
+	for _, f := range foreign {
+		l.append(f)
+	}
+}
+
+// TestARestoreDuringARun: a node publishes while it applies. If the server is put back to before that, and the node tells the
+// result again, the server lacks the values. The node has to run once more.
+func TestARestoreDuringARun(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		values map[string]string
+		want   converge.Need
+	}{
+		{"it published", map[string]string{"v/a": "1"}, converge.Apply},
+		{"it had nothing to publish", nil, converge.Nothing},
+	} {
+		s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{values: tc.values, extra: "x"} }}})
+		id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+		backup := 0
+		for !s.engine.Jobs[id].Ended() {
+			if r := s.engine.Last("a").Passed; r != nil && backup == 0 {
+				backup = len(s.log)
+			}
+			s.step(first)
+			s.settle()
+		}
+		run := s.engine.Last("a").Passed
+		if got := s.standing("a"); got.Need != converge.Nothing || backup == 0 || len(s.publishedBy("a")) != len(tc.values) {
+			t.Fatalf("%s: before: needs %s, backup at %d of %d", tc.reason, got.Need, backup, len(s.log))
+		}
+		s.log = s.log[:backup:backup]
+		s.fold()
+		s.append(&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "other"}})
+		s.append(&tutti.RunFinished{Result: *run.Result})
+		if got := s.standing("a"); got.Need != tc.want {
+			t.Errorf("%s: after the restore it needs %s (%s), want %s", tc.reason, got.Need, got.Why(), tc.want)
+		}
+		s.all(first)
+		if got := s.publishedBy("a"); len(got) != len(tc.values) {
+			t.Errorf("%s: in the end it publishes %v", tc.reason, got)
+		}
+	}
+}
