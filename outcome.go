@@ -95,7 +95,8 @@ func (r Result) Says() string {
 	return OneLine(r.Message)
 }
 
-// Change is one resource that a noop run would have changed. Message says in Puppet's words how.
+// Change is one resource that a noop run would have changed. Message says in Puppet's words how the resource would
+// have changed.
 type Change struct {
 	Resource string `json:"resource"`
 	File     string `json:"file,omitempty"`

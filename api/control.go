@@ -108,10 +108,11 @@ type AskPush struct {
 // PushEffect says which nodes need a run after a push, because they would get other code or lose their
 // publications. Nodes lists the first few of these nodes.
 type PushEffect struct {
-	Same      bool               `json:"same,omitempty"` // the server already has this code and this fleet file
-	Runs      int                `json:"runs"`
-	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
-	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"` // publications that the new fleet file no longer grants
+	Same  bool             `json:"same,omitempty"` // the server already has this code and this fleet file
+	Runs  int              `json:"runs"`
+	Nodes []tutti.NodeName `json:"nodes,omitempty"`
+	// Withdrawn lists publications that the new fleet file no longer grants.
+	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"`
 	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, as Reaction says.
 	Reactive bool               `json:"reactive"`
 	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
@@ -122,7 +123,7 @@ type PushEffect struct {
 type SuggestedGrants struct {
 	Job tutti.JobID `json:"job,omitempty"`
 	At  time.Time   `json:"at,omitzero"` // when it ended
-	// nodes whose run in the job did not reach its gate, so that they may need more grants
+	// Failed lists nodes whose run in the job did not reach its gate. These nodes may need more grants.
 	Failed []tutti.NodeName `json:"failed,omitempty"`
 	Old    bool             `json:"old,omitempty"` // the fleet file has grants from before 0.3.0
 	Grants []SuggestedGrant `json:"grants,omitempty"`
@@ -132,7 +133,7 @@ type SuggestedGrants struct {
 type SuggestedGrant struct {
 	tutti.Grant
 	Nodes []tutti.NodeName `json:"nodes"`
-	// other nodes that the grant would include, although they do not need it
+	// Also lists other nodes that the grant would include, although they do not need it.
 	Also []tutti.NodeName `json:"also,omitempty"`
 }
 
@@ -183,8 +184,8 @@ type Effect struct {
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
-// EffectRuns says how many nodes would run at a certain time, and lists the first few of them.
-// Without reactions the time is empty. The nodes then run with the next `tutti converge`.
+// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. When
+// is empty if the fleet has no reactions. The nodes then run with the next `tutti converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`
@@ -302,7 +303,7 @@ type JobView struct {
 	Plan      tutti.PlanName `json:"plan"`
 	Mode      tutti.Mode     `json:"mode"`
 	By        string         `json:"by"`
-	Cause     string         `json:"cause,omitempty"` // for a job that the server began by itself
+	Cause     string         `json:"cause,omitempty"` // Cause is set only for a job that the server began by itself.
 	Verdict   tutti.Verdict  `json:"verdict,omitempty"`
 	Message   string         `json:"message,omitempty"`
 	StartedAt time.Time      `json:"started_at"`
@@ -345,7 +346,7 @@ type NodeView struct {
 	Conflicted string          `json:"conflicted,omitempty"`
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // the agent's report of work that it cannot do
+	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
 	Warm    int64  `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
 	Paused  string `json:"paused,omitempty"`  // Paused is the reason of a pause. A paused node does not run by itself.
 	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
@@ -358,7 +359,7 @@ type NodeView struct {
 	LastJob tutti.JobID   `json:"last_job,omitempty"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`
 	Reason  tutti.Reason  `json:"reason,omitempty"`
-	// the run proved at its gate that the node is good, and was stopped
+	// the last run proved at its gate that the node is good, and the gate stopped the run
 	Proved   bool            `json:"proved,omitempty"`
 	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start the last run
 	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
@@ -392,7 +393,7 @@ type PauseView struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until,omitzero"` // zero if the pause has no end
+	Until  time.Time `json:"until,omitzero"` // Until is zero if the pause has no end.
 }
 
 // CreateToken allows one machine to join under a name that fits the pattern.

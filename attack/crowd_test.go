@@ -24,9 +24,9 @@ const (
 )
 
 // TestStrangersWhoFinishTLS plays strangers without a certificate, who finish TLS, begin an
-// enrolment and then send nothing. These connections must cost the server little memory. No request
-// of another client may fail. The server must continue even if the strangers are more than the
-// files that it may open.
+// enrolment and then send nothing. The connections of the strangers must cost the server little
+// memory. No request of another client may fail. The server must continue even if the strangers are
+// more than the files that it may open.
 func TestStrangersWhoFinishTLS(t *testing.T) {
 	moreFiles(t, crowd)
 	for _, limit := range []int{0, 3000} {

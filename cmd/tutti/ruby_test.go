@@ -102,7 +102,7 @@ func (r *fakeRun) do() error {
 	}
 	r.phase(ask{"phase": "gate"})
 	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
-	if gate["error"] != nil { // like the module: the error's code is the verdict
+	if gate["error"] != nil { // the error's code is the verdict, as in the module
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
 	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
@@ -306,7 +306,7 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // like the module: nothing signals that the agent is back
+		time.Sleep(20 * time.Millisecond) // nothing signals that the agent is back, as in the module
 	}
 }
 

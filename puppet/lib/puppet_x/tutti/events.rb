@@ -13,7 +13,7 @@ module PuppetX
         @ended = Set.new
       end
 
-      # Reports that the evaluation of a resource begins, yields, and reports how it ended.
+      # Reports the beginning of a resource's evaluation, yields, and reports how the evaluation ended.
       def around(transaction, resource)
         total(transaction)
         start(transaction, resource)
@@ -43,8 +43,8 @@ module PuppetX
         @journal.write('event' => 'total', 'resources' => @total)
       end
 
-      # Writes which resources this resource notifies before Puppet applies this resource. An interrupted run
-      # could not write this later.
+      # Writes which resources a resource notifies before Puppet applies the resource. An interrupted run
+      # could not write the notified resources later.
       def start(transaction, resource)
         @refreshes ||= Refreshes.new(transaction.relationship_graph)
         notifies = @refreshes.of(resource)

@@ -11,8 +11,8 @@ require_relative 'run'
 module PuppetX
   module Tutti
     # This module installs the hooks by which the launcher adds its code to Puppet's own run. The hooks
-    # are installed only in the launcher's process. The places are the same in Puppet 7.23, 8 and OpenVox.
-    # Each hook calls the launcher and stores no state.
+    # are installed only in the launcher's process. The hooked places are the same in Puppet 7.23, 8 and
+    # OpenVox. Each hook calls the launcher and stores no state.
     module Hooks
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
@@ -82,8 +82,8 @@ module PuppetX
         end
       end
 
-      # These hooks are on the way to a catalog of the Puppet Server. They write the phases, and wait at the gate before
-      # Puppet uses the catalog.
+      # These hooks are on the way to a catalog of the Puppet Server. The hooks write the phases, and wait at the gate
+      # before Puppet uses the catalog.
       module Retrieval
         def get_facts(options)
           Launcher.current.collecting
@@ -151,7 +151,7 @@ module PuppetX
         end
       end
 
-      # These hooks write the events of the host catalog's resources. Settings catalogs also pass here.
+      # These hooks write the events of the host catalog's resources. Settings catalogs also pass through this hook.
       module Transaction
         private
 
@@ -162,9 +162,9 @@ module PuppetX
         end
       end
 
-      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
-      # state only for `puppet agent`. Without this state every change of `puppet apply` counts as
-      # intentional.
+      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores the
+      # old state of resources only for `puppet agent`. Without the old state every change of
+      # `puppet apply` counts as intentional.
       module Persistence
         def enabled?(catalog)
           catalog.host_config?
