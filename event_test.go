@@ -88,7 +88,7 @@ var (
 			Stopped:  true, NoopPending: true, Corrective: true, Overlapped: true, Degraded: true, Phase: "apply",
 			Counts:    tutti.Counts{Total: 5, Changed: 1, Failed: 1, Skipped: 1, OutOfSync: 2},
 			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
-			Clock: tutti.Clock{Line: string(aRun), Count: 7},
+			Clock: tutti.Clock{Line: string(aRun), Count: 7}, Owed: []tutti.Owed{{Resource: "Service[x]", Run: aRun}},
 		}},
 		&tutti.RunCompiled{Run: aRun, Set: aDigest, Compiled: tutti.Compiled{
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
@@ -105,7 +105,7 @@ var (
 		&tutti.RunForeign{Node: aNode, Foreign: tutti.Foreign{
 			Result: tutti.Result{
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,
-				Clock: tutti.Clock{Line: string(aRun), Count: 7},
+				Clock: tutti.Clock{Line: string(aRun), Count: 7}, Owed: []tutti.Owed{{Resource: "Service[x]", Run: aRun}},
 			},
 			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Ago: time.Minute, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
 		}},

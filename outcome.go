@@ -157,6 +157,7 @@ type Result struct {
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
 	Waits       []Wait    `json:"waits,omitempty"`      // the questions for which a waiting run has no answer
+	Owed        []Owed    `json:"owed,omitempty"`       // the refreshes that the node owed at the end of this run in mode apply
 	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
 	Stopped     bool      `json:"stopped,omitempty"`    // the gate stopped the run, and Puppet applied nothing
 	NoopPending bool      `json:"noop_pending,omitempty"`
@@ -252,6 +253,9 @@ func (r Result) Validate() error {
 		if err := w.Validate(); err != nil {
 			return Wrap(CodeInvalid, err, "result of run %s", r.Run)
 		}
+	}
+	if err := r.validOwed(); err != nil {
+		return err
 	}
 	for _, d := range r.Attachments() {
 		if err := d.Validate(); err != nil {

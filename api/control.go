@@ -52,8 +52,9 @@ type Operators interface {
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
 	// The error is CodeConflict if no other operator is known to have a certificate, and Last is not
-	// set.
-	RevokeOperator(ctx context.Context, in RevokeOperator) error
+	// set. RevokeOperator also cancels the operator's jobs that have not begun on a node. With
+	// CancelJobs it cancels the operator's other jobs, too.
+	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
 }
@@ -455,6 +456,16 @@ type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`
 	Last     bool   `json:"last,omitempty"`
+	// CancelJobs also cancels the operator's jobs that have begun. A server of an earlier release ignores
+	// CancelJobs, see RevokedOperator.
+	CancelJobs bool `json:"cancel_jobs,omitempty"`
+}
+
+// RevokedOperator says what happened to the operator's jobs. A server of an earlier release cancels no
+// jobs, and both lists are nil.
+type RevokedOperator struct {
+	Cancelled []tutti.JobID `json:"cancelled"`
+	GoOn      []tutti.JobID `json:"go_on"` // GoOn lists the unfinished jobs that the call did not cancel.
 }
 
 // EnrolRequest asks the server to admit Key under Name. The key signs the request. Package identity

@@ -2,6 +2,9 @@ package attack
 
 import (
 	"errors"
+	"net"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -57,7 +60,7 @@ func TestRevokedOperator(t *testing.T) {
 		})
 	}()
 	<-watching
-	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+	if _, err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, "the watch", <-watched, tutti.CodeUnauthenticated)
@@ -99,10 +102,10 @@ func TestLastOperator(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Operator != "admin" || list[0].Certificates != 1 || !list[0].CodeKey {
 		t.Fatalf("operators %+v, %v: want the first one", list, err)
 	}
-	err = f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin"})
+	_, err = f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin"})
 	wantCode(t, "revoke the last operator", err, tutti.CodeConflict)
 	f.works("during")
-	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true}); err != nil {
+	if _, err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.admin.ListJobs(t.Context())
@@ -116,4 +119,46 @@ func TestLastOperator(t *testing.T) {
 	if out, err := f.try(f.path("operator"), "job", "list"); !errors.As(err, &exit) || exit.ExitCode() != 3 {
 		t.Errorf("the old certificate: %v: %s", err, out)
 	}
+}
+
+// TestAnotherWebPage plays a stranger's web page in a browser that has an operator's certificate. The
+// name of the page may also have the address of this server (DNS rebinding).
+func TestAnotherWebPage(t *testing.T) {
+	f := start(t)
+	admin, err := identity.LoadOperator(f.path("operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: admin.TLS(), ForceAttemptHTTP2: true}}
+	defer browser.CloseIdleConnections()
+	_, port, _ := net.SplitHostPort(f.https)
+	for _, tc := range []struct {
+		host, origin string
+		status       int
+	}{
+		{f.https, "https://evil.example", http.StatusForbidden},
+		{"evil.example:" + port, "https://evil.example:" + port, http.StatusForbidden},
+		{"evil.example", "", http.StatusForbidden},
+		{"localhost:" + port, "https://localhost:" + port, http.StatusOK},
+		{f.https, "", http.StatusOK},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+f.https+"/v1/nodes/list", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if req.Host = tc.host; tc.origin != "" {
+			req.Header.Set("Origin", tc.origin)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := browser.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tc.status {
+			t.Errorf("host %s, origin %q: %d, want %d", tc.host, tc.origin, resp.StatusCode, tc.status)
+		}
+	}
+	f.audited(denial{"operator:admin", "call /v1/nodes/list from a web page", "evil.example"})
+	f.works("after")
 }

@@ -1,5 +1,5 @@
-// Package deploy holds the systemd units, as files for packages and as part of
-// the binary for `tutti join` and `tutti server init --unit`.
+// Package deploy has the systemd units. Debian packages install the units as files. The binary contains the units,
+// because `tutti join` and `tutti server init --unit` write them to the disk.
 package deploy
 
 import "embed"

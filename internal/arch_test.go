@@ -1,6 +1,7 @@
-// Package internal_test checks the architecture: which layer may import which,
-// that pure packages are pure, that packages are documented and files are short.
-// It reads the source itself and so needs no build.
+// Package internal_test checks the architecture. The package checks which layer may
+// import which other layer, and that pure packages are pure. It also checks that packages
+// have comments and that files are short. The package reads only the source, so it needs
+// no build.
 package internal_test
 
 import (
@@ -22,9 +23,9 @@ const (
 	maxLines = 600
 )
 
-// The layers. A package belongs to the layer of the first directory below
-// internal/, unless layers names it by its whole path. Imports go down only, and
-// never to another package of one's own layer.
+// These are the layers. A package belongs to the layer of the first directory below
+// internal/, unless the map layers contains its whole path. A package may import only
+// lower layers, and never another package of its own layer.
 const (
 	words    = "the root package"  // the domain: standard library only
 	speech   = "speech"            // pure; what agents, operators and the server say to each other
@@ -32,20 +33,20 @@ const (
 	base     = "base"              // pure
 	rules    = "rules"             // pure
 	decision = "decision"          // pure
-	converge = "convergence"       // pure; decides on what decisions have been carried out
+	converge = "convergence"       // pure; uses the results of the decisions
 	folded   = "fold"              // pure; the fold of the whole log
 	readers  = "readers"           // pure; answer from the fold without the writer
-	parts    = "parts"             // of the server, each with one subject; they know no writer
-	scribe   = "the writer"        // of the log; it knows transactions, and neither nodes nor operators
-	shared   = "the server's core" // what its handlers share
-	handlers = "handlers"          // of operators and of nodes, for the server alone
+	parts    = "parts"             // parts of the server, each with one subject; they know no writer
+	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
+	shared   = "the server's core" // what the server's handlers share
+	handlers = "handlers"          // handlers for operators and for nodes; only the server uses them
 	points   = "kill points"       // where a test may kill a process
 	system   = "system"            // small tools of the operating system
 	sibling  = "siblings"          // adapters
-	room     = "rooms"             // put adapters together for one purpose; the wiring above knows nothing of how
+	room     = "rooms"             // combine adapters for one purpose; the wiring above does not see how
 	wiring   = "wiring"
 	command  = "commands"
-	support  = "test support" // imported by tests only
+	support  = "test support" // only tests import it
 )
 
 var layers = map[string]string{
@@ -60,20 +61,22 @@ var layers = map[string]string{
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
-	// What the doctor reads of a machine comes from an agent's directory, Puppet, credentials and /proc. So it stands above
-	// these adapters. The checks in doctor stay beside them and read nothing.
+	// The doctor reads an agent's directory, Puppet, credentials and /proc. The package that collects these facts is
+	// therefore above the adapters. The checks in doctor are in the adapters' layer and read nothing.
 	"doctor/collect": room,
-	// The fleets of demos, tests on hosts and benchmarks need labs, the commands' types and the API's client.
+	// Demos, tests on hosts and benchmarks start fleets. Fleets need labs, the commands' types and the API's
+	// client.
 	"stage": room,
-	// A machine leaves its fleet through the bus, Puppet's runs and its credentials.
+	// A machine that leaves its fleet uses the bus, Puppet's runs and its credentials.
 	"machine": room,
-	// An operator's side signs, connects and pushes. A server's directory starts the bus to read what is stored.
+	// An operator's side signs, connects and pushes. The code for a server's directory starts the bus to read
+	// the stored data.
 	"operator": room, "serverdir": room,
 	"app":    wiring,
 	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
 
-// below says which layers each layer may import.
+// below contains the layers that each layer may import.
 var below = map[string][]string{
 	words:    {},
 	speech:   {words},
@@ -101,8 +104,8 @@ func pure(layer string) bool {
 	return slices.Contains([]string{words, speech, base, rules, decision, converge, folded, readers}, layer)
 }
 
-// layerOf returns the layer of a package and what is its own: the directory below
-// which it may import freely.
+// layerOf returns the layer of a package. The result own is the package's own directory,
+// below which it may import anything.
 func layerOf(dir string) (layer, own string) {
 	first, rest, _ := strings.Cut(dir, "/")
 	switch {
@@ -135,7 +138,7 @@ func (s source) line(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.at.Position(n.Pos()).Line)
 }
 
-// violations returns what is wrong with a source tree, one line each.
+// violations returns the violations of the rules in a source tree, one line each.
 func violations(tree fs.FS) ([]string, error) {
 	sources, err := parse(tree)
 	var found []string
@@ -200,7 +203,7 @@ func checkLength(s source) []string {
 
 func checkImports(s source) []string {
 	if s.test {
-		return nil // tests may put together what they like
+		return nil // tests may combine any packages
 	}
 	layer, own := layerOf(s.dir)
 	if layer == "" {
@@ -211,7 +214,7 @@ func checkImports(s source) []string {
 		found = append(found, fmt.Sprintf("%s: %s imports %s: ", s.line(spec), s.dir, spec.Path.Value)+fmt.Sprintf(why, args...))
 	}
 	for _, spec := range s.file.Imports {
-		imported, _ := strconv.Unquote(spec.Path.Value) // the parser accepted it
+		imported, _ := strconv.Unquote(spec.Path.Value) // the parser has accepted it
 		if imported != module && !strings.HasPrefix(imported, module+"/") {
 			if layer == words && strings.Contains(strings.Split(imported, "/")[0], ".") {
 				refuse(spec, "the root package imports the standard library only")
@@ -232,7 +235,7 @@ func checkImports(s source) []string {
 		case theirs == own, layer == command && dir == "internal/cli":
 		case layer == to && layer != support:
 			refuse(spec, "%s are strangers to each other", layer)
-		case to == "": // said of that package itself
+		case to == "": // the check of that package reports this
 		case !slices.Contains(below[layer], to):
 			refuse(spec, "%s must not import %s", layer, to)
 		}
@@ -240,11 +243,11 @@ func checkImports(s source) []string {
 	return found
 }
 
-// impure are the packages through which the world comes in; a trailing slash is
-// for all below.
+// impure are the packages that give access to the outside world. A trailing slash means
+// all packages below.
 var impure = []string{"os", "os/", "net", "net/", "syscall", "log", "log/", "math/rand", "math/rand/", "crypto/rand", "database/", "io/ioutil"}
 
-// harmless are packages below impure ones that only parse.
+// harmless are packages below impure ones that only parse text.
 var harmless = []string{"net/url", "net/netip"}
 
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
@@ -258,7 +261,7 @@ func checkPurity(s source) []string {
 	refuse := func(n ast.Node, what string) {
 		found = append(found, fmt.Sprintf("%s: %s is pure: %s", s.line(n), s.dir, what))
 	}
-	clock := "" // the name of package time in this file
+	clock := "" // the name under which this file imports package time
 	for _, spec := range s.file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
 		bad := slices.ContainsFunc(impure, func(p string) bool {

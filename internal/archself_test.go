@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestArchitectureCanFail runs the checks on trees that break one rule each. A
-// file of testdata/arch begins with why it is there, then with `want:` the
-// violations; after that the files of the tree, each behind `-- NAME --`.
+// TestArchitectureCanFail runs the checks on trees that each break one rule. A file of
+// testdata/arch begins with its reason. After the reason, `want:` lists the violations.
+// After that come the files of the tree, each after a line `-- NAME --`.
 func TestArchitectureCanFail(t *testing.T) {
 	files, err := filepath.Glob("testdata/arch/*.txt")
 	if err != nil || len(files) < 5 {
@@ -61,7 +61,7 @@ func readTree(text string) (reason string, want []string, tree fstest.MapFS) {
 	return strings.TrimSpace(reason), want, tree
 }
 
-// TestLongFile is apart: its tree is long.
+// TestLongFile is a separate test because its tree is long.
 func TestLongFile(t *testing.T) {
 	long := strings.Repeat("// A line.\n", maxLines)
 	for _, tc := range []struct {

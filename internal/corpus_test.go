@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSeeds    = 15      // of one fuzz target, with names that Go gave them
+	maxSeeds    = 15      // number of seeds of one fuzz target that have names from Go
 	maxSeedSize = 8 << 10 // bytes
 )
 
@@ -20,8 +20,9 @@ var (
 	crasherRE = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 )
 
-// TestCorporaAreSmall holds what CONTRIBUTING.md says of fuzzing: few seeds for each
-// target, and crashers with a telling name that the target's package explains.
+// TestCorporaAreSmall checks the rules of CONTRIBUTING.md about fuzzing. Each target has
+// few seeds. Crashers have meaningful names, and a comment in the target's package
+// explains them.
 func TestCorporaAreSmall(t *testing.T) {
 	tree := os.DirFS("..")
 	dirs, err := corpora(tree)
@@ -54,7 +55,7 @@ func TestCorporaAreSmall(t *testing.T) {
 	}
 }
 
-// corpora are the directories with the inputs of one fuzz target each.
+// corpora returns the directories that each contain the inputs of one fuzz target.
 func corpora(tree fs.FS) ([]string, error) {
 	var dirs []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -71,7 +72,7 @@ func corpora(tree fs.FS) ([]string, error) {
 	return dirs, err
 }
 
-// mentioned says whether a test file of the target's package names the input.
+// mentioned reports whether a test file of the target's package names the input.
 func mentioned(t *testing.T, dir, name string) bool {
 	t.Helper()
 	home, _, _ := strings.Cut(dir, "testdata/fuzz")

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// unfolded are the bodies of events that no state follows from.
+// unfolded are the bodies of events that change no state.
 var unfolded = map[string]string{
 	"Denied":         "the trail has it",
 	"RemoteAsked":    "the trail has it",
@@ -21,8 +21,8 @@ var unfolded = map[string]string{
 
 var foldRE = regexp.MustCompile(`^([aA]pply|fold)`)
 
-// TestEveryKindOfEventIsFolded: a kind that no fold has a case for was forgotten, or is
-// listed above.
+// TestEveryKindOfEventIsFolded: every kind of event has a case in a fold or is listed
+// above. Otherwise somebody forgot it.
 func TestEveryKindOfEventIsFolded(t *testing.T) {
 	sources, err := parse(os.DirFS(".."))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestEveryKindOfEventIsFolded(t *testing.T) {
 	}
 }
 
-// noteCases notes the types `*tutti.NAME` of the cases of a switch.
+// noteCases notes the types `*tutti.NAME` in the cases of a switch.
 func noteCases(n ast.Node, into map[string]bool) bool {
 	c, ok := n.(*ast.CaseClause)
 	if !ok {

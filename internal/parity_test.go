@@ -16,7 +16,7 @@ var (
 	parityTables = "docs/parity.md"
 )
 
-// TestTheParityListNamesTestsThatAreThere: what it calls shown can be run.
+// TestTheParityListNamesTestsThatAreThere: every test that the list names exists.
 func TestTheParityListNamesTestsThatAreThere(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", parityTables))
 	if err != nil {

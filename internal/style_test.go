@@ -20,14 +20,14 @@ import (
 
 const (
 	styleGuide = "docs/style.md"
-	oldPlaces  = "testdata/style.txt" // counts of the places that are older than the guide
+	oldPlaces  = "testdata/style.txt" // the number of places per file that are older than the guide
 	maxColumns = 160
 )
 
 var update = flag.Bool("update", false, "rewrite "+oldPlaces+"; refused if a rule would have more places than before")
 
-// notPlain are words of the guide's second and fourth habit, each with what to
-// write instead. The last expression leaves out "is no longer" and "is no more".
+// notPlain are words of the guide's second and fourth habit, each with a better wording.
+// The last expression does not match "is no longer" and "is no more".
 var notPlain = []struct{ words, instead string }{
 	{`anew`, "again, or new"},
 	{`as ever`, "as before, or unchanged"},
@@ -40,7 +40,8 @@ var notPlain = []struct{ words, instead string }{
 	{`(which|that|what|who) is (none|no [^lm ]\w*)`, "unknown, invalid, is not a …"},
 }
 
-// notPlainRE finds all of them in one pass; the group that matched is named w and its index.
+// notPlainRE finds all of these words in one pass. The group that matched is named w and its
+// index.
 var notPlainRE = func() *regexp.Regexp {
 	var groups []string
 	for i, w := range notPlain {
@@ -49,7 +50,7 @@ var notPlainRE = func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + strings.Join(groups, "|") + `)\b`)
 }()
 
-// wordsIn returns what a line should not say, each with what to write instead.
+// wordsIn returns the words that a line should not contain, each with a better wording.
 func wordsIn(line string) []string {
 	var found []string
 	for _, m := range notPlainRE.FindAllStringSubmatch(line, -1) {
@@ -62,14 +63,15 @@ func wordsIn(line string) []string {
 	return found
 }
 
-// place is where a text breaks a rule of the guide.
+// place is a place where a text breaks a rule of the guide.
 type place struct {
 	rule string // word or line
 	file string
 	says string
 }
 
-// places returns where the texts of a tree break the rules that a program can see.
+// places returns the places where the texts of a tree break the rules that a program can
+// check.
 func places(tree fs.FS) ([]place, error) {
 	var found []place
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -120,8 +122,9 @@ func placesIn(name, text string) []place {
 	return found
 }
 
-// TestStyle holds texts to what docs/style.md says, as far as a program can see it.
-// Places that are older than the guide are counted per file: a count only goes down.
+// TestStyle checks texts against the rules of docs/style.md that a program can check.
+// Places that are older than the guide are counted for each file. The counts may only
+// fall.
 func TestStyle(t *testing.T) {
 	found, err := places(os.DirFS(".."))
 	if err != nil {
@@ -155,7 +158,8 @@ func count(found []place) map[string]int {
 	return counts
 }
 
-// compare says which files have more places than they had, and which have fewer.
+// compare names the files that have more places than before, and the files that have
+// fewer.
 func compare(old map[string]int, found []place) []string {
 	var complaints []string
 	counts := count(found)
@@ -180,7 +184,8 @@ func compare(old map[string]int, found []place) []string {
 	return complaints
 }
 
-// lower writes the counts, unless a rule has more places in all than before.
+// lower writes the counts. The function refuses if a rule has more places in total than
+// before.
 func lower(old, counts map[string]int) error {
 	was, is := sums(old), sums(counts)
 	var text strings.Builder

@@ -41,7 +41,7 @@ var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.
 // the process at the point with SIGKILL and starts the process again. The job must end as it does
 // without a kill, and no Puppet may start twice.
 func TestKilledAtEveryPoint(t *testing.T) {
-	tpl := newTemplate(t, killSite)
+	tpl := newTemplate(t, killSite+"db-01 owe Service[x]\n")
 	noted := t.TempDir()
 	to := map[string]string{}
 	for _, name := range []string{serverProcess, dbProcess} {
@@ -53,7 +53,8 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want.Verdict != tutti.VerdictSucceeded || len(want.Runs) != 2 || len(want.Values) != 2 || want.Starts[dbProcess] != 1 || want.Starts[webProcess] != 1 {
+	if want.Verdict != tutti.VerdictSucceeded || len(want.Runs) != 2 || len(want.Values) != 2 || want.Starts[dbProcess] != 1 || want.Starts[webProcess] != 1 ||
+		!slices.Equal(want.Runs[0].Owed, []string{"Service[x]"}) {
 		t.Fatalf("without a kill: %+v", want)
 	}
 	var cases []killCase
@@ -151,6 +152,7 @@ type runOutcome struct {
 	Exports   []string
 	Events    []string // the events of the run, in the log's order
 	Failed    string   // the message of a failure
+	Owed      []string // resources whose refresh the node owes
 }
 
 // interrupted changes an outcome as if the first run had a marker but no process.
@@ -223,6 +225,9 @@ func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event
 			if r, err = of(b.Result.Run, e); err == nil {
 				if r.Outcome = b.Result.Outcome; r.Outcome == tutti.Failed {
 					r.Failed = b.Result.Message
+				}
+				for _, o := range b.Result.Owed {
+					r.Owed = append(r.Owed, o.Resource)
 				}
 				err = f.record(ctx, r, b.Result)
 			}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ import (
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
 //	NODE fail MESSAGE        a resource
+//	NODE owe RESOURCE        one run makes a change without its refresh, the next run only refreshes
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
@@ -53,12 +55,13 @@ func fakeRuby() {
 type fakeRun struct {
 	dir   string
 	order struct {
-		Run             string `json:"run"`
-		Node            string `json:"node"`
-		Mode            string `json:"mode"`
-		Environment     string `json:"environment"`
-		EnvironmentPath string `json:"environmentpath"`
-		Socket          string `json:"socket"`
+		Run             string   `json:"run"`
+		Node            string   `json:"node"`
+		Mode            string   `json:"mode"`
+		Environment     string   `json:"environment"`
+		EnvironmentPath string   `json:"environmentpath"`
+		Socket          string   `json:"socket"`
+		Owed            []string `json:"owed"`
 	}
 	site    string
 	todo    []statement
@@ -220,6 +223,10 @@ func (r *fakeRun) apply() {
 			if err := r.hold(s.args[0]); err != nil {
 				panic(err)
 			}
+		case "owe":
+			if err := r.owe(s.args[0]); err != nil {
+				panic(err)
+			}
 		case "fail":
 			name := fmt.Sprintf("Exec[%d]", s.line)
 			r.broken = true
@@ -235,6 +242,22 @@ func (r *fakeRun) apply() {
 			r.line("log.jsonl", ask{"level": s.args[0], "message": message, "source": "Puppet", "file": r.site, "line": s.line})
 		}
 	}
+}
+
+// owe writes the events that the module writes for a resource that Puppet must refresh.
+func (r *fakeRun) owe(resource string) error {
+	if slices.Contains(r.order.Owed, resource) {
+		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
+		return nil
+	}
+	r.line("events.jsonl", ask{"event": "change", "resource": "File[/etc/x.conf]", "notifies": []string{resource}})
+	r.line("events.jsonl", ask{"event": "done", "resource": "File[/etc/x.conf]", "changed": true})
+	events, err := os.Open(filepath.Join(r.dir, "events.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	return events.Sync()
 }
 
 // hold waits until the file exists or the run's directory was removed.

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// brokenListener has no connection twice, then one.
+// brokenListener returns two errors from Accept and then one connection.
 type brokenListener struct {
 	net.Listener
 	errs   []error
@@ -40,8 +40,8 @@ func (l *brokenListener) Close() error {
 	return nil
 }
 
-// A socket that could not take a connection for a while serves those that come
-// later.
+// After a listener has returned errors for a while, the socket serves the
+// connections that follow.
 func TestASocketOutlivesAnErrorOfAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()

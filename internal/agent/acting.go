@@ -13,13 +13,14 @@ import (
 
 // Acting knows which operators sign actions that this node does (ADR 0026).
 type Acting interface {
-	// Take takes a list of operators. A list that is not later than the present one changes nothing. When Take returns,
-	// the list is on disk.
+	// Take takes a list of operators. Take ignores a list whose counter is not higher than that of the present list.
+	// When Take returns, the list is on disk.
 	Take(list tutti.Statement) error
-	// Listed is the counter of the present list; 0: there is no list.
+	// Listed is the counter of the present list. Listed is 0 if there is no list.
 	Listed() uint64
-	// Action checks what an operator has signed. CodeRefused: no operator on the list has signed it. Nil: there is no
-	// list, so the server's word is enough.
+	// Action checks an action that an operator has signed. Action returns CodeRefused if no operator on
+	// the list has signed the action. Action returns nil if there is no list. Without a list, the node
+	// acts on the server's word alone.
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
@@ -30,50 +31,53 @@ func (nobody) Take(tutti.Statement) error                           { return nil
 func (nobody) Listed() uint64                                       { return 0 }
 func (nobody) Action(*tutti.Statement) (*tutti.SignedAction, error) { return nil, nil }
 
-// ActionsFile keeps which signed actions were taken. Each action is done once.
+// ActionsFile keeps the signed actions that this node has taken, because the node
+// does each action only once.
 const ActionsFile = "actions.json"
 
 // taken is the content of ActionsFile.
 type taken struct {
-	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
-	// Before: an action that is good only until then, or shorter, is refused. All forgotten actions had ended by then.
+	Nonces map[string]time.Time `json:"nonces"` // the time until which the action is valid
+	// Before is a time. The node refuses an action whose validity ends at this time or earlier. All
+	// forgotten actions had ended by then.
 	Before time.Time `json:"before"`
 }
 
-// maxTaken bounds the actions that are remembered.
+// maxTaken bounds the number of actions that the agent remembers.
 const maxTaken = 1000
 
-// signed returns what an operator has signed of a question that changes something. The signed text decides what is done.
-// Nil: this node has no list of operators.
+// signed checks a question that changes something, and returns the action that an operator has signed
+// for this question. The node does what the signed text says. The result is nil if this node has no
+// list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
 	if err != nil || said == nil {
 		return nil, err
 	}
 	if said.Action != q.Action || said.Message != q.Message || said.Force != q.Force {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the server asks for %s, and %s has signed something else: %s", q.Action, said.Operator, said.Action)
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server requests %s, but %s has signed something else: %s", q.Action, said.Operator, said.Action)
 	}
 	return said, said.For(a.opts.Node, time.Now())
 }
 
-// take notes that a signed action is about to be done.
+// take notes that the agent is about to do a signed action.
 func (a *Agent) take(said *tutti.SignedAction) error {
 	a.takenMu.Lock()
 	defer a.takenMu.Unlock()
 	path := filepath.Join(a.opts.Dir, ActionsFile)
 	kept, err := readSealed[taken](path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return tutti.Wrap("", err, "which actions were done here cannot be read, so none is done; remove the file when no action of the last hour can come again")
+		return tutti.Wrap("", err, "the file of done actions cannot be read, so this node does no action; remove the file when actions of the last hour can no longer arrive")
 	}
 	_, before := kept.Nonces[said.Nonce]
 	switch {
 	case before, !said.Until.After(kept.Before):
-		return tutti.Errorf(tutti.CodeRefused, "this node has taken the action that %s has signed before, or later ones", said.Operator)
+		return tutti.Errorf(tutti.CodeRefused, "this node has already done the action that %s has signed, or later ones", said.Operator)
 	case len(kept.Nonces) >= maxTaken:
 		kept.forget(time.Now())
 	}
 	if len(kept.Nonces) >= maxTaken {
-		return tutti.Errorf(tutti.CodeUnavailable, "this node was told more than %d signed actions within an hour", maxTaken)
+		return tutti.Errorf(tutti.CodeUnavailable, "this node got more than %d signed actions within an hour", maxTaken)
 	}
 	next := taken{Nonces: map[string]time.Time{said.Nonce: said.Until}, Before: kept.Before}
 	maps.Copy(next.Nonces, kept.Nonces)
@@ -84,7 +88,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	return nil
 }
 
-// forget drops the actions that are no longer good.
+// forget removes the actions that are no longer valid.
 func (t *taken) forget(now time.Time) {
 	for nonce, until := range t.Nonces {
 		if now.Before(until) {

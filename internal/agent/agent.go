@@ -19,18 +19,18 @@ import (
 
 // Bus is the node's connection to the server.
 type Bus interface {
-	// Call sends a request and waits for the answer. CodeUnavailable: the server is away. If no answer came, Call
-	// returns an error.
+	// Call sends a request and waits for the answer. Call returns CodeUnavailable if the server is
+	// away. If no answer came, Call returns an error.
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
 	// Send sends a message that may be lost.
 	Send(op string, payload []byte) error
 	OnRing(func(op string, payload []byte)) error
 	OnConnect(func())
-	// SetTicket lets each later message carry a ticket; see tutti.Hello.
+	// SetTicket sets the ticket that each later message carries (see tutti.Hello).
 	SetTicket(ticket string)
 }
 
-// Process is a Puppet that runs.
+// Process is a running Puppet process.
 type Process interface {
 	// Wait returns nil when the process is gone.
 	Wait(ctx context.Context) error
@@ -40,22 +40,26 @@ type Process interface {
 
 // Runner is the node's Puppet.
 type Runner interface {
-	// Start writes the durable marker into the run's directory, then starts Puppet. CodeNotFound: Puppet is not
-	// installed.
+	// Start writes the durable marker into the run's directory, then starts Puppet. Start
+	// returns CodeNotFound if Puppet is not installed.
 	Start(dir string, spec Spec) (Process, error)
-	// Spec returns the content of the marker; os.ErrNotExist: there is no marker.
+	// Spec returns the content of the marker. Spec returns os.ErrNotExist if there is no
+	// marker.
 	Spec(dir string) (Spec, error)
-	// Adopt returns the process that an earlier agent started, nil if the process is gone.
+	// Adopt returns the process that an earlier agent started. Adopt returns nil if the
+	// process is gone.
 	Adopt(dir string) (Process, error)
-	// Follow yields what happens inside the run, until ctx ends.
+	// Follow yields the live messages of the run, until ctx ends.
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
-	// Judge says how the run ended.
+	// Judge determines how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
-	// Strangers names Puppets that take no lock.
+	// Refreshes says what the run has refreshed, and what it has not.
+	Refreshes(dir string) (Refreshes, error)
+	// Strangers names the Puppet processes that take no lock.
 	Strangers() ([]string, error)
 }
 
-// Spec is what the runner is told about a run.
+// Spec describes a run to the runner.
 type Spec struct {
 	Order           tutti.Order
 	Node            tutti.NodeName
@@ -63,62 +67,73 @@ type Spec struct {
 	Socket          string
 	StartedAt       time.Time
 	Clock           tutti.Clock // the node's clock at StartedAt
+	Owed            []string    // resources whose refresh an earlier run owes
 }
 
 // Options are what an agent needs. Zero durations take the defaults.
 type Options struct {
-	Dir     string // the agent's state, on a disk that survives
+	Dir     string // directory of the agent's state, on a disk that survives a reboot
 	Node    tutti.NodeName
 	Bus     Bus
 	Machine tutti.Digest // see tutti.Hello
 	Runner  Runner
 	Signers Signers
-	Boxes   Boxes // open secrets; nil: no secret is opened
+	Boxes   Boxes // open secrets; if Boxes is nil, the node opens no secret
 	Logger  *slog.Logger
 	Version string
-	// Space returns an error if there is no room to begin a run; nil: there is always room.
+	// Space returns an error if there is no room to begin a run. If Space is nil, there is
+	// always room.
 	Space func() error
-	// Local is the node's Puppet for the remote control, Allow is the node's policy. If one is nil, no question is
-	// answered.
+	// Local is the node's Puppet for the remote control. Allow is the node's policy. If Local or Allow
+	// is nil, the node answers no question.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
-	// Acting knows the operators who sign what the remote control changes; nil: there is no list of operators.
+	// Acting knows the operators who sign the changes of the remote control. Acting is nil if there
+	// is no list of operators.
 	Acting Acting
-	// Switch is how exclusive jobs keep other Puppets away; nil: exclusive jobs are not served.
+	// Switch disables other Puppets for exclusive jobs. If Switch is nil, the node takes part
+	// in no exclusive job.
 	Switch Switch
-	// Witness sees the runs that others start; nil: such runs are not seen.
+	// Witness sees the Puppet runs that others start. If Witness is nil, the agent
+	// does not see such runs.
 	Witness Witness
 
-	// Facts sees which facts the node has after its runs; nil: facts are not looked at. FactsEvery is how often Facts
-	// looks although no change was seen; 0: never.
+	// Facts sees which facts the node has after its runs. If Facts is nil, the agent does not look at
+	// facts. FactsEvery is how often Facts looks even if no change was seen. If FactsEvery is 0, Facts
+	// looks only after changes.
 	Facts      Facts
 	FactsEvery time.Duration
 
-	// Warm has Puppet loaded for runs to come; nil: nothing is loaded.
+	// Warm loads Puppet before the next run. If Warm is nil, the agent loads
+	// nothing in advance.
 	Warm Warm
 
-	// Idle is called when a claim brings no run for the first time, and for the first time after a run; may be nil.
+	// Idle is called when a claim brings no run. It is called at the first claim without a run, and
+	// once more after each run. Idle may be nil.
 	Idle func()
 
-	// Follow is called when the server may want the node to follow other keys: after each exchange of the ticket, and
-	// when the server rings. It must not block; may be nil.
+	// Follow is called when the server may want the node to follow other keys. The server may
+	// want other keys after each exchange of the ticket, and when the server rings. Follow must
+	// not block. It may be nil.
 	Follow func()
 
 	// ServeLocal lets root on this machine begin runs without the server.
 	ServeLocal bool
 
-	// Compile is the socket for the Puppet Server on this node; nil: there is no such socket.
+	// Compile is the socket for the Puppet Server on this node. Compile is nil if there is no
+	// such socket.
 	Compile *CompileSocket
 
 	Beat     time.Duration // between heartbeats; 5 s
-	Patience time.Duration // how long to wait for one answer, and for an absent server before the last known answers are used; 30 s
-	KeepRuns int           // directories of ended runs that are kept; 20
-	Refusals int           // how often the server may refuse a result for a reason of its own, a second or more apart, before it is given up; 10
+	Patience time.Duration
+	KeepRuns int // directories of ended runs that are kept; 20
+	Refusals int
 }
 
 // Warm loads Puppet before there is a run.
 type Warm interface {
-	// Expect is told, after each claim without a run, what may follow.
+	// Expect is called after each claim that brings no run, with the run that may
+	// follow.
 	Expect(e wire.Expectation)
 	// Memory is how much memory the loaded Puppet uses now, in bytes.
 	Memory() int64
@@ -130,35 +145,38 @@ type cold struct{}
 func (cold) Expect(wire.Expectation) {}
 func (cold) Memory() int64           { return 0 }
 
-// Agent runs Puppet when the server says so. Callers use Run and Denied. The other methods are for the agent itself.
+// Agent runs Puppet when the server orders a run. Callers use Run and Denied. The other methods are for
+// the agent itself.
 type Agent struct {
 	opts   Options
 	code   codeStore
 	known  knownAnswers
 	wake   chan struct{} // there may be a run to claim
-	gate   chan struct{} // the gate of the run that is held may have decided
+	gate   chan struct{} // the gate of the held run may have decided
 	lease  chan struct{} // an exclusive job asks for a report of the node
 	greet  chan struct{} // the ticket must be exchanged
 	beat   chan struct{} // the server asks for a heartbeat now
 	remote chan tutti.RemoteRequest
-	// lookAgain says that Puppet may have left another report, or that the outbox can be sent.
+	// lookAgain signals that Puppet may have left another report, or that the agent can send
+	// its outbox.
 	lookAgain chan struct{}
-	boxing    sync.Mutex    // only one rotation of the node's key for secrets at a time
+	boxing    sync.Mutex    // allows only one rotation of the node's key for secrets at a time
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
 	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
+	debts     ledger               // belongs to the claim loop
 	refusals  refusals             // belongs to the claim loop
-	begun     begun                // as on disk, or newer; belongs to the claim loop
+	begun     begun                // the content on disk, or a newer one; belongs to the claim loop
 	takenMu   sync.Mutex           // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
-	stuck     error // why the last claim failed; nil if only the server was away
-	lost      error // trouble with a lease: its note is damaged, or Puppet cannot be enabled
+	stuck     error // the reason why the last claim failed; nil if only the server was away
+	lost      error // a problem with a lease: its note is damaged, or Puppet cannot be enabled
 	greeted   bool  // the ticket is exchanged
-	notTaken  error // why the server does not take this machine for the node
+	notTaken  error // the reason why the server refuses this machine
 
-	hearing   sync.Mutex // puts one run at a time into the outbox
+	hearing   sync.Mutex // lets only one run at a time into the outbox
 	clockMu   sync.Mutex // guards ClockFile
 	heardAt   map[tutti.RunID]time.Time
 	localAsks chan localAsk
@@ -175,7 +193,7 @@ const (
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
 	firstLook       = 10 * time.Second
-	holdAfter       = 5 * time.Second // a held run asks its gate again after this time, if no doorbell rings before
+	holdAfter       = 5 * time.Second // a held run asks its gate again after this time if no doorbell rings before
 )
 
 var errNotGreeted = tutti.Errorf(tutti.CodeUnavailable, "the ticket is not exchanged yet")
@@ -225,6 +243,7 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
+	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
 		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},
@@ -232,7 +251,8 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that runs at that time goes on, and the next agent finds it.
+// Run serves until ctx ends. A Puppet that is still running then continues, and the next agent
+// finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -246,16 +266,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.opts.Bus.OnConnect(func() {
 		a.exchange.due()
-		ring(a.greet) // the rest follows after the exchange
+		ring(a.greet) // all other work begins after the exchange of the ticket
 	})
 	compiles, err := a.listenCompile()
 	if err != nil { // the node's own runs do not need this socket
-		a.opts.Logger.Error("nobody can compile here for other nodes", "error", err)
+		a.opts.Logger.Error("the compile socket cannot be opened: this host cannot compile for other nodes", "error", err)
 	}
 	var local net.Listener
 	if a.opts.ServeLocal {
 		if local, err = a.listenLocal(); err != nil { // orders do not need this socket
-			a.opts.Logger.Error("nobody can begin a run on this machine", "error", err)
+			a.opts.Logger.Error("the local socket cannot be opened: a person cannot begin a run here", "error", err)
 		}
 	}
 	told := ctx
@@ -282,7 +302,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	looked := make(chan struct{})
 	beside.Go(func() { a.foreigns(ctx, looked) })
 	beside.Go(func() { a.tellFacts(ctx) })
-	select { // our next run replaces the report that is there, so look at the report first
+	select { // our next run replaces the present report, so look at the report first
 	case <-looked:
 	case <-ctx.Done():
 	case <-time.After(firstLook):
@@ -294,7 +314,7 @@ func (a *Agent) runsDir() string { return filepath.Join(a.opts.Dir, "runs") }
 
 func (a *Agent) runDir(run tutti.RunID) string { return filepath.Join(a.runsDir(), string(run)) }
 
-// poke makes the claim loop look again.
+// poke makes the claim loop look for work again.
 func (a *Agent) poke() { ring(a.wake) }
 
 func ring(bell chan struct{}) {
@@ -348,7 +368,7 @@ func (a *Agent) beats(ctx context.Context) {
 	}
 }
 
-// sendBeat sends a heartbeat. stopping says that the agent ends.
+// sendBeat sends a heartbeat. The argument stopping is true if the agent ends.
 func (a *Agent) sendBeat(stopping bool) {
 	beat := wire.Beat{
 		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
@@ -360,11 +380,11 @@ func (a *Agent) sendBeat(stopping bool) {
 	}
 	a.mu.Unlock()
 	if raw, err := json.Marshal(beat); err == nil {
-		_ = a.opts.Bus.Send(wire.OpBeat, raw) // the next one follows
+		_ = a.opts.Bus.Send(wire.OpBeat, raw) // if this heartbeat is lost, the next one follows
 	}
 }
 
-// claims asks for work whenever there may be some, and does it.
+// claims asks the server for work whenever there may be some, and does the work.
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -386,7 +406,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if a result was refused, after which no claim follows
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because no claim follows it
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
@@ -409,14 +429,14 @@ func (a *Agent) claims(ctx context.Context) error {
 
 func (a *Agent) setStuck(err error) {
 	if err != nil && away(err) {
-		err = nil // the server sees that itself
+		err = nil // the server itself sees that the node is away
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stuck = err
 }
 
-// trouble is what the node cannot do until a person helps.
+// trouble returns the problems that need a person's help.
 func (a *Agent) trouble() error {
 	if err := a.opts.Space(); err != nil {
 		return err
@@ -432,8 +452,8 @@ func (a *Agent) setLeaseTrouble(err error) {
 	a.lost = err
 }
 
-// claimOne ends the runs that were begun, then claims once. It reports whether there was a run. That run has then
-// ended.
+// claimOne ends the runs that have begun, then makes one claim. The method reports whether the claim
+// brought a run. When claimOne returns, that run has ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
@@ -442,7 +462,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return any, err
 	}
 	if err := a.hearLocals(); err != nil { // no order waits for this
-		a.opts.Logger.Error("a local run is not told yet", "error", err)
+		a.opts.Logger.Error("a local run is not reported to the server yet", "error", err)
 	}
 	if !a.hasGreeted() {
 		return false, errNotGreeted
@@ -493,7 +513,7 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	}
 	if claimed.Operators != nil {
 		if err := a.opts.Acting.Take(*claimed.Operators); err != nil {
-			return claimed, tutti.Wrap("", err, "the server says which operators sign actions")
+			return claimed, tutti.Wrap("", err, "the list of operators who sign actions")
 		}
 	}
 	return claimed, a.saw(claimed.Position)
@@ -516,7 +536,8 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
 }
 
-// call asks the server, within the agent's patience.
+// call sends a request to the server and waits for the answer as long as the
+// agent's patience lasts.
 func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
 	defer cancel()
@@ -527,7 +548,8 @@ func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, er
 	return reply, err
 }
 
-// pointedBus is a bus with kill points before and after each call. A claim that finds nothing has no kill point.
+// pointedBus is a bus with kill points before and after each call. A claim that finds no order has no kill
+// point.
 type pointedBus struct{ Bus }
 
 func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
@@ -542,7 +564,8 @@ func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte
 	return reply, err
 }
 
-// away reports whether an error says that the server could not be asked. False: the server has answered no.
+// away reports whether an error means that the server did not get the request. If away returns false,
+// the server has refused the request.
 func away(err error) bool {
 	code := tutti.CodeOf(err)
 	return code == tutti.CodeUnavailable || code == tutti.CodeDeadline || errors.Is(err, context.DeadlineExceeded)

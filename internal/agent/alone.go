@@ -16,18 +16,21 @@ const AloneFile = "alone.json"
 
 // Alone is the content of AloneFile.
 type Alone struct {
-	// Told is the server's last word on what the node does by itself; nil: the server has said nothing.
+	// Told is the server's last instruction about what the node does by itself. Told is nil if the
+	// server has given no instruction.
 	Told *tutti.Alone `json:"told,omitempty"`
-	// Denied is why the server did not take this machine for the node when it was last asked.
+	// Denied is the reason why the server refused this machine at the last request.
+	// Denied is empty if the server accepted the machine.
 	Denied string `json:"denied,omitempty"`
-	// Reached is when the server last answered, as last written. The true time is at most aloneKept later.
+	// Reached is the time of the server's last answer, as stored in the file. The server's true last
+	// answer is at most aloneKept later.
 	Reached time.Time `json:"reached,omitzero"`
 	// Started is when the agent started.
 	Started time.Time `json:"started,omitzero"`
 	// Ran is when the last safety run began.
 	Ran time.Time `json:"ran,omitzero"`
-	// Applied is the order of the last full run that passed its gate here. Basis is the digest of all answers that this
-	// run got and of the catalog that it applied.
+	// Applied is the order of the last full run that passed its gate here. Basis is one digest for that
+	// run. The digest covers all answers that the run got and the catalog that the run applied.
 	Applied *tutti.Order `json:"applied,omitempty"`
 	Basis   tutti.Digest `json:"basis,omitempty"`
 }
@@ -35,14 +38,16 @@ type Alone struct {
 const (
 	// aloneKept is how old Alone.Reached may be on disk.
 	aloneKept = 5 * time.Minute
-	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away. An agent claims
-	// more often than that.
+	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away.
+	// An agent claims more often than awayAfter.
 	awayAfter = 2 * claimEvery
-	// aloneSpread: safety runs are spread over the time without a server, divided by this number.
+	// aloneSpread divides the time between two safety runs. The nodes spread their safety runs
+	// over the resulting time.
 	aloneSpread = 4
 )
 
-// ReadAlone reads what the agent with its state in dir knows; fs.ErrNotExist: the agent knows nothing.
+// ReadAlone reads AloneFile from the state directory dir of an agent. ReadAlone returns
+// fs.ErrNotExist if there is no such file.
 func ReadAlone(dir string) (Alone, error) {
 	return readSealed[Alone](filepath.Join(dir, AloneFile))
 }
@@ -51,9 +56,9 @@ func ReadAlone(dir string) (Alone, error) {
 func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	switch {
 	case s.Denied != "":
-		return at, "the server does not take this machine for the node: " + s.Denied
+		return at, "the server does not accept this machine as the node: " + s.Denied
 	case s.Told == nil:
-		return at, "the server has not said that it may"
+		return at, "the server has not said yet that safety runs are allowed"
 	case s.Told.Safety == 0:
 		return at, s.Told.Why
 	case s.Applied == nil:
@@ -71,7 +76,8 @@ func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	return at.Add(spread), ""
 }
 
-// loadAlone takes over what an earlier agent knew. A time in the future becomes the present time.
+// loadAlone loads what an earlier agent knew. The method replaces a time in the future by the
+// present time.
 func (a *Agent) loadAlone() {
 	now := time.Now()
 	kept, err := ReadAlone(a.opts.Dir)
@@ -80,7 +86,7 @@ func (a *Agent) loadAlone() {
 	}
 	for _, t := range []*time.Time{&kept.Reached, &kept.Ran} {
 		if !t.IsZero() {
-			*t = now.Add(-max(0, now.Sub(*t))) // from here on, the monotonic clock counts
+			*t = now.Add(-max(0, now.Sub(*t))) // from now on, the monotonic clock counts
 		}
 	}
 	kept.Started = now
@@ -92,14 +98,14 @@ func (a *Agent) loadAlone() {
 	}
 }
 
-// knows returns what the node knows now.
+// knows returns the present content of AloneFile.
 func (a *Agent) knows() Alone {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
 	return a.alone
 }
 
-// learn changes what the node knows, and returns when the change is on disk.
+// learn changes the content of AloneFile, and returns when the change is on disk.
 func (a *Agent) learn(change func(*Alone)) error {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
@@ -127,7 +133,8 @@ func (a *Agent) reached() {
 	a.alone.Reached = time.Now()
 }
 
-// toldAlone notes what the answer to a claim says. If nothing changed, it is written to disk only now and then.
+// toldAlone notes the instruction in the answer to a claim. If the instruction has not changed,
+// toldAlone writes the file to disk only now and then.
 func (a *Agent) toldAlone(told *tutti.Alone) {
 	now := a.knows()
 	same := now.Denied == "" && (told == nil) == (now.Told == nil) && (told == nil || *told == *now.Told)
@@ -140,8 +147,8 @@ func (a *Agent) toldAlone(told *tutti.Alone) {
 	a.noteAlone(a.learn(func(s *Alone) { s.Told, s.Denied = told, "" }))
 }
 
-// Denied notes that the server does not let this machine in, or does not take it for the node. The node makes no safety
-// run until a claim is answered.
+// Denied notes that the server refuses this machine. The node makes no safety run until the server
+// answers a claim again.
 func (a *Agent) Denied(why error) {
 	if a.knows().Denied == why.Error() {
 		return
@@ -149,8 +156,8 @@ func (a *Agent) Denied(why error) {
 	a.noteAlone(a.learn(func(s *Alone) { s.Denied = why.Error() }))
 }
 
-// noteDenied calls Denied if the server has refused this machine. Other errors of the server say nothing about this
-// machine.
+// noteDenied calls Denied if the server has refused this machine. Other errors of the server do not
+// concern this machine.
 func (a *Agent) noteDenied(err error) {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeRefused, tutti.CodeUnauthenticated, tutti.CodeConflict, tutti.CodeNotFound:
@@ -160,8 +167,8 @@ func (a *Agent) noteDenied(err error) {
 }
 
 func (a *Agent) noteAlone(err error) {
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the directory, the agent has not begun
-		a.opts.Logger.Error("what this node does while its server is away could not be kept", "error", err)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a missing directory means that the agent has not begun
+		a.opts.Logger.Error("the instructions for the time without a server could not be stored", "error", err)
 	}
 }
 

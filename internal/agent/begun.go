@@ -13,19 +13,20 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// BegunFile keeps what a node must not forget even if its run directories are gone (ADR 0018). It is on disk before
-// Puppet is started.
+// BegunFile keeps what a node must remember even if its run directories are gone (ADR 0018). The file
+// is on disk before the agent starts Puppet.
 const BegunFile = "begun.json"
 
 // begun is the node's memory of orders and of its server.
 type begun struct {
-	Fence  tutti.Fence    `json:"fence"`           // of the last order that this node has begun
+	Fence  tutti.Fence    `json:"fence"`           // the fence of the last order that this node has begun
 	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that order
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 
 // Forget removes from a state directory what an agent remembers of orders, of its server and of its ticket, what it
-// would do without a server, and the runs of its outbox. All this says nothing about another fleet.
+// would do without a server, and the runs of its outbox. All this says nothing about another fleet. Which refreshes are owed
+// stays: that is about the machine.
 func Forget(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
 	if err != nil {
@@ -45,12 +46,12 @@ func Forget(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// loadBegun reads the file from disk if it differs from what the agent has written last. This is so at the start, or if
-// an earlier state was restored under a running agent.
+// loadBegun reads the file from disk if the file differs from what the agent has written last. The file
+// differs at the start, and when somebody restored an earlier state while the agent was running.
 func (a *Agent) loadBegun() error {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return tutti.Wrap("", err, "which orders this node has begun cannot be read, so it begins none; remove the file, and the node counts as set back")
+		return tutti.Wrap("", err, "the note of the last begun order cannot be read, so this node begins no order; remove the file, and the node counts as set back")
 	}
 	if kept.Fence != a.begun.Fence || kept.Server.Epoch != a.begun.Server.Epoch {
 		a.begun = kept
@@ -66,7 +67,8 @@ func (a *Agent) writeBegun(b begun) error {
 	return nil
 }
 
-// saw notes the server's position. It is written to disk with the next order, or when another epoch has begun.
+// saw notes the server's position. The position is written to disk with the next order, or when another
+// epoch has begun.
 func (a *Agent) saw(at tutti.Position) error {
 	b := a.begun
 	before := b.Server.Epoch
@@ -78,28 +80,29 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // runs that were told only to the earlier epoch of the server are told again
+	ring(a.lookAgain) // runs that only the earlier epoch of the server knows are reported again
 	return nil
 }
 
-// wantedFile is in the directory of a run that may begin. If the directory has no marker, this file shows that Puppet
-// was not started. A directory that was made only to refuse a run never has it.
+// wantedFile is in the directory of a run that may begin. If a directory has this file but no marker, Puppet was not
+// started. If a directory was made only to refuse a run, it never has this file.
 const wantedFile = "wanted"
 
-// mayBeginOnce says why an order must not begin, empty if it may. An order that was begun before, or that is older than
-// the last begun order, never begins. had says that the run has its wantedFile.
+// mayBeginOnce returns the reason why an order must not begin. The reason is empty if the order may
+// begin. An order never begins if it was begun before, or if it is older than the last begun order. The
+// argument had is true if the run has its wantedFile.
 func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {
 	case claimed.Fence == tutti.Fence{}, order > 0, order == 0 && had:
 		return ""
 	case order == 0:
-		return "this node has begun the run before, and has lost its directory: nobody knows how far it came"
+		return "this node has begun the run before, but has lost its directory: the state of the run is unknown"
 	}
 	return fmt.Sprintf("the order is older than that of run %s, which this node has begun since", a.begun.Run)
 }
 
-// beginOnce writes to disk that an order is begun.
+// beginOnce writes to disk that the agent begins an order.
 func (a *Agent) beginOnce(claimed wire.Claimed) error {
 	if claimed.Fence == (tutti.Fence{}) {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// tampered changes what each answer to a claim says, as a server does that was put back.
+// tampered changes each answer to a claim, so that the server looks like one whose log
+// went back.
 func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var claimed wire.Claimed
@@ -31,8 +32,8 @@ func (l *lab) tampered(change func(*wire.Claimed)) {
 	}
 }
 
-// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the memory of what was begun is not the
-// twenty directories of the last runs (finding F4).
+// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the agent remembers begun orders apart
+// from the directories of the last twenty runs (finding F4).
 func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 	cases := map[string]struct {
 		fence  func(*tutti.Fence)
@@ -64,12 +65,12 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 	}
 }
 
-// TestTheSameOrderAgain: a directory without a marker shows that Puppet was not started; without
-// the directory nobody knows.
+// TestTheSameOrderAgain: a directory without a marker shows that Puppet was not started. If the
+// directory is missing, nobody knows whether Puppet was started.
 func TestTheSameOrderAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		left    []string // in its directory; nil: that is gone
+		left    []string // files in the run's directory; nil: the directory is gone
 		starts  int
 		outcome tutti.Outcome
 	}{
@@ -84,13 +85,13 @@ func TestTheSameOrderAgain(t *testing.T) {
 			l.line.alter = func(op string, reply []byte) []byte {
 				var claimed wire.Claimed
 				if op == wire.OpClaim && json.Unmarshal(reply, &claimed) == nil && claimed.Order != nil {
-					once.Do(func() { // what is left of it is as the agent leaves it that is killed behind its memory
+					once.Do(func() { // leave the files of an agent that is killed after it has written BegunFile
 						ordered = claimed.Order.Run
 						if err := agent.WriteBegun(l.dir, claimed); err != nil {
 							t.Error(err)
 						}
 					})
-					return []byte("killed") // it does not hear of the order before it is started again
+					return []byte("killed") // the agent does not get the order before its next start
 				}
 				return reply
 			}
@@ -116,7 +117,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 	}
 }
 
-// troubled waits until the node says what troubles it.
+// troubled waits until the node reports a trouble with this text.
 func (l *lab) troubled(says string) {
 	l.t.Helper()
 	l.line.wait("the trouble "+says, func() bool { return strings.Contains(l.view().Trouble, says) })
@@ -124,7 +125,7 @@ func (l *lab) troubled(says string) {
 
 func quick(o *agent.Options) { o.Beat = 10 * time.Millisecond }
 
-// TestAMemoryThatCannotBeRead: nothing is begun, and the node says what to do.
+// TestAMemoryThatCannotBeRead: the node begins nothing, and reports what to do.
 func TestAMemoryThatCannotBeRead(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -146,10 +147,11 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAServerThatWentBackIsNotObeyed: the node says so, and goes on with the next epoch.
+// TestAServerThatWentBackIsNotObeyed: the node reports that the server's log went back.
+// The node works again when the server begins the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
-	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // what was acknowledged, and lost since
+	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // acknowledged events that the server has lost
 	l.start(quick)
 	l.line.settle()
 	l.line.settle() // the first answer is noted
@@ -160,8 +162,8 @@ func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	}
 }
 
-// TestAPuppetIsFollowedWhileTheServerIsAway: an agent that is started again listens where its running
-// Puppet asks, though it has no ticket for the server yet.
+// TestAPuppetIsFollowedWhileTheServerIsAway: a restarted agent opens the socket of its running
+// Puppet, although the agent has no ticket for the server yet.
 func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 	applying, ends := make(chan struct{}), make(chan struct{})
 	l := newLab(t, func(p *puppet) tutti.Result {
@@ -190,7 +192,8 @@ func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-// TestAnEpochThatNoServerBegins: whoever has played the server once, with a backup of it, leaves room above what he has said.
+// TestAnEpochThatNoServerBegins: an attacker has played the server with a backup of it and used a very
+// high epoch. The honest server must still be able to begin a higher epoch.
 func TestAnEpochThatNoServerBegins(t *testing.T) {
 	for what, change := range map[string]func(*wire.Claimed){
 		"the server's": func(c *wire.Claimed) { c.Position.Epoch = tutti.Epoch{Number: tutti.MaxEpoch - 1, Random: "x"} },

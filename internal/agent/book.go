@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// book keeps what one run was told and what it published. It is in the run's directory, and is fsynced when the run has
-// ended. Until then it must survive the agent's end. It need not survive the machine's end, because the run ends with
-// the machine.
+// book keeps the answers that one run got and the values that it published. The book is in the run's
+// directory, and is fsynced when the run has ended. Before the run's end, the book must survive the
+// agent's end. The book need not survive the machine's end, because the run ends with the machine.
 type book struct {
 	mu      sync.Mutex
 	dir     string
@@ -28,17 +28,19 @@ type book struct {
 	hiera   *hieraEntry
 }
 
-// entry is one line of answers.jsonl. Exactly one of its parts is set.
+// entry is one line of answers.jsonl. Exactly one field of an entry is set.
 type entry struct {
 	Answer    *answerEntry    `json:"answer,omitempty"`
 	Hiera     *hieraEntry     `json:"hiera,omitempty"`
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
-	Missing   *tutti.Wait     `json:"missing,omitempty"` // a question that could not be answered
+	Missing   *tutti.Wait     `json:"missing,omitempty"` // a question that the agent could not answer
 	Asked     *askedEntry     `json:"asked,omitempty"`
-	// Overlapped are the Puppets that ran at the same time and take no lock.
+	// Overlapped are the Puppet processes that ran at the same time and take no
+	// lock.
 	Overlapped []string `json:"overlapped,omitempty"`
-	// Gated is when the run came to its gate. It had changed nothing before.
+	// Gated is when the run came to its gate. Before that, the run had changed
+	// nothing.
 	Gated *tutti.Clock `json:"gated,omitempty"`
 }
 
@@ -54,7 +56,7 @@ type hieraEntry struct {
 	Degraded bool           `json:"degraded,omitempty"`
 }
 
-// askedEntry is what the run looked up without handing it over at a gate.
+// askedEntry is what the run looked up but did not hand over at a gate.
 type askedEntry struct {
 	Keys  []tutti.KeyRead `json:"keys"`
 	Facts tutti.Digest    `json:"facts,omitempty"`
@@ -62,7 +64,7 @@ type askedEntry struct {
 
 type publishedEntry struct {
 	Key    string       `json:"key"`
-	Digest tutti.Digest `json:"digest,omitempty"` // empty: withdrawn
+	Digest tutti.Digest `json:"digest,omitempty"` // empty if the value was withdrawn
 }
 
 const (
@@ -70,7 +72,8 @@ const (
 	gateFile    = "gate.json"
 )
 
-// openBook reads the existing book. It drops an unfinished last line, which an agent left that was killed.
+// openBook reads the existing book. If an agent was killed while it wrote the last line, openBook drops
+// this line.
 func openBook(dir string) (*book, error) {
 	b := &book{dir: dir, byQuery: map[string]int{}}
 	path := filepath.Join(dir, answersFile)
@@ -108,7 +111,7 @@ func (b *book) index(e entry) {
 	b.entries = append(b.entries, e)
 }
 
-// write adds an entry. An answer that was not written was not given to Puppet. On a full disk, the next entry
+// write adds an entry. If write fails, Puppet does not get the answer. On a full disk, the next entry
 // overwrites a half-written one.
 func (b *book) write(e entry) error {
 	raw, err := seal(e)
@@ -118,10 +121,10 @@ func (b *book) write(e entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size+int64(len(raw)) > maxSealed {
-		return tutti.Errorf(tutti.CodeInvalid, "the run was told and has published more than %d bytes", maxSealed)
+		return tutti.Errorf(tutti.CodeInvalid, "the answers and published values of the run have more than %d bytes", maxSealed)
 	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
-		_ = b.file.Truncate(b.size) // else the next openBook finds half an entry
+		_ = b.file.Truncate(b.size) // otherwise the next openBook would find half an entry
 		return err
 	}
 	killpoint.Here("agent.booked")
@@ -130,7 +133,7 @@ func (b *book) write(e entry) error {
 	return nil
 }
 
-// answer returns what the run was told before in answer to the same question.
+// answer returns the answer that the run already got to the same question.
 func (b *book) answer(q tutti.Query) (answerEntry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +150,7 @@ func (b *book) hieraData() *hieraEntry {
 	return b.hiera
 }
 
-// greeted returns what the launcher last said about itself.
+// greeted returns the launcher's last hello.
 func (b *book) greeted() hello {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +164,7 @@ func (b *book) greeted() hello {
 }
 
 func queryKey(q tutti.Query) string {
-	raw, _ := json.Marshal(q) // strings and raw JSON always encode
+	raw, _ := json.Marshal(q) // encoding strings and raw JSON never fails
 	return string(raw)
 }
 
@@ -183,7 +186,8 @@ func (b *book) overlapped() bool {
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
-// clock is when the run last came to its gate. If it never did, clock is when the run began.
+// clock returns the time when the run last came to its gate. If the run never came to its
+// gate, clock returns when the run began.
 func (b *book) clock(began tutti.Clock) tutti.Clock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +199,7 @@ func (b *book) clock(began tutti.Clock) tutti.Clock {
 	return began
 }
 
-// unanswered lists the questions that could not be answered.
+// unanswered lists the questions that the agent could not answer.
 func (b *book) unanswered() []tutti.Wait {
 	var out []tutti.Wait
 	for _, e := range b.entries {
@@ -206,7 +210,8 @@ func (b *book) unanswered() []tutti.Wait {
 	return out
 }
 
-// reads lists the questions and the digests of their answers, and the hiera keys that Tutti's level had.
+// reads lists the questions with the digests of their answers, and the hiera keys that Tutti's level
+// had.
 func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,8 +241,8 @@ func (b *book) askedMore(record tutti.Record) bool {
 	return err == nil && (len(record.Reads) != len(gate.Reads) || len(record.Keys) != len(gate.Keys))
 }
 
-// record is the run's record, up to the point that the run reached. An error says that what was handed over at the gate
-// cannot be read.
+// record returns the run's record, up to the phase that the run reached. An error means that the file
+// with the run's message at its gate cannot be read.
 func (b *book) record(spec Spec) (tutti.Record, error) {
 	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
 	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))
@@ -253,7 +258,7 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 		return out, err
 	}
 	for _, e := range b.entries {
-		if e.Asked != nil { // the run never came to its gate, or it asked more after it
+		if e.Asked != nil { // the run never came to its gate, or asked more questions after its gate
 			out.Keys, out.Inputs.Facts = e.Asked.Keys, e.Asked.Facts
 		}
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Boxes are the keys to which the node's secrets are sealed.
+// Boxes holds the keys for which others seal this node's secrets.
 type Boxes interface {
-	Keys() []*ecdh.PrivateKey // all keys that may open a secret, the present one first
+	Keys() []*ecdh.PrivateKey // all keys that may open a secret, with the present key first
 	Pending() bool            // there is a next key
 	Next() (*ecdh.PrivateKey, error)
 	Switch() error // makes the next key the present one
 }
 
 const (
-	// boxTries is how often the node seals its secrets again to its next key because secrets changed in the meantime.
+	// boxTries is how often the node tries to seal its secrets to its next key. A try fails if secrets change during it.
 	boxTries = 10
-	// retryBox is the first wait before another try after a start, and maxRetryBox is the longest wait. The server
-	// accepts only a few keys of a node in an hour.
+	// retryBox is the wait before the first retry after a start. The longest wait is maxRetryBox. The
+	// server accepts only a few keys from one node in an hour.
 	retryBox    = time.Second
 	maxRetryBox = time.Minute
 )
@@ -46,9 +46,9 @@ func (a *Agent) finishBox(ctx context.Context) {
 	}
 }
 
-// rotateBox gives the node another key for its secrets. It seals all secrets of the node to the next key, and sends the
-// key and the secrets together. No secret changes, and no run waits. After a crash at any point, the node still has a
-// key that opens its secrets.
+// rotateBox gives the node another key for its secrets. The method seals all secrets of the node to the next key, and
+// sends the key and the secrets together. No secret changes, and no run waits. After a crash at any point, the node
+// still has a key that opens its secrets.
 func (a *Agent) rotateBox(ctx context.Context) error {
 	if a.opts.Boxes == nil {
 		return tutti.Errorf(tutti.CodeRefused, "this node has no key for secrets")
@@ -80,8 +80,8 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil { // a publisher may have sealed something that this node cannot open; it stays unchanged
-			a.opts.Logger.Warn("what is sealed to this node cannot be opened, and stays as it is", "key", p.Key, "error", err)
+		if err != nil { // a publisher may have sealed a secret badly; then the secret stays unchanged
+			a.opts.Logger.Warn("a secret that is sealed to this node cannot be opened, and stays unchanged", "key", p.Key, "error", err)
 			in.Pieces = append(in.Pieces, p)
 			continue
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestAClaimSaysWhatTheAgentKnows, and its release.
+// TestAClaimSaysWhatTheAgentKnows checks that a claim names the agent's
+// capabilities and release.
 func TestAClaimSaysWhatTheAgentKnows(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -21,14 +22,14 @@ func TestAClaimSaysWhatTheAgentKnows(t *testing.T) {
 	if err := json.Unmarshal(l.line.payload(wire.OpClaim), &got); err != nil {
 		t.Fatal(err)
 	}
-	got.Seen = tutti.Position{} // of a later claim than the first one
+	got.Seen = tutti.Position{} // the first claim has no position
 	if diff := cmp.Diff(wire.Claim{Version: "test", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}, Trusts: new(uint64), Operators: new(uint64)}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// TestAnOrderOfALaterReleaseIsRefused: the run ends with what to do, and Puppet is not
-// started, least of all for a whole apply.
+// TestAnOrderOfALaterReleaseIsRefused: the run ends with a message that says what to do.
+// Puppet is not started. In particular, Puppet does not apply the whole catalog.
 func TestAnOrderOfALaterReleaseIsRefused(t *testing.T) {
 	for _, field := range []string{`"kind":"reboot"`, `"nice":19`, `"mode":"dance"`} {
 		t.Run(field, func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestAnOrderOfALaterReleaseIsRefused(t *testing.T) {
 	}
 }
 
-// answersOf is a line that keeps the agent's answers to questions.
+// answersOf is a line that stores the agent's answers to questions.
 type answersOf struct {
 	*line
 	sent chan []byte
@@ -68,8 +69,8 @@ func (a answersOf) Send(op string, payload []byte) error {
 	return nil
 }
 
-// TestAQuestionOfALaterReleaseIsAnswered: with what this release does not know, and
-// nothing is done.
+// TestAQuestionOfALaterReleaseIsAnswered: the answer names what this release does
+// not know. The agent does nothing else.
 func TestAQuestionOfALaterReleaseIsAnswered(t *testing.T) {
 	for _, tc := range []struct{ text, says string }{
 		{`{"request":"R","action":"disable","caller":"operator:ada","until":"2027-01-01T00:00:00Z"}`, `unknown field "until"`},

@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wholeReport is what a whole run leaves that ended so long ago by the node's time, and took a second.
+// wholeReport returns the report of a whole run that took a second. By the node's clock, the run ended
+// the given time ago.
 func wholeReport(t *testing.T, run tutti.RunID, ended time.Duration) string {
 	t.Helper()
 	at := time.Now().Add(-ended)
@@ -23,7 +24,7 @@ func wholeReport(t *testing.T, run tutti.RunID, ended time.Duration) string {
 	return string(raw)
 }
 
-// foreigns are the foreign runs in the log.
+// foreigns returns the foreign runs in the log.
 func (l *lab) foreigns() []*tutti.RunForeign {
 	var out []*tutti.RunForeign
 	for _, e := range l.fleet.Events() {
@@ -34,15 +35,17 @@ func (l *lab) foreigns() []*tutti.RunForeign {
 	return out
 }
 
-// tellsOf waits until so many foreign runs are told, and returns the last one.
+// tellsOf waits until the agent has reported n foreign runs, and returns the last
+// one.
 func (l *lab) tellsOf(n int) *tutti.RunForeign {
 	l.t.Helper()
 	l.line.wait("foreign runs to be told", func() bool { return len(l.foreigns()) == n })
 	return l.foreigns()[n-1]
 }
 
-// TestTheAgentCounts: runs of ours stand where they came to their gate, others where they were seen, whatever the time is.
-// An agent that has lost its count begins another line.
+// TestTheAgentCounts: the order of runs does not depend on the time of day. Our runs are placed at the
+// moment of their gate, foreign runs at the moment when the agent saw them. An agent that has lost its
+// count begins another line.
 func TestTheAgentCounts(t *testing.T) {
 	w, opt := witnesses(t)
 	l := newLab(t, applies)
@@ -73,7 +76,8 @@ func TestTheAgentCounts(t *testing.T) {
 	}
 }
 
-// TestARunStandsAtItsGate: who was seen to end while ours compiled came before it.
+// TestARunStandsAtItsGate: if a foreign run ended while our run compiled, the
+// foreign run counts as earlier.
 func TestARunStandsAtItsGate(t *testing.T) {
 	w, opt := witnesses(t)
 	var l *lab
@@ -90,7 +94,8 @@ func TestARunStandsAtItsGate(t *testing.T) {
 	}
 }
 
-// TestAWholeRunIsToldAsNews: within a minute, by the agent that has seen it.
+// TestAWholeRunIsToldAsNews: a whole run counts as news if the agent that has seen
+// it reports it within a minute.
 func TestAWholeRunIsToldAsNews(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

@@ -25,28 +25,30 @@ import (
 //	code/<hex>.signed     what code keys have signed of it; missing for code of an earlier release
 //	environments/<name>   a link to the tree of the environment's latest run
 //
-// Puppet sees only the link, so catalogs do not differ by the digest.
+// Puppet sees only the link, so the digest of the code does not change catalogs.
 type codeStore struct {
 	dir     string
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
 	signers Signers
 	begun   *counters
-	needs   func() tutti.Digest // code that stays although no environment leads to it; empty: there is none
+	needs   func() tutti.Digest // code that stays even if no environment links to it; empty: no such code
 	mu      sync.Mutex
 }
 
-// keepCode is how many trees stay besides the linked ones.
+// keepCode is how many trees stay in addition to the linked ones.
 const keepCode = 2
 
 // ensured is the code of an order, complete on this node.
 type ensured struct {
 	environments string       // the directory with the links
-	said         tutti.Signed // what was signed of the code
+	said         tutti.Signed // the signed statement about the code
 }
 
-// ensure lets the environment's link lead to the order's code. CodeRefused: no operator has signed it, the code is
-// older than what was begun, or the manifest leads out of its tree. A local run (ordered: false) does not check an
-// intact tree's signature again: it was checked when the code was fetched.
+// ensure makes the environment's link lead to the order's code. ensure returns CodeRefused if no
+// operator has signed the code, or if the code is older than code that this node has begun. A
+// manifest with a path that leads out of its tree is also refused. For a local run (ordered is
+// false), ensure does not check the signature of an intact tree again. The signature was checked when
+// the code was fetched.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,11 +85,13 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	return out, c.collect(out.environments)
 }
 
-// codeParts are the files of one code. They are removed in this order.
+// codeParts are the files of one code. The agent removes the files of a code in this
+// order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
-// signed returns what was signed of code that is on this node. If this is not enough for the order, the server is
-// asked. The code may have been pushed again since, or other keys may be trusted now.
+// signed returns the signed statement about code that is on this node. If this statement is not
+// sufficient for the order, signed asks the server. In the meantime, somebody may have pushed the code
+// again, or the node may trust other keys.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {
@@ -106,7 +110,7 @@ func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed
 	return said, c.keepStatement(order.Code, in)
 }
 
-// keepStatement keeps what was signed of code for its next run.
+// keepStatement stores the signed statement about code for the code's next run.
 func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error {
 	if in.Statement == nil {
 		return nil
@@ -116,7 +120,8 @@ func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error 
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
 
-// intact reports whether the tree is there and equals its manifest, byte by byte. Puppet runs as root what is in it.
+// intact reports whether the tree exists and equals its manifest, byte by byte. Puppet runs the tree's
+// code as root.
 func (c *codeStore) intact(code tutti.Digest) bool {
 	m, err := c.kept(code)
 	if err != nil {
@@ -198,8 +203,9 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// ask asks for what was signed of the order's code, and checks everything: the digest is the order's, the signature is
-// an operator's, and the code is not older than what was begun.
+// ask requests the signed statement about the order's code, and checks everything. The digest must be
+// the order's, the signature must be an operator's, and the code must not be older than code that this
+// node has begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
 	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})
@@ -235,7 +241,8 @@ func readManifest(raw []byte) (tutti.CodeManifest, error) {
 	return m, m.Validate()
 }
 
-// place writes one file of the tree. It takes the content from an older tree if that has it.
+// place writes one file of the tree. The method copies the content from an older tree if
+// an older tree has the file.
 func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -273,7 +280,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	for _, name := range manifests {
 		m, err := c.kept(tutti.Digest("sha256:" + strings.TrimSuffix(filepath.Base(name), ".manifest")))
 		if err != nil {
-			continue // then its files are fetched again
+			continue // the files of a damaged tree are fetched again
 		}
 		for p, f := range m.Files {
 			if f.Link == "" {
@@ -284,7 +291,8 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	return out
 }
 
-// link lets the environment's name lead to the order's tree, by rename.
+// link makes the environment's name lead to the order's tree. The method replaces the
+// link by rename.
 func (c *codeStore) link(links string, order tutti.Order) error {
 	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, order.Environment)
 	if now, err := os.Readlink(at); err == nil && now == target {
@@ -302,8 +310,8 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees to which no environment leads, and the half-built trees of an agent that was killed. It
-// keeps the tree that is needed, and the latest ones.
+// collect removes the trees to which no environment links, and the half-built trees of an agent that
+// was killed. The method keeps the tree that is needed, and the latest trees.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {
@@ -331,7 +339,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // the manifest goes last: without it, the rest of an interrupted removal would not be found
+		for _, part := range codeParts { // the manifest goes last, so that the next collect finds an interrupted removal
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// push gives the server code with these files; a value that begins with `->` is
-// a link, one that begins with `#!` may be executed.
+// push gives the server code with these files. A value that begins with `->` is a
+// link. A value that begins with `#!` is an executable file.
 func (l *lab) push(files map[string]string) tutti.CodePushed {
 	l.t.Helper()
 	return l.pushAs(files, servertest.Sign)
 }
 
-// pushAs is push of code that is signed in some way.
+// pushAs pushes code that the function sign has signed.
 func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutti.SignedCode) tutti.CodePushed {
 	l.t.Helper()
 	m := tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{}}
@@ -43,7 +43,7 @@ func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutt
 	return pushed
 }
 
-// tree returns the files below a directory as push takes them.
+// tree returns the files below a directory in the form that push takes.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -128,8 +128,8 @@ func TestAFileThatWasChangedOnDiskIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// A tree is there as a whole or not at all, also when the agent is killed while
-// it is fetched.
+// A tree is either complete or absent. A tree is also complete or absent if the agent is
+// killed while it fetches the tree.
 func TestCodeThatIsHalfFetchedIsNone(t *testing.T) {
 	l := newLab(t, applies)
 	pushed := l.push(map[string]string{"a": "1", "b": "2", "manifests/site.pp": "3"})
@@ -157,7 +157,8 @@ func TestCodeThatIsHalfFetchedIsNone(t *testing.T) {
 	}
 }
 
-// Even the operator's signature lets no manifest out of its tree.
+// Even with an operator's signature, the paths of a manifest must stay inside its
+// tree.
 func TestAManifestStaysInsideItsTree(t *testing.T) {
 	file := tutti.CodeFile{Digest: tutti.DigestOf([]byte("x"))}
 	cases := map[string]map[string]tutti.CodeFile{
@@ -189,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // whatever the server says to it
+			l.line.answer = wire.OpCode // the agent gets the server's answer to this unchanged
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

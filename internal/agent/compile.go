@@ -11,15 +11,17 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// CompileSocket is a permanent socket. On it the Puppet Server of this node asks for the nodes for which it compiles
-// (ADR 0013). The Tutti server refuses until it has granted `compile` to this node.
+// CompileSocket is a permanent socket. The Puppet Server of this node uses the socket to ask questions
+// for the nodes for which it compiles (ADR 0013). The Tutti server refuses these questions until it has
+// granted `compile` to this node.
 type CompileSocket struct {
 	Path string
-	UID  int // of the only user who may ask
+	UID  int // user id of the only user who may ask questions
 	GID  int // group of the socket
 }
 
-// listenCompile opens the socket for one user and their group; nil: no such socket is configured.
+// listenCompile opens the socket for one user and their group. listenCompile returns nil if
+// no compile socket is configured.
 func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	c := a.opts.Compile
 	if c == nil {
@@ -29,10 +31,10 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user passes through
+	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user must pass through the directory
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	_ = os.Remove(c.Path) // left by an earlier agent
+	_ = os.Remove(c.Path) // remove the socket of an earlier agent
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.Path, Net: "unix"})
 	if err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket")
@@ -46,20 +48,21 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	return l, nil
 }
 
-// compiles answers the Puppet Server until ctx ends.
+// compiles answers the Puppet Server's questions until ctx ends.
 func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	logger := a.opts.Logger
 	accept(ctx, l, logger, func(conn net.Conn) {
 		answer := (&compileConn{agent: a}).answer
 		if err := a.isCompiler(conn); err != nil {
-			logger.Warn("refused on the compile socket", "error", err)
+			logger.Warn("a connection to the compile socket was refused", "error", err)
 			answer = func(context.Context, request) (response, error) { return nil, err }
 		}
 		converse(ctx, conn, answer)
 	})
 }
 
-// isCompiler refuses all users but the Puppet Server's, even if the socket's mode was changed.
+// isCompiler refuses every user except the Puppet Server's, even if somebody changed the
+// socket's mode.
 func (a *Agent) isCompiler(conn net.Conn) error {
 	peer, err := peerOf(conn.(*net.UnixConn))
 	if err != nil {
@@ -74,7 +77,8 @@ func (a *Agent) isCompiler(conn net.Conn) error {
 // peer is the process at the other end of a socket.
 type peer struct{ uid, pid int }
 
-// compileConn is one compile. It keeps only the hello, because the other side asks each question once.
+// compileConn is one compile. The connection keeps only the hello, because the Puppet Server asks
+// each question once.
 type compileConn struct {
 	agent *Agent
 	by    request // the hello of this connection
@@ -136,7 +140,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
 		if a.Lags == nil { // an older server does not compare
-			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not say whether PuppetDB is up to date: it is older than this agent")
+			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags
 	}
@@ -158,17 +162,17 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// compiled hands over what the compile read and exports.
+// compiled sends what the compile has read and exports to the server.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // without places: the node has no record that would keep them
+	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // without places: no record needs them
 	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.CompiledFor{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
 	})
 	return nil, err
 }
 
-// persist asks the server, and asks again while the server is away, within the agent's patience. A restart of the
-// server must not fail a compile.
+// persist sends a request to the server. While the server is away, persist repeats the request as long
+// as the agent's patience lasts. A restart of the server must not make a compile fail.
 func persist[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.Patience)
 	defer cancel()

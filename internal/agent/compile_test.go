@@ -27,8 +27,8 @@ grants: [{to: db, compile: true, dangerous: true}, {to: web, exports: [{type: Da
 plans: {deploy: {steps: [{run: web}]}}
 `
 
-// compiler is an agent with a compile socket for a user, and a claimed run of
-// web-01.
+// compiler is an agent with a compile socket for one user, and a run that web-01
+// has claimed.
 type compiler struct {
 	*lab
 	web  *servertest.Node
@@ -50,17 +50,17 @@ func newCompiler(t *testing.T, uid int) compiler {
 	return c
 }
 
-// begin starts the agent, or another one in its place.
+// begin starts the agent. If an agent is running, begin replaces it.
 func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.kill()
 	claims := c.line.count(wire.OpClaim)
 	c.start(append(change, func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
 	})...)
-	c.line.until(wire.OpClaim, claims+1) // it listens before it claims
+	c.line.until(wire.OpClaim, claims+1) // the agent listens before it claims
 }
 
-// dial connects; the connection ends with the test.
+// dial opens a connection. The test closes the connection at its end.
 func (c compiler) dial(t *testing.T) (net.Conn, *bufio.Scanner) {
 	t.Helper()
 	conn, err := net.Dial("unix", c.path)
@@ -71,7 +71,8 @@ func (c compiler) dial(t *testing.T) (net.Conn, *bufio.Scanner) {
 	return conn, bufio.NewScanner(conn)
 }
 
-// say greets as the Puppet Server would that compiles for a node, and asks.
+// say sends the hello of a Puppet Server that compiles for a node, then one
+// question.
 func (c compiler) say(t *testing.T, name tutti.NodeName, req ask) reply {
 	t.Helper()
 	conn, lines := c.dial(t)
@@ -82,7 +83,8 @@ func (c compiler) say(t *testing.T, name tutti.NodeName, req ask) reply {
 	return exchange(conn, lines, req)
 }
 
-// The socket is for one user, whatever its mode lets in.
+// The socket serves one user. Another user is refused even if the mode lets this
+// user connect.
 func TestTheCompileSocketIsForOneUser(t *testing.T) {
 	c := newCompiler(t, os.Getuid()+1)
 	info, err := os.Stat(c.path)
@@ -100,9 +102,9 @@ func TestTheCompileSocketIsForOneUser(t *testing.T) {
 	}
 }
 
-// What a compile asks is answered as its node's; what it read and exports is on
-// the server's disk when the answer is there. Another agent in between changes
-// nothing.
+// The compile gets the answers of the node for which it compiles. When the answer
+// to "compiled" arrives, what the compile has read and exports is on the server's
+// disk. A restart of the agent changes nothing.
 func TestTheAgentOfACompileHost(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	c.set("shared/x", "1")
@@ -138,8 +140,9 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 	}
 }
 
-// Where PuppetDB answers, the server says of whom it lacks the catalog, and of which
-// catalog exports are; a server that does not say so is none to go by.
+// When PuppetDB answers a collect, the Tutti server names two things. One is the
+// nodes whose catalog PuppetDB lacks. The other is the catalog of each export. An
+// answer without these is refused.
 func TestACompileThroughPuppetDB(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	collect := ask{"op": "collect", "type": "Database", "filter": nil, "stored": ask{"db-01": ask{"found": true}, "web-02": ask{"catalog_uuid": "x"}}}
@@ -174,8 +177,8 @@ func TestACompileThroughPuppetDB(t *testing.T) {
 	}
 }
 
-// The socket has no operation but those of a compile, and none before hello; what
-// the server refuses is refused here.
+// The socket only has the operations of a compile. No operation is allowed before hello.
+// If the server refuses an operation, the socket also refuses the operation.
 func TestWhatTheCompileSocketRefuses(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	for _, tc := range []struct {
@@ -201,7 +204,8 @@ func TestWhatTheCompileSocketRefuses(t *testing.T) {
 	}
 }
 
-// There are no last known answers for others: without the server there is none.
+// The agent keeps no last known answers for other nodes. Without the server, a compile
+// for another node gets no answer.
 func TestACompileWithoutTheServer(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	c.set("shared/x", "1")
@@ -221,7 +225,7 @@ func TestACompileWithoutTheServer(t *testing.T) {
 	}
 }
 
-// A compile socket that cannot be opened is no reason for the node not to run.
+// If the compile socket cannot be opened, the node still runs.
 func TestAnAgentWithoutItsCompileSocket(t *testing.T) {
 	l := newLab(t, applies)
 	file := filepath.Join(l.dir, "file")

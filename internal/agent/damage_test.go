@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// damages are what disks, power and people do to a file.
+// damages are the kinds of damage that disks, power failures and people do to a
+// file.
 var damages = map[string]func(t *testing.T, path string){
 	"truncated": func(t *testing.T, path string) {
 		rewrite(t, path, func(raw []byte) []byte { return raw[:len(raw)/2] })
@@ -52,8 +53,8 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 }
 
 // TestDamagedRunsEndAndOthersGoOn damages each file of a run whose end the server
-// does not have: no Puppet is started again, the outcome is no good one and says
-// which file it is, and the next run is as ever.
+// does not have. Puppet is not started again. The outcome is not good and names the
+// damaged file. The next run works as usual.
 func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -80,7 +81,7 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 				l.start()
 				job := l.job()
 				run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-				l.line.until(wire.OpPublish, 2) // by Puppet, and then the outbox tries
+				l.line.until(wire.OpPublish, 2) // Puppet publishes first, then the outbox tries
 				l.kill()
 				damage(t, filepath.Join(l.runDir(run), c.file))
 				l.ruby.does(applies)
@@ -98,9 +99,10 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestADamagedMarkerStartsNothing: nobody knows what was started.
+// TestADamagedMarkerStartsNothing: with a damaged marker, nobody knows what was
+// started, so the agent starts nothing.
 func TestADamagedMarkerStartsNothing(t *testing.T) {
-	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // a flipped byte: package puppet
+	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // package puppet tests a flipped byte
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
 			job := l.job()
@@ -118,7 +120,8 @@ func TestADamagedMarkerStartsNothing(t *testing.T) {
 	}
 }
 
-// TestDamagedKnownAnswersAreNone: a wrong answer is worse than none.
+// TestDamagedKnownAnswersAreNone: the agent does not use a damaged answer, because
+// a wrong answer is worse than no answer.
 func TestDamagedKnownAnswersAreNone(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +135,7 @@ func TestDamagedKnownAnswersAreNone(t *testing.T) {
 			for _, path := range known {
 				damage(t, path)
 			}
-			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // a line that is severed keeps silent so long
+			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // a cut line gives no answer for so long
 			l.ruby.does(func(p *puppet) tutti.Result {
 				l.line.sever()
 				if r := p.say(ask{"op": "hiera"}); r.OK {
@@ -148,7 +151,8 @@ func TestDamagedKnownAnswersAreNone(t *testing.T) {
 	}
 }
 
-// TestDamagedCodeIsFetchedAgain: Puppet runs as root what is in the tree.
+// TestDamagedCodeIsFetchedAgain: the agent fetches a damaged tree again, because
+// Puppet runs its code as root.
 func TestDamagedCodeIsFetchedAgain(t *testing.T) {
 	for name, damage := range damages {
 		for _, pattern := range []string{"code/*.manifest", "code/*/*/*.pp"} {

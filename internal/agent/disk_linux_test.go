@@ -40,8 +40,9 @@ func TestALittleRoomBeginsNoRun(t *testing.T) {
 	}
 }
 
-// The server is away and the disk takes no result: the agent tries for ever, and
-// when one of both helps, the outcome is what it was.
+// The server is away, and the disk has no room for the result. The agent keeps
+// trying. When the server is back or the disk has room, the agent reports the
+// outcome unchanged.
 func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -51,7 +52,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 			if err := os.Remove(stuff); err != nil {
 				t.Error(err)
 			}
-			for kept := []string{}; len(kept) == 0; { // until it is in the outbox
+			for kept := []string{}; len(kept) == 0; { // until the result is in the outbox
 				l.line.until(wire.OpResult, l.line.count(wire.OpResult)+1)
 				kept, _ = filepath.Glob(filepath.Join(l.dir, "runs", "*", "result.json"))
 			}
@@ -64,7 +65,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 			l = newLab(t, func(p *puppet) tutti.Result {
 				out := applies(p)
 				l.line.sever()
-				// Room for the verdict of this Puppet, and for nothing else.
+				// Leave room for this Puppet's verdict, but for nothing else.
 				stuff := filepath.Join(l.dir, "runs", "stuff")
 				for size := int64(1 << 20); size > 0; size -= 4096 {
 					f, err := os.Create(stuff)
@@ -100,7 +101,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 			l.start()
 			job := l.job()
 			run := l.until(job, "run.gated").Body.ID()
-			l.line.until(wire.OpResult, 2) // it was tried, and again
+			l.line.until(wire.OpResult, 2) // the agent tried to send the result twice
 			if _, err := os.Stat(filepath.Join(l.runDir(tutti.RunID(run)), "result.json")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the disk took the result: %v", err)
 			}

@@ -1,5 +1,6 @@
-// Package agent is the node's side. It claims runs, fetches signed code by digest, starts Puppet through a Runner, and
-// answers Puppet's questions on the run's socket. It keeps every outcome on disk until the server has it.
+// Package agent is the node's side. The package claims runs, fetches signed code by digest, starts Puppet through a
+// Runner, and answers Puppet's questions on the run's socket. The package keeps every outcome on disk until the
+// server has it.
 //
 // Everything about one run is in one directory, runs/<id>:
 //

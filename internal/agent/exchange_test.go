@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// An agent that ends waits for no exchange that nobody makes any more: what it would have said is said
-// by the next one. An agent that went on for seconds after its end kept the next one from its run.
+// An agent that ends does not wait for the exchange of the ticket, because the agent makes no further
+// exchange. The next agent sends what the ended agent did not send. In an earlier release, an agent
+// went on for seconds after its end and delayed the next agent's run.
 func TestAnAgentThatEndsWaitsForNoExchange(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a test that fails
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a failing test ends
 	defer cancel()
 	x := &exchange{}
 	x.due()

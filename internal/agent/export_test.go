@@ -5,13 +5,14 @@ import "github.com/tutti-project/tutti/wire"
 // ReadSealed and WriteSealed read and write the agent's own files.
 func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
 
-// WriteSealed is above.
+// WriteSealed is explained at ReadSealed.
 func WriteSealed(path string, value any) error { return writeSealed(path, value) }
 
 // Accept serves a socket.
 var Accept = accept
 
-// WriteBegun leaves what an agent leaves that has noted that it begins an order.
+// WriteBegun leaves the files of an agent that was killed after it noted the
+// beginning of an order.
 func WriteBegun(dir string, claimed wire.Claimed) error {
 	return New(Options{Dir: dir}).beginOnce(claimed)
 }

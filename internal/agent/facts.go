@@ -15,13 +15,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Facts collects the node's facts again after a run, to see whether they still equal those that the run compiled with
-// (docs/adr/0019-facts.md).
+// Facts collects the node's facts again after a run. The agent compares the new facts with the
+// facts of the run's compile (docs/adr/0019-facts.md).
 type Facts interface {
-	// Collect begins a collection for an ended run, given by its directory, with the order of that run. It ends a
-	// collection for another run.
+	// Collect begins a collection for an ended run with the order of that run. The argument dir
+	// is the run's directory. Collect ends a collection for another run.
 	Collect(dir string) error
-	// Collected is the result of the last collection for that run; fs.ErrNotExist: there is no result yet.
+	// Collected returns the result of the last collection for that run. Collected returns
+	// fs.ErrNotExist if there is no result yet.
 	Collected(dir string) (FactsNow, error)
 }
 
@@ -29,17 +30,18 @@ type Facts interface {
 type FactsNow struct {
 	Facts   tutti.Digest
 	Changed []string  // names of the facts that differ from the run's
-	Watch   []string  // directories whose files make facts
+	Watch   []string  // directories whose files are the sources of facts
 	At      time.Time // when the collection ended
-	Began   time.Time // when the collection began; zero: not known
+	Began   time.Time // when the collection began; zero if this is not known
 }
 
 const (
-	// factsPatience is how long to wait for a collection before another one begins.
+	// factsPatience is how long the agent waits for a collection before it begins
+	// another one.
 	factsPatience = 5 * time.Minute
 	// factsSoon is how often the agent looks whether a collection has ended.
 	factsSoon = 200 * time.Millisecond
-	// maxWatched is the greatest number of files that are looked at.
+	// maxWatched is the largest number of files that the agent looks at.
 	maxWatched = 20_000
 )
 
@@ -49,7 +51,7 @@ func (a *Agent) collectFacts(dir string) {
 		return
 	}
 	if err := a.opts.Facts.Collect(dir); err != nil {
-		a.opts.Logger.Debug("facts are not collected", "error", err) // Puppet is not installed, or it has no facts: the next run says so
+		a.opts.Logger.Debug("facts are not collected", "error", err) // the next run reports why, for example that Puppet is not installed
 	}
 	ring(a.collects)
 }
@@ -59,17 +61,18 @@ type factsWatch struct {
 	*Agent
 	begun  bool      // this agent has begun a collection
 	dir    string    // the directory of the last run
-	asked  time.Time // when a collection began; zero: none goes on
+	asked  time.Time // when a collection began; zero if no collection is going on
 	now    FactsNow  // the result of the last collection
-	seen   uint64    // stamp of the watched files when that result was found
-	late   bool      // one of them was written during the collection
+	seen   uint64    // stamp of the watched files at the time of that result
+	late   bool      // a watched file was written during the collection
 	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
 	toldOf string // the directory of the run for which told was sent
 	said   string
 }
 
-// tellFacts tells the server which facts the node has, until ctx ends. Runs never wait for it.
+// tellFacts reports the node's facts to the server until ctx ends. Runs never wait for
+// tellFacts.
 func (a *Agent) tellFacts(ctx context.Context) {
 	if a.opts.Facts == nil {
 		return
@@ -102,7 +105,8 @@ func (a *Agent) tellFacts(ctx context.Context) {
 	}
 }
 
-// look begins a collection if one is due, and takes the result of one that has ended.
+// look begins a collection if one is due, and reads the result of a collection that
+// has ended.
 func (f *factsWatch) look(now time.Time) {
 	dir := f.lastWithFacts()
 	if dir == "" || f.running() {
@@ -116,7 +120,8 @@ func (f *factsWatch) look(now time.Time) {
 		f.now, f.asked = found, time.Time{}
 		var newest time.Time
 		f.seen, newest = stamp(found.Watch)
-		// A file was written during the collection. Collect again, but only once: a fact may write there itself.
+		// A file was written during the collection. Collect again, but only once, because a fact may
+		// write to this file itself.
 		if f.late = !f.late && !found.Began.IsZero() && !newest.Before(found.Began) && !newest.After(now); f.late {
 			f.seen = 0
 		}
@@ -136,8 +141,8 @@ func (f *factsWatch) look(now time.Time) {
 	}
 }
 
-// written reports whether the files differ from those at the last collection. Looking takes at most a fiftieth of the
-// time, because modules and external data may be many files.
+// written reports whether the files differ from those at the last collection. Modules and external data
+// may be many files. To save time, written spends at most a fiftieth of the time on looking at files.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -154,8 +159,8 @@ func (f *factsWatch) running() bool {
 	return f.active != nil
 }
 
-// lastWithFacts is the directory of the last ordered run that has ended and has collected facts; empty: there is no
-// such run.
+// lastWithFacts returns the directory of the last ordered run that has ended and has collected facts.
+// The method returns an empty string if no run has collected facts.
 func (f *factsWatch) lastWithFacts() string {
 	dirs, err := f.runDirs()
 	if err != nil {
@@ -169,7 +174,7 @@ func (f *factsWatch) lastWithFacts() string {
 	return ""
 }
 
-// tell tells the server which facts there are, unless the server has them.
+// tell reports the present facts to the server, unless the server already has them.
 func (f *factsWatch) tell(ctx context.Context) error {
 	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
 		return nil
@@ -182,13 +187,13 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// stamp changes when a file in these directories, or the target of a link there, was added, changed or removed. newest
-// is the time of the last such change.
+// stamp changes if somebody adds, changes or removes a file in these directories, or the target of a
+// link there. The result newest is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) {
 		var st unix.Stat_t
-		if stat(path, &st) != nil { // the file does not exist, or has just gone
+		if stat(path, &st) != nil { // the file does not exist, or was removed just now
 			return
 		}
 		at := time.Unix(st.Ctim.Unix())

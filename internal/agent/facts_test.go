@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// facter is an agent.Facts: it finds what it is told.
+// facter implements agent.Facts. The facter finds the facts that the test has set.
 type facter struct {
 	mu      sync.Mutex
 	text    string // of all facts
@@ -59,7 +59,7 @@ func (f *facter) set(text string) {
 	f.text = text
 }
 
-// factsTold are the digests in the log.
+// factsTold returns the digests of facts in the log.
 func (l *lab) factsTold() []tutti.Digest {
 	var out []tutti.Digest
 	for _, e := range l.fleet.Events() {
@@ -70,7 +70,8 @@ func (l *lab) factsTold() []tutti.Digest {
 	return out
 }
 
-// TestFactsAreToldAfterARun, when a file of them has changed, and after a start of the agent.
+// TestFactsAreToldAfterARun: the agent reports facts after a run, after a change of a file of
+// facts, and after its own start.
 func TestFactsAreToldAfterARun(t *testing.T) {
 	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
 	use := func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond }
@@ -100,7 +101,8 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 	}
 }
 
-// TestFactsBehindLinksAreWatched: a directory that is a link, and a file in it.
+// TestFactsBehindLinksAreWatched: the agent watches a directory that is a link, and
+// a file in a directory that is a link.
 func TestFactsBehindLinksAreWatched(t *testing.T) {
 	real := t.TempDir()
 	link, role := filepath.Join(t.TempDir(), "facts.d"), filepath.Join(real, "role.txt")

@@ -19,7 +19,8 @@ import (
 // maxMessage bounds one line on the socket and in the files of a run.
 const maxMessage = 64 << 20
 
-// maxSealed bounds a sealed file and the book of a run. The agent writes them, but Puppet is root, too.
+// maxSealed bounds a sealed file and the book of a run. The agent writes these files, but Puppet, which
+// is root too, could change them.
 const maxSealed = 2 * maxMessage
 
 // seal encodes a value as a line of JSON that ends with its checksum. Without the checksum, a byte that the disk
@@ -32,7 +33,7 @@ func seal(value any) ([]byte, error) {
 	return fmt.Appendf(raw, "\t%08x\n", crc32.ChecksumIEEE(raw)), nil
 }
 
-// unseal decodes what seal wrote. Its error names the file.
+// unseal decodes a line that seal wrote. The error of unseal names the file.
 func unseal(path string, line []byte, out any) error {
 	damaged := func(why string) error {
 		return tutti.Errorf(tutti.CodeInternal, "%s is damaged: %s", filepath.Clean(path), why)
@@ -44,12 +45,13 @@ func unseal(path string, line []byte, out any) error {
 	case !ok:
 		return damaged("its end is missing")
 	case string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(raw)):
-		return damaged("its checksum is another one")
+		return damaged("its checksum is wrong")
 	}
 	return tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, out), "%s is damaged", filepath.Clean(path))
 }
 
-// writeSealed writes a file of mode 0600 by rename. When it returns, content and name are on disk.
+// writeSealed writes a file of mode 0600 by rename. When writeSealed returns, content and name are
+// on disk.
 func writeSealed(path string, value any) error {
 	raw, err := seal(value)
 	if err != nil {
@@ -71,7 +73,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// modified is when a file was last written, the zero time if the file is gone.
+// modified returns when a file was last written. The function returns the zero time if
+// the file is gone.
 func modified(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {

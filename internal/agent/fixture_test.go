@@ -32,7 +32,7 @@ plans:
 // hang is how long a test waits for an event before it fails. No machine is that slow.
 const hang = 3 * time.Minute
 
-// impatient makes an agent that gives up soon on a server that is away.
+// impatient makes an agent that gives up soon if the server is away.
 func impatient(o *agent.Options) { o.Patience = 2 * time.Second }
 
 // lab is a server and one node with its agent.
@@ -49,7 +49,7 @@ type lab struct {
 	ended  chan error
 }
 
-// newLab makes a fleet with a plan; its agent is not started.
+// newLab makes a fleet with a plan. The function does not start the agent.
 func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	t.Helper()
 	f := servertest.Start(t)
@@ -76,7 +76,7 @@ func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	return l
 }
 
-// start starts an agent; one that runs is killed first.
+// start starts an agent. If an agent is running, start kills it first.
 func (l *lab) start(change ...func(*agent.Options)) {
 	l.t.Helper()
 	l.kill()
@@ -95,7 +95,7 @@ func (l *lab) start(change ...func(*agent.Options)) {
 	l.mu.Unlock()
 }
 
-// kill ends the agent where it is; its Puppet lives on.
+// kill ends the agent at once. Its Puppet continues.
 func (l *lab) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *lab) kill() {
 	l.cancel = nil
 }
 
-// view is what the server lists of the node.
+// view returns the node as the server lists it.
 func (l *lab) view() api.NodeView {
 	l.t.Helper()
 	nodes, err := l.fleet.ListNodes(servertest.Operator())
@@ -140,7 +140,7 @@ func (l *lab) end(job tutti.JobID) tutti.Result {
 
 var errSeen = errors.New("seen")
 
-// watch waits until an event fits, or for the job's end.
+// watch waits until the function until accepts an event, or until the job ends.
 func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -156,7 +156,7 @@ func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	}
 }
 
-// until waits for an event of that kind.
+// until waits for an event of this kind.
 func (l *lab) until(job tutti.JobID, kind string) tutti.Event {
 	l.t.Helper()
 	var out tutti.Event
@@ -188,7 +188,7 @@ func (l *lab) put(run tutti.RunID, name string, content any) {
 	}
 }
 
-// record returns what the server has of a run.
+// record returns the record of a run that the server has.
 func (l *lab) record(run tutti.RunID) tutti.Record {
 	l.t.Helper()
 	r, err := l.fleet.RunRecord(servertest.Operator(), run)
@@ -198,7 +198,8 @@ func (l *lab) record(run tutti.RunID) tutti.Record {
 	return r
 }
 
-// told is a logger that closes seen with the first message that begins so.
+// told returns a logger that closes seen when the first message with this beginning
+// is logged.
 func told(to *slog.Logger, begins string, seen chan struct{}) *slog.Logger {
 	return slog.New(&teller{Handler: to.Handler(), begins: begins, seen: seen, once: &sync.Once{}})
 }

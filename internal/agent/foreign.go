@@ -19,20 +19,23 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Witness reads what Puppet leaves of its last run, no matter who started it.
+// Witness reads the report of Puppet's last run, whoever started the run.
 type Witness interface {
-	// ReportFile is where Puppet writes its report, by rename. CodeNotFound: Puppet is not installed yet.
+	// ReportFile returns the path at which Puppet writes its report by rename. ReportFile returns
+	// CodeNotFound if Puppet is not installed yet.
 	ReportFile() (string, error)
-	// LastReport reads this file and judges the run. fs.ErrNotExist: there is no report.
+	// LastReport reads this file and judges the run. LastReport returns fs.ErrNotExist if
+	// there is no report.
 	LastReport(ctx context.Context, node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
 }
 
 const (
 	foreignDir = "foreign"
-	seenFile   = "seen" // file in foreignDir; the id of the run whose report was looked at last
-	// foreignAgain is the first wait before the agent sends again what the server did not take.
+	seenFile   = "seen" // file in foreignDir with the id of the last run whose report the agent looked at
+	// foreignAgain is the first wait before the agent sends a run again that the server did not
+	// accept.
 	foreignAgain = 10 * time.Second
-	// foreignMost is the longest such wait.
+	// foreignMost is the longest wait before the agent sends a refused foreign run again.
 	foreignMost = 5 * time.Minute
 
 	markFile   = "mark" // file in foreignDir
@@ -44,26 +47,29 @@ type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. It stays there after it was told, because a server that was restored from a
-// backup has forgotten it.
+// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a
+// server that was restored from a backup has lost it.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
-	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, whatever its clock says
-	// Took is how long before it was seen the run had begun; see sees.
+	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, regardless of its clock
+	// Took is the time between the beginning of the run and the moment when the
+	// agent saw it (see sees).
 	Took time.Duration `json:"took,omitempty"`
-	// Told is the last known epoch of the server before the run was told; nil: not told yet.
+	// Told is the server's epoch, as last known before the agent reported the run. Told is
+	// nil if the agent has not reported the run yet.
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
-// untold reports whether the run must be told to a server of this epoch. Servers of release 0.2.0 have no known epoch:
-// its number is zero.
+// untold reports whether the agent must report the run to a server of this epoch. Servers of release
+// 0.2.0 have no known epoch. Servers of release 0.2.0 have the epoch number zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
-// foreigns tells the server of runs that it did not order, both foreign and local ones, until ctx ends. Only the first
-// ordered run waits for the first look, after which looked is closed. No other run waits.
+// foreigns reports to the server the runs that the server did not order, until ctx ends. The reported
+// runs are foreign and local runs. After its first look, foreigns closes the channel looked. Only the
+// first ordered run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
 	if a.opts.Witness != nil {
@@ -92,10 +98,10 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		failed := w.failed
-		if (tells || heard) && a.isTaken() { // else it is told when the server accepts this machine as the node again
+		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
 			told, err := a.sendForeigns(ctx)
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
-				a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
+				a.opts.Logger.Warn("a foreign run is not reported yet", "error", err)
 			}
 			if told > 0 || err == nil {
 				pause, due = foreignAgain, time.Time{}
@@ -120,33 +126,35 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// watch compares the reports that came with the reports that it has read.
+// watch compares the reports that arrived with the reports that the agent has read.
 type watch struct {
 	*Agent
 	reports *reportWatch    // nil if there is no witness
 	bell    <-chan struct{} // the bell of reports
-	said    string          // why a report was passed over
+	said    string          // the reason why a report was skipped
 	failed  bool            // the last look could not be completed
 
-	// All reports up to done were told, or need not be told.
+	// done is the place up to which the agent has reported all reports, or need not
+	// report them.
 	done  place
 	since time.Time // when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read are the runs whose reports were read after done.
+	// read contains the runs whose reports the agent has read after the place done.
 	read map[tutti.RunID]bool
-	// ours are our runs that are counted among the reports that came. The reports of those in assumed were not read.
+	// ours are our runs that count among the reports that arrived. The runs in assumed are those
+	// of them whose reports were not read.
 	ours, assumed map[tutti.RunID]bool
 }
 
-// noReport is the id for a report that cannot be read.
+// noReport is the id of a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
 
-// begin goes on where the previous agent ended.
+// begin continues where the previous agent ended.
 func (w *watch) begin() {
 	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.opts.Logger.Warn("which report was told last is not known: the one that is there is told again", "error", err)
+		w.opts.Logger.Warn("the last reported run is not known: the agent reports the present report again", "error", err)
 	}
 	w.last, w.noted = last.Run, err == nil || errors.Is(err, fs.ErrNotExist)
 	w.read, w.ours, w.assumed = map[tutti.RunID]bool{}, map[tutti.RunID]bool{}, map[tutti.RunID]bool{}
@@ -155,19 +163,21 @@ func (w *watch) begin() {
 	}
 }
 
-// sighting is what a look has found in the report's file.
+// sighting is what a look has found in the report file.
 type sighting struct {
-	id     tutti.RunID // empty: there is no file; noReport: it cannot be read
+	id     tutti.RunID // empty if there is no file; noReport if it cannot be read
 	run    tutti.Foreign
 	report []byte
-	fresh  bool // it is a report that no earlier look has found
+	fresh  bool // no earlier look has found this report
 }
 
-// looks is how often one look repeats because another report came meanwhile. After that, the next look goes on.
+// looks is how often one look repeats because another report arrived in the meantime. After that, the
+// next look continues.
 const looks = 4
 
-// look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports were replaced
-// unread, it also adds one run of which nothing is known. heard: there is something to tell.
+// look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
+// were replaced before the agent read them, look also adds one unknown run. The result heard is true
+// if the agent has something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	if w.reports == nil {
 		return false, nil
@@ -177,7 +187,7 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 		return false, nil //nolint:nilerr // there is no Puppet; look asks again after the next run of Tutti's
 	}
 	w.failed = false
-	var found []sighting // fresh ones, in order of arrival
+	var found []sighting // fresh reports, in order of arrival
 	for round := 1; ; round++ {
 		began := time.Now()
 		before, beforeErr := w.reach(ctx, file)
@@ -206,7 +216,8 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// reach follows the report's file and returns the place up to which the events are read.
+// reach watches the directories of the report file and returns the place up to which it
+// has read the events.
 func (w *watch) reach(ctx context.Context, file string) (place, error) {
 	for range looks {
 		others, err := w.reports.follow(file)
@@ -218,7 +229,7 @@ func (w *watch) reach(ctx context.Context, file string) (place, error) {
 			return at, err
 		}
 	}
-	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s are made and moved while they are looked at", file)
+	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", file)
 }
 
 // sight reads the present report.
@@ -234,8 +245,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs among found into the outbox if they are not there yet. unwatched is the run before
-// which other runs may have ended.
+// take puts the foreign runs among found into the outbox if they are not there yet. The argument
+// unwatched is the run before which other, unseen runs may have ended.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -251,14 +262,15 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle completes a look during which no report came. last is the present report. Its findings are on disk before it
-// updates what the watch knows, so that the next look finds them again if anything fails.
+// settle completes a look during which no report arrived. The argument last is the present report. The
+// method writes its findings to disk before it updates the watch. If anything fails, the next look
+// therefore finds them again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
-	var by *tutti.RunID // this foreign run also tells that others may have ended unseen
+	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
 	if why != "" && last.fresh && !w.isOurs(last.id) && last.run.Result.StartedAt.After(w.since) && !w.isHeard(last.id) {
 		by = &last.id
-		w.opts.Logger.Warn("before this run others may have ended of which nobody has seen the reports", "because", why, "run", last.id)
+		w.opts.Logger.Warn("before this run, other runs may have ended whose reports the agent has not seen", "because", why, "run", last.id)
 	}
 	if heard, err = w.take(found, by); err != nil {
 		return heard, err
@@ -290,16 +302,16 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen says why a run may have ended whose report no look has read; empty: there is no such run. passed are our runs whose reports came
-// and were not read.
+// unseen returns the reason why a run may have ended whose report no look has read. The reason is empty
+// if all reports were read. The runs in passed are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
-		return "the directory of the report was another one", nil
+		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
-		return "nobody watched for some time", nil
-	case last.fresh && at.came == w.done.came: // it did not come by rename
-		return "the report is another one, and none has come", nil
+		return "the agent did not watch the report for some time", nil
+	case last.fresh && at.came == w.done.came: // it was not renamed into place
+		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came
 	for run := range w.read {
@@ -322,12 +334,12 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 		}
 	}
 	if missing > 0 {
-		why = "a report came and was not read"
+		why = "a report arrived but was not read"
 	}
 	return why, passed
 }
 
-// left are our runs that have left a report, as far as is known.
+// left returns our runs that are known to have left a report.
 func (w *watch) left() []tutti.RunID {
 	dirs, err := w.runDirs()
 	if err != nil {
@@ -350,7 +362,7 @@ func (w *watch) isOurs(id tutti.RunID) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// isHeard reports whether a run is in the outbox, told or not.
+// isHeard reports whether a run is in the outbox, reported or not.
 func (a *Agent) isHeard(run tutti.RunID) bool {
 	_, err := readSealed[heard](a.heardFile(run))
 	return err == nil
@@ -368,8 +380,8 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts a run into the outbox of which only its end is known. It removes earlier such runs that were not told yet,
-// because the new one stands for them too.
+// hearUnseen puts a run into the outbox of which the agent knows only the end. The method removes
+// earlier such runs that are not reported yet, because the new one also stands for them.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -382,7 +394,7 @@ func (a *Agent) hearUnseen(why string) error {
 	if err := a.hear(run, report); err != nil {
 		return err
 	}
-	a.opts.Logger.Warn("a run may have ended here of which nobody has seen the report", "because", why, "run", run.Result.Run)
+	a.opts.Logger.Warn("a run may have ended here whose report the agent has not seen", "because", why, "run", run.Result.Run)
 	for _, h := range before {
 		if h.Told == nil && h.Foreign.Environment == "" && h.Foreign.Puppet == "" && h.Foreign.Unwatched {
 			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
@@ -393,7 +405,8 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun stands for a run of which nothing is known. Its id and its report are made up.
+// unseenRun returns a run that stands for an unknown run. The id and the report of the
+// unknown run are invented.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -428,8 +441,9 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// outbox returns the runs in the outbox in order of arrival. If their clock decided, a run dated in the future would
-// push out all later ones. Runs that cannot be read are dropped.
+// outbox returns the runs in the outbox in order of arrival. If the order followed the clock of the
+// runs, one run with a date in the future would push out all later runs. The method drops runs that
+// it cannot read.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
@@ -439,7 +453,7 @@ func (a *Agent) outbox() ([]heard, error) {
 	for _, file := range files {
 		h, err := readSealed[heard](file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was told in the meantime
+			continue // the agent has reported this run in the meantime
 		}
 		if err != nil {
 			a.opts.Logger.Error("a foreign run is lost", "error", err)
@@ -456,17 +470,18 @@ func (a *Agent) outbox() ([]heard, error) {
 	return all, nil
 }
 
-// sendForeigns tells the runs of the outbox that this server was not told. Runs that disturb go first, and the oldest
-// go first, because the server takes one each ten seconds. It removes runs that the server would not keep: the server
-// keeps the latest few, and the latest of each kind by which a node is judged.
+// sendForeigns reports the runs of the outbox that this server does not know. The server takes only one
+// run in ten seconds. The runs that may have harmed the node therefore go first, and among them the
+// oldest. The server keeps only the latest few runs, and the latest run of each kind that decides
+// whether a node is good. The agent removes all other runs from the outbox.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
-	now := a.epoch() // read before telling: runs that were told before a restore are then told again
+	now := a.epoch() // read before sending, so that runs sent before a restore are sent again
 	all, err := a.outbox()
 	if err != nil {
 		return 0, err
 	}
 	var latest []*tutti.RunForeign
-	for _, h := range slices.Backward(all) { // the one that came last is the latest, whatever its clock says
+	for _, h := range slices.Backward(all) { // the run that arrived last is the latest, regardless of its clock
 		latest = append(latest, &tutti.RunForeign{Foreign: h.Foreign})
 	}
 	stays := retain.Stay(latest)
@@ -493,7 +508,7 @@ func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
 	return told, nil
 }
 
-// tellForeign tells one run, and notes to which epoch of the server.
+// tellForeign reports one run, and notes the epoch of the server that got the run.
 func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error {
 	taken, err := a.sendForeign(ctx, h)
 	if err != nil {
@@ -508,7 +523,8 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is the server's epoch as far as this node has seen it; zero if it is not known.
+// epoch is the last epoch of the server that this node has seen. The epoch is zero if the
+// node has seen none.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {
@@ -517,14 +533,14 @@ func (a *Agent) epoch() tutti.Epoch {
 	return kept.Server.Epoch
 }
 
-// sendForeign reports whether the server has taken the run; false: it never will. An error means that sending again may
-// help.
+// sendForeign reports one run. The result taken is true if the server has taken the run, and false if
+// the server will never take it. An error means that the agent may try again.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
 	message, err := wire.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {
 		return false, err
 	}
-	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // in chunks if it is large
+	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // a large message is sent in chunks
 	if final(err) {
 		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
 		return false, nil

@@ -28,15 +28,16 @@ import (
 // witness is an agent.Witness whose reports are tutti.Foreign in JSON.
 type witness struct {
 	file    string
-	reading func() // what happens while a look is about to read the report; nil: nothing
+	reading func() // called before a look reads the report; nil if not needed
 
 	mu    sync.Mutex
-	hold  func() // the same, once
+	hold  func() // called once before a look reads the report
 	looks int
 	next  chan struct{} // closed by the next look
 }
 
-// witnesses gives a lab's agents a witness. Its directory is there, as Puppet makes it when its first run begins.
+// witnesses gives a lab's agents a witness. The directory of its report exists, as after the beginning
+// of Puppet's first run.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
@@ -44,7 +45,7 @@ func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	return w, func(o *agent.Options) { o.Witness = w }
 }
 
-// makeDir makes the directory of the report, if it is not there.
+// makeDir makes the directory of the report if it does not exist.
 func (w *witness) makeDir(t *testing.T) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
@@ -52,7 +53,7 @@ func (w *witness) makeDir(t *testing.T) {
 	}
 }
 
-// ReportFile is asked as each look begins.
+// ReportFile is called at the beginning of each look.
 func (w *witness) ReportFile() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +86,7 @@ func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []
 	return out, raw, nil
 }
 
-// seen waits until the agent has looked so often.
+// seen waits until the agent has looked n times.
 func (w *witness) seen(n int) {
 	for {
 		w.mu.Lock()
@@ -104,7 +105,7 @@ func (w *witness) count() int {
 	return w.looks
 }
 
-// leave leaves text where the report is, by rename as Puppet does.
+// leave writes text to the report file by rename, as Puppet does.
 func (w *witness) leave(t *testing.T, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -116,7 +117,8 @@ func (w *witness) leave(t *testing.T, text string) {
 	}
 }
 
-// leaveAll leaves the reports of so many runs, one after the other, of which one changed something.
+// leaveAll leaves the reports of several runs, one after the other. The run whose number is in
+// changed has changed something.
 func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	t.Helper()
 	for i := range runs {
@@ -129,8 +131,8 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	}
 }
 
-// taken waits until the agent has dealt with what is left, in vain or not: the look
-// behind the one that saw it has begun.
+// taken waits until the agent has handled the report, with or without success. A report
+// counts as handled when the look after the one that saw the report has begun.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -142,7 +144,7 @@ func (w *witness) taken(t *testing.T) {
 	}
 }
 
-// report is what a run that began as the i-th leaves.
+// report returns the report of the i-th run.
 func report(t *testing.T, i int, run tutti.RunID) string {
 	t.Helper()
 	began := time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC)
@@ -157,8 +159,8 @@ func foreignID(i int) tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
 }
 
-// quiet waits until the agent has told all that it has seen, as far as it can: the
-// look behind the next one has begun.
+// quiet waits until the agent has reported all that it has seen, as far as it can. The
+// agent has done so when the look after the next one has begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -178,7 +180,7 @@ func (l *lab) told() []tutti.RunID {
 	return out
 }
 
-// untold are the runs in the agent's outbox that no server has taken.
+// untold returns the runs in the agent's outbox that no server has taken.
 func (l *lab) untold() []tutti.RunID {
 	l.t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
@@ -198,7 +200,7 @@ func (l *lab) untold() []tutti.RunID {
 	return out
 }
 
-// knows waits until the agent has noted that its server is of an epoch.
+// knows waits until the agent has noted the epoch of its server.
 func (l *lab) knows(epoch uint64) {
 	l.t.Helper()
 	l.line.wait(fmt.Sprintf("a claim that is answered in epoch %d", epoch), func() bool {
@@ -214,8 +216,9 @@ func (l *lab) wantTold(want ...tutti.RunID) {
 	}
 }
 
-// TestAForeignRunIsToldOnce: it is seen when its report comes, wherever the directory
-// comes from, and when the agent starts; never twice.
+// TestAForeignRunIsToldOnce: the agent sees a foreign run when its report arrives,
+// even if the directory is new, and when the agent starts. The agent never reports a
+// run twice.
 func TestAForeignRunIsToldOnce(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -244,7 +247,7 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(wire.OpForeign, 1)
-			// A connection that is made meanwhile would have it sent once more.
+			// After a reconnect in the meantime, the agent would send the run again.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
@@ -265,7 +268,8 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatIsMadeAnew is watched, too.
+// TestADirectoryThatIsMadeAnew: the agent also watches a directory that was removed
+// and made again.
 func TestADirectoryThatIsMadeAnew(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -278,7 +282,8 @@ func TestADirectoryThatIsMadeAnew(t *testing.T) {
 	l.line.wait("the run", func() bool { return slices.Contains(l.told(), foreignID(1)) })
 }
 
-// TestARunOfOursIsNotForeign: Puppet leaves its report where all leave theirs.
+// TestARunOfOursIsNotForeign: Puppet writes the report of our run to the same file
+// as the reports of foreign runs.
 func TestARunOfOursIsNotForeign(t *testing.T) {
 	w, opt := witnesses(t)
 	l := newLab(t, func(p *puppet) tutti.Result {
@@ -289,7 +294,7 @@ func TestARunOfOursIsNotForeign(t *testing.T) {
 	l.end(l.job())
 	l.quiet(w)
 	l.kill()
-	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // what is known of it goes with time
+	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // the agent removes these directories after some time
 		t.Fatal(err)
 	}
 	l.start(opt)
@@ -300,7 +305,8 @@ func TestARunOfOursIsNotForeign(t *testing.T) {
 	}
 }
 
-// TestAForeignRunSurvivesBothEnds: whoever is killed, it is told, and once.
+// TestAForeignRunSurvivesBothEnds: the agent reports a foreign run exactly once,
+// even if the agent or the server is killed.
 func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -344,8 +350,8 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 	}
 }
 
-// TestTheOutboxOfForeignRunsIsBounded: while the server is away no more are kept than
-// it would keep.
+// TestTheOutboxOfForeignRunsIsBounded: while the server is away, the agent keeps no
+// more foreign runs than the server would keep.
 func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -355,7 +361,7 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	for i := range 8 {
 		n := l.line.count(wire.OpForeign)
 		w.leave(t, report(t, i, foreignID(i)))
-		l.line.until(wire.OpForeign, n+1) // in vain
+		l.line.until(wire.OpForeign, n+1) // without success
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
 		t.Errorf("%d in the outbox", len(left))
@@ -368,8 +374,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatChangedTheNodeIsTold: while the server is away, later runs that changed nothing do not push out the one by
-// which the node is not good any more.
+// TestWhatChangedTheNodeIsTold: a foreign run has changed the node while the server is away. Later
+// unchanged runs do not push this run out of the outbox.
 func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -384,14 +390,15 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.wantTold(foreignID(0))
 }
 
-// restored are writer.Epochs of a server that begins this epoch, after a restore.
+// restored implements writer.Epochs for a restored server that begins this epoch.
 type restored uint64
 
 func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r) }
 func (restored) Began(tutti.Epoch) error       { return nil }
 
-// TestARestoredServerIsToldAgain: what was told after the backup, the server has forgotten. Told again it makes nobody
-// good: more may have happened since.
+// TestARestoredServerIsToldAgain: the server has lost what the agent reported after the backup. The
+// agent reports these runs again. These runs do not make the node good, because more runs may have
+// happened since.
 func TestARestoredServerIsToldAgain(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -402,7 +409,7 @@ func TestARestoredServerIsToldAgain(t *testing.T) {
 	l.line.wait("the run", func() bool { return len(l.told()) == 1 })
 	l.wantWhole(true)
 
-	for nth := range uint64(2) { // two restores, of one backup
+	for nth := range uint64(2) { // two restores of one backup
 		if err := l.fleet.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +430,7 @@ func TestARestoredServerIsToldAgain(t *testing.T) {
 	}
 }
 
-// wantUnwatched checks whether something that was told says that a run may have ended unseen.
+// wantUnwatched checks whether a reported foreign run says that a run may have ended unseen.
 func (l *lab) wantUnwatched(want bool) {
 	l.t.Helper()
 	got := slices.ContainsFunc(l.fleet.Events(), func(e tutti.Event) bool {
@@ -435,7 +442,7 @@ func (l *lab) wantUnwatched(want bool) {
 	}
 }
 
-// wantWhole checks what the log says of the only foreign run.
+// wantWhole checks whether the log says that the only foreign run was whole.
 func (l *lab) wantWhole(want bool) {
 	l.t.Helper()
 	for _, e := range l.fleet.Events() {
@@ -445,7 +452,8 @@ func (l *lab) wantWhole(want bool) {
 	}
 }
 
-// TestWhatDisturbsIsToldFirst: the server takes one each ten seconds.
+// TestWhatDisturbsIsToldFirst: the server takes only one run in ten seconds, so the
+// agent sends runs that may have harmed the node first.
 func TestWhatDisturbsIsToldFirst(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -457,9 +465,9 @@ func TestWhatDisturbsIsToldFirst(t *testing.T) {
 	l.wantTold(foreignID(1))
 }
 
-// TestTheClockPushesNoForeignRunOut: the latest are those that came last. A clock that
-// was ahead for a day, while the server was away, does not cost the runs behind it; nor
-// does an agent that starts again.
+// TestTheClockPushesNoForeignRunOut: the latest runs are those that arrived last. While
+// the server was away, the clock was ahead for a day. The runs after that are not lost,
+// even if the agent restarts.
 func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -470,7 +478,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	for i := range 8 {
 		began := i
 		if i < 6 {
-			began = 10_000 - i // a week ahead, and set back again and again
+			began = 10_000 - i // a week ahead, and set back several times
 		}
 		w.leave(t, report(t, began, foreignID(i)))
 		w.taken(t)
@@ -480,17 +488,18 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
-			w.taken(t) // what it finds when it starts, and it watches
+			w.taken(t) // what the agent finds at its start; after that it watches
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {
 		t.Errorf("in the outbox: -want +got\n%s", diff)
 	}
 	l.quiet(w)
-	l.wantTold(want[0]) // the server takes one at once
+	l.wantTold(want[0]) // the server takes one run at once
 }
 
-// TestWhatIsNoReportIsOneWarning: what the run did that left it is not known, and told so. The next report is told as ever.
+// TestWhatIsNoReportIsOneWarning: if a report cannot be read, the agent logs one warning and reports
+// that an unknown run has ended. The agent reports the next run as usual.
 func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -506,7 +515,7 @@ func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 	l.wantUnwatched(true)
 	w.leave(t, report(t, 1, foreignID(1)))
 	w.taken(t)
-	if left := l.untold(); !slices.Contains(left, foreignID(1)) { // the server takes one each ten seconds
+	if left := l.untold(); !slices.Contains(left, foreignID(1)) { // the server takes one run in ten seconds
 		t.Errorf("the next run is not in the outbox: %v", left)
 	}
 	l.kill()
@@ -515,7 +524,8 @@ func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 	}
 }
 
-// TestRunsOfOursDoNotWait for a foreign run that the server does not take now.
+// TestRunsOfOursDoNotWait: our runs do not wait for a foreign run that the server
+// refuses for now.
 func TestRunsOfOursDoNotWait(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -535,7 +545,8 @@ func TestRunsOfOursDoNotWait(t *testing.T) {
 	l.wantTold(foreignID(1))
 }
 
-// TestADamagedOutboxIsNoReasonToStop: what cannot be read is named and let go.
+// TestADamagedOutboxIsNoReasonToStop: the agent names a file of the outbox that it
+// cannot read, and removes the file.
 func TestADamagedOutboxIsNoReasonToStop(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)

@@ -29,7 +29,7 @@ plans:
     steps: [{run: db}]
 `
 
-// directLine is a Bus that leads to a server in the same process.
+// directLine is a Bus that calls a server in the same process.
 type directLine struct {
 	*servertest.Node
 	alter func(op string, reply []byte) []byte
@@ -71,7 +71,7 @@ func fuzzSocket(t *testing.T, alter func(op string, reply []byte) []byte) *socke
 	return &socket{agent: a, dir: dir, spec: Spec{Order: order, Node: "db-01"}, book: b, logger: a.opts.Logger}
 }
 
-// talk says lines to the socket and returns its answers.
+// talk sends lines to the socket and returns its answers.
 func (s *socket) talk(t *testing.T, said []byte) [][]byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -104,8 +104,8 @@ func (s *socket) talk(t *testing.T, said []byte) [][]byte {
 
 const greeting = `{"op":"hello","run":"RUN","protocol":1,"module":"1.0","puppet":"8.10.0","certname":"db-01","pid":1}` + "\n"
 
-// FuzzSocket: whatever a Puppet says on its socket, each line has one answer, of
-// the protocol's form; and whoever asks rightly after that is answered rightly.
+// FuzzSocket: whatever Puppet sends on its socket, each line gets one answer in the
+// form of the protocol. Correct questions after that get correct answers.
 func FuzzSocket(f *testing.F) {
 	said := greeting + `{"op":"hiera"}
 {"op":"value","key":"shared/x","at":{"resource":"Class[A]","file":"a.pp","line":3}}
@@ -141,7 +141,7 @@ func FuzzSocket(f *testing.F) {
 	})
 }
 
-// checkAnswer checks what the run protocol says of every answer.
+// checkAnswer checks the rules of the run protocol for every answer.
 func checkAnswer(t *testing.T, asked, answer []byte) {
 	t.Helper()
 	var a struct {
@@ -184,7 +184,8 @@ func checkAnswer(t *testing.T, asked, answer []byte) {
 	}
 }
 
-// checkAfter: the run is served on, its book can be read, and its record encodes.
+// checkAfter checks that the socket still serves the run, that the run's book can
+// be read, and that its record encodes.
 func checkAfter(t *testing.T, s *socket) {
 	t.Helper()
 	asks := greeting + `{"op":"value","key":"shared/x"}` + "\n" + `{"op":"hiera"}` + "\n"
@@ -207,8 +208,9 @@ func checkAfter(t *testing.T, s *socket) {
 	}
 }
 
-// FuzzAnswer: the server's answers are damaged. What is not an answer to what
-// was asked is none: nothing is found absent, or let go, because of it.
+// FuzzAnswer damages the server's answers. The agent refuses an answer that does
+// not fit the question. A damaged answer never means that a value is absent, or
+// that the gate lets the run go.
 func FuzzAnswer(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed, []byte(nil))

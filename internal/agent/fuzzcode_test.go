@@ -14,16 +14,16 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// believing are Signers for whom everybody has signed all code.
+// believing implements Signers and accepts any code as signed.
 type believing struct{}
 
 func (believing) Code(tutti.SignedCode) (tutti.Signed, error) { return tutti.Signed{}, nil }
 func (believing) Follow([]tutti.Statement) error              { return nil }
 func (believing) Trusts() uint64                              { return 0 }
 
-// FuzzCode: whatever a signed manifest says, unpacking it writes nothing outside
-// its own tree, and leaves a tree that is complete or none at all; no link of it
-// leads outside.
+// FuzzCode: whatever a signed manifest contains, unpacking it writes nothing
+// outside its own tree. The tree is complete or absent. No link in the tree leads
+// outside.
 func FuzzCode(f *testing.F) {
 	content := tutti.DigestOf([]byte("x"))
 	manifest := strings.ReplaceAll(`{"v":1,"environment":"production","files":{"manifests/site.pp":{"digest":"X","size":1},"a/b":{"digest":"X","exec":true},"a/l":{"link":"../manifests/site.pp"},"d":{"link":"a"},"e/f/up":{"link":"../../a/b"}}}`, "X", string(content))
@@ -68,8 +68,8 @@ func FuzzCode(f *testing.F) {
 	})
 }
 
-// checkTree: the tree has the files of its manifest and no others, and nothing in
-// it leads out.
+// checkTree checks that the tree has exactly the files of its manifest, and that
+// nothing in the tree leads outside.
 func checkTree(t *testing.T, tree string, m tutti.CodeManifest) {
 	t.Helper()
 	found := 0

@@ -7,7 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// TestGoodbye: an agent that is told to end says so, and nothing after it. The next one is there again.
+// TestGoodbye: an agent that ends reports this in its last message. After the next agent's first
+// message, the node counts as present again.
 func TestGoodbye(t *testing.T) {
 	l := newLab(t, applies)
 	idle := make(chan struct{}, 100)

@@ -17,7 +17,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TicketFile has the node's ticket, and the next one that it asks for (ADR 0018).
+// TicketFile contains the node's ticket and the next ticket that the node asks for
+// (ADR 0018).
 const TicketFile = "ticket.json"
 
 type tickets struct {
@@ -25,8 +26,9 @@ type tickets struct {
 	Next   string `json:"next,omitempty"`
 }
 
-// hellos exchanges the node's ticket after each connection, and when the server rings for it. It goes on during a run,
-// because the server takes no message of the run before the exchange.
+// hellos exchanges the node's ticket after each connection, and when the server requests an exchange.
+// The exchange also works during a run, because the server accepts the run's messages only after the
+// exchange.
 func (a *Agent) hellos(ctx context.Context) {
 	timer := time.NewTimer(claimEvery)
 	defer timer.Stop()
@@ -59,7 +61,7 @@ func (a *Agent) hellos(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			a.opts.Logger.Error("this machine is not taken for the node", "error", err)
+			a.opts.Logger.Error("the server does not accept this machine as the node", "error", err)
 			a.noteDenied(err)
 		}
 		a.setGreeted(false, err)
@@ -67,18 +69,19 @@ func (a *Agent) hellos(ctx context.Context) {
 	}
 }
 
-// readTicket returns the tickets on disk, or empty ones if they cannot be read. In that case the server notices that
-// this machine was set back.
+// readTicket returns the tickets on disk. If the tickets cannot be read, readTicket returns empty
+// tickets. The server then gets an empty ticket, and notices that this machine was set back.
 func (a *Agent) readTicket() tickets {
 	kept, err := readSealed[tickets](filepath.Join(a.opts.Dir, TicketFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.opts.Logger.Error("the ticket cannot be read; the server is asked for another one", "error", err)
+		a.opts.Logger.Error("the ticket cannot be read; the agent asks the server for another one", "error", err)
 		return tickets{}
 	}
 	return kept
 }
 
-// Ticket is the ticket of the node with its state in dir, empty if it has none.
+// Ticket returns the ticket of the node with the state directory dir. Ticket returns an
+// empty string if the node has no ticket.
 func Ticket(dir string) string {
 	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
 	if err != nil {
@@ -87,8 +90,8 @@ func Ticket(dir string) string {
 	return kept.Ticket
 }
 
-// Greet completes an exchange that an agent has left unfinished. After that, a bus can use the ticket of the node with
-// its state in dir.
+// Greet completes an exchange that an agent has left unfinished. After that, a bus can use the ticket
+// of the node with the state directory dir.
 func Greet(ctx context.Context, bus Bus, dir string) error {
 	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
 	if err != nil || kept.Next == "" {
@@ -107,16 +110,17 @@ func Greet(ctx context.Context, bus Bus, dir string) error {
 	return err
 }
 
-// hello exchanges the ticket once. The new ticket is on disk before it is sent, and is used after the server has it. If
-// the agent is killed at any point, the next agent sends the same message again.
+// hello exchanges the ticket once. The agent writes the new ticket to disk before it sends the ticket.
+// The method uses the new ticket after the server has it. If the agent is killed at any point, the
+// next agent sends the same message again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)
 	kept := a.readTicket()
-	asked := kept.Next != "" // asked before, perhaps by a machine of which this one is a copy
+	asked := kept.Next != "" // asked before, perhaps by a machine of which this machine is a copy
 	if !asked {
 		kept.Next = rand.Text()
 		if err := writeSealed(path, kept); err != nil {
-			a.opts.Logger.Error("the ticket that is asked for could not be kept", "error", err)
+			a.opts.Logger.Error("the requested ticket could not be stored", "error", err)
 		}
 	}
 	killpoint.Here("agent.ticket")
@@ -124,7 +128,7 @@ func (a *Agent) hello(ctx context.Context) error {
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier does not know the message
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
 		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {
-			a.opts.Logger.Error("the ticket that was asked for is still kept", "error", err)
+			a.opts.Logger.Error("the requested ticket could not be removed", "error", err)
 		}
 		return nil
 	}
@@ -133,23 +137,23 @@ func (a *Agent) hello(ctx context.Context) error {
 	}
 	a.opts.Bus.SetTicket(kept.Next)
 	if err := writeSealed(path, tickets{Ticket: kept.Next}); err != nil {
-		a.opts.Logger.Error("the new ticket is used, and asked for again after the next start", "error", err)
+		a.opts.Logger.Error("the new ticket could not be stored; the agent uses it now, and requests it again after the next start", "error", err)
 		return nil
 	}
 	if asked {
-		return a.hello(ctx) // if another machine has asked for the same ticket, the next exchange shows it
+		return a.hello(ctx) // the next exchange shows whether another machine has the ticket
 	}
 	return nil
 }
 
-// exchange is the exchange of the ticket. Messages wait for its end, because the server would refuse them with the
-// previous ticket.
+// exchange is the exchange of the ticket. Messages wait for its end, because the server would refuse
+// messages with the previous ticket.
 type exchange struct {
 	mu    sync.Mutex
 	count int           // how many exchanges have ended
 	left  bool          // the agent ends: no further exchange comes
 	cut   bool          // an exchange was due when the agent ended
-	ended chan struct{} // closed when the due exchange has ended, well or not; nil: none is due
+	ended chan struct{} // closed when the due exchange has ended, with or without success; nil if no exchange is due
 }
 
 func (x *exchange) due() {
@@ -163,7 +167,7 @@ func (x *exchange) due() {
 	}
 }
 
-// leave ends all waits: the agent ends, and exchanges nothing more.
+// leave ends all waits, because the agent ends and makes no further exchange.
 func (x *exchange) leave() {
 	x.mu.Lock()
 	x.left, x.cut = true, x.ended != nil
@@ -181,7 +185,7 @@ func (x *exchange) end() {
 	x.count++
 }
 
-// wait waits until no exchange is due, and returns how many have ended.
+// wait waits until no exchange is due, and returns the number of ended exchanges.
 func (x *exchange) wait(ctx context.Context) (int, error) {
 	for {
 		x.mu.Lock()
@@ -201,11 +205,11 @@ func (x *exchange) wait(ctx context.Context) (int, error) {
 	}
 }
 
-// sendWait is how long a message that may be lost waits at most.
+// sendWait is how long Send waits at most for the exchange of the ticket.
 const sendWait = 5 * time.Second
 
-// greetedBus is a bus that holds messages back while an exchange is due. A call that reached the server with the
-// previous ticket is repeated once.
+// greetedBus is a bus on which messages wait while an exchange is due. If a call reached the server
+// with the previous ticket, the bus repeats the call once.
 type greetedBus struct {
 	Bus
 	exchange *exchange
@@ -250,14 +254,16 @@ func (a *Agent) hasGreeted() bool {
 	return a.greeted
 }
 
-// isTaken reports whether the server accepts this machine as the node, as far as is known.
+// isTaken reports whether the server accepts this machine as the node, as far as the agent
+// knows.
 func (a *Agent) isTaken() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.notTaken == nil
 }
 
-// bootID is the kernel's id of the present boot, empty if the kernel has none.
+// bootID returns the kernel's id of the present boot. The function returns an empty
+// string if the kernel has no boot id.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

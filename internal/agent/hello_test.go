@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// hellos are those that the line has carried, in order.
+// hellos returns the first n hellos that the line has carried, in order.
 func (l *lab) hellos(n int) (out []wire.Hello) {
 	l.t.Helper()
 	for i := range n {
@@ -28,8 +28,9 @@ func (l *lab) hellos(n int) (out []wire.Hello) {
 	return out
 }
 
-// TestATicketIsAskedForAgain: an agent that is killed before it hears of the exchange asks for the same
-// ticket, whether the server has heard of it or not; then it runs on with it.
+// TestATicketIsAskedForAgain: an agent is killed before it gets the answer to its exchange. The next
+// agent asks for the same ticket, whether or not the server got the request. After that, the agent
+// uses this ticket.
 func TestATicketIsAskedForAgain(t *testing.T) {
 	for name, answered := range map[string]bool{"the server has not heard of it": false, "its answer is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestATicketIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestAServerThatKeepsNoTickets is one of release 0.2.0 or before.
+// TestAServerThatKeepsNoTickets tests a server of release 0.2.0 or earlier, which
+// does not know tickets.
 func TestAServerThatKeepsNoTickets(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.refuseWith(wire.OpHello, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", wire.OpHello))
@@ -61,7 +63,8 @@ func TestAServerThatKeepsNoTickets(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsNotTheNodeSaysSo, and runs nothing.
+// TestAMachineThatIsNotTheNodeSaysSo: a machine that the server refuses reports
+// this as its trouble and runs nothing.
 func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.refuseWith(wire.OpHello, tutti.Errorf(tutti.CodeRefused, "two machines have the key of node db-01"))
@@ -73,8 +76,8 @@ func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
 	}
 }
 
-// TestATicketThatNobodyKeeps: a disk that takes nothing keeps no node from its server, and nobody asks
-// without end.
+// TestATicketThatNobodyKeeps: the disk is full, so the agent cannot write the ticket. The node still
+// works with its server, and the agent does not ask for tickets in an endless loop.
 func TestATicketThatNobodyKeeps(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -84,7 +87,7 @@ func TestATicketThatNobodyKeeps(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // no file takes its place
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // no file can replace it
 		t.Fatal(err)
 	}
 	n, c := l.line.count(wire.OpHello), l.line.count(wire.OpClaim)

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// TestIdle: an agent says that it has nothing to do, once after its start and once
-// after a run, not at each claim.
+// TestIdle: an agent reports that it has nothing to do once after its start and once
+// after each run. The agent does not report this at each claim.
 func TestIdle(t *testing.T) {
 	l := newLab(t, applies)
 	idle := make(chan struct{}, 100)
@@ -19,7 +19,7 @@ func TestIdle(t *testing.T) {
 		case <-time.After(hang):
 			t.Fatalf("%s: it does not say that it is idle", when)
 		}
-		for range 3 { // the claim before the last one has been dealt with
+		for range 3 { // the agent has handled the claim before the last one
 			l.line.settle()
 		}
 		if n := len(idle); n != 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// knownAnswers keeps the last answer to every question that this node's runs asked, for the time when the server is
-// away. A missing answer is not an empty answer: a question that is not here cannot be answered.
+// knownAnswers keeps the last answer to every question that this node's runs asked. Runs use these
+// answers while the server is away. A missing answer is not an empty answer. If a question is missing
+// here, the agent cannot answer it.
 type knownAnswers struct {
 	dir string
 
@@ -22,7 +23,8 @@ func (k *knownAnswers) path(q tutti.Query) string {
 	return filepath.Join(k.dir, tutti.DigestOf([]byte(queryKey(q))).Hex()+".json")
 }
 
-// keep notes an answer. This is a cache: if an answer is lost, a run may have to wait.
+// keep notes an answer. The known answers are a cache. If an answer is lost, a run may
+// have to wait.
 func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	raw, err := seal(answer)
 	if err != nil {
@@ -34,8 +36,8 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	}
 }
 
-// last reads the last answer into out. It returns false if there is no answer, or none that can be read: a loss of
-// power may leave half of it.
+// last reads the last answer into out. The method returns false if there is no answer or if the
+// answer cannot be read. After a power failure, a file may contain only half an answer.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil
@@ -50,7 +52,7 @@ func (k *knownAnswers) setPuppet(version string) {
 	k.puppetVersion = version
 }
 
-// puppet is the Puppet version that the latest run reported.
+// puppet returns the Puppet version that the latest run reported.
 func (k *knownAnswers) puppet() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

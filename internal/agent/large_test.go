@@ -12,8 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/hostile"
 )
 
-// The log of a run that says a lot is sent in part, its report without the messages. Neither is ever in memory as a
-// whole. Server and agent share the process of this test.
+// If a run's log and report are very large, the agent sends the log in part and the report without its
+// messages. The agent never has the whole log or report in memory. Server and agent share the process
+// of this test.
 func TestARunThatSaysALotIsSentInPart(t *testing.T) {
 	if !hostile.Alone(t, 300<<20) {
 		return

@@ -16,18 +16,21 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Switch is Puppet's file that disables it.
+// Switch is Puppet's file that disables Puppet.
 type Switch interface {
-	// Hold disables Puppet; fs.ErrExist: Puppet is already disabled, and Hold changes nothing.
+	// Hold disables Puppet. If Puppet is already disabled, Hold changes nothing and returns
+	// fs.ErrExist.
 	Hold(message string) error
-	// Unhold undoes a Hold with that message, and nothing else.
+	// Unhold enables Puppet only if a Hold with this message has disabled it.
 	Unhold(message string) error
-	// Standing reports whether Puppet is enabled, disabled or busy. Ours: Hold has disabled it, with that message.
+	// Standing reports whether Puppet is enabled, disabled or busy. The report's field Ours is true if
+	// Hold has disabled Puppet with this message.
 	Standing(message string) (tutti.LeaseReport, error)
 }
 
-// leaseNote is what the agent knows of the job that holds its node. It is written to disk before Puppet is disabled,
-// and is removed after Puppet is enabled. So after any crash, the agent finds what an exclusive job has disabled.
+// leaseNote is what the agent knows of the job that holds its node. The agent writes the note to disk
+// before it disables Puppet, and removes the note after it has enabled Puppet. After any crash, the
+// next agent therefore finds what an exclusive job has disabled.
 type leaseNote struct {
 	Job     tutti.JobID   `json:"job"`
 	Message string        `json:"message"`
@@ -36,24 +39,25 @@ type leaseNote struct {
 }
 
 const (
-	// LeaseFile is the file in the agent's directory that notes which job holds its node.
+	// LeaseFile is the file in the agent's directory that notes the job that holds the
+	// node.
 	LeaseFile = "lease.json"
-	// leaseLook is how often the agent of a held node looks whether the node is still held.
+	// leaseLook is how often the agent checks whether its node is still held.
 	leaseLook = time.Second
 )
 
-// leaseholder keeps the node held as long as the server wants, but not longer than the lease. It belongs to one
-// goroutine.
+// leaseholder holds the node as long as the server wants, but not longer than the lease. Only one
+// goroutine uses the leaseholder.
 type leaseholder struct {
 	*Agent
 	note  *leaseNote
-	until time.Time         // end of the lease; setting the clock does not change it
-	renew time.Time         // when the server is asked again
+	until time.Time         // end of the lease; a change of the clock does not change it
+	renew time.Time         // when the agent asks the server again
 	said  tutti.LeaseReport // the last report
 }
 
-// leases serves exclusive jobs until ctx ends. A node that is held then stays held until the next agent starts. That
-// agent first looks how long the lease still lasts.
+// leases serves exclusive jobs until ctx ends. If the node is held at that time, it stays held until
+// the next agent starts. The next agent first computes how long the lease still lasts.
 func (a *Agent) leases(ctx context.Context) {
 	if a.opts.Switch == nil {
 		return
@@ -62,7 +66,7 @@ func (a *Agent) leases(ctx context.Context) {
 	l.load()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := "" // the last error: an error that repeats each second is logged once
+	said := "" // the last error, so that an error that repeats each second is logged once
 	for {
 		rung := false
 		select {
@@ -74,7 +78,7 @@ func (a *Agent) leases(ctx context.Context) {
 		}
 		err := l.round(ctx, rung)
 		if text := errorText(err); err != nil && ctx.Err() == nil && !away(err) && text != said {
-			a.opts.Logger.Error("an exclusive job is not served", "error", err)
+			a.opts.Logger.Error("the lease of an exclusive job could not be handled", "error", err)
 			said = text
 		}
 		if l.note != nil {
@@ -83,15 +87,15 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over the lease of an earlier agent. The rest of the lease is counted by the node's clock, which may have
-// been set. So at most one full lease is left.
+// load takes over the lease of an earlier agent. The method counts the rest of the lease by the
+// node's clock, which somebody may have changed. The rest is therefore at most one full lease.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		l.setLeaseTrouble(tutti.Wrap(tutti.CodeDamaged, err, "nobody knows for which job Puppet was disabled here; if it is, end that with `puppet agent --enable`, and remove the file"))
+		l.setLeaseTrouble(tutti.Wrap(tutti.CodeDamaged, err, "the job for which Puppet was disabled here is unknown; if Puppet is disabled, run `puppet agent --enable`, and remove the file"))
 		return
 	}
 	left := time.Until(note.Expires)
@@ -107,7 +111,8 @@ func (l *leaseholder) load() {
 
 func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
-// round looks, reports any change, and does what the server wants, until nothing is left to do.
+// round looks at the node, reports any change, and does what the server wants. The method
+// repeats this until nothing is left to do.
 func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	for {
 		if err := l.expire(); err != nil {
@@ -132,7 +137,8 @@ func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	}
 }
 
-// report asks the server, but not after the end of the lease: the agent must not miss it.
+// report sends the report to the server. The method waits at most until the end of the
+// lease, because the agent must not miss this end.
 func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
 	if l.note != nil {
 		var cancel context.CancelFunc
@@ -146,8 +152,8 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand reports the state of the node. A run of the job that has Puppet's lock does not count as busy. The agent knows
-// such a run by its directory, also after a restart.
+// stand reports the state of the node. If a run of the job has Puppet's lock, the node does not count
+// as busy. The agent recognizes such a run by its directory, also after a restart.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
@@ -176,12 +182,12 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	return out, nil
 }
 
-// goesOn is the order of a run of Tutti's whose Puppet has started here and whose result is not there yet; nil: there
-// is no such run.
+// goesOn returns the order of a run of Tutti's whose Puppet has started here and which has no result
+// yet. The method returns nil if no run is going on.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // then it is not known whose Puppet runs
+		return nil // in this case nobody knows whose Puppet is running
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
@@ -201,13 +207,14 @@ func (l *leaseholder) message() string {
 	return l.note.Message
 }
 
-// obey does what the server wants; true: there is something new to report.
+// obey does what the server wants. The method returns true if there is something new to
+// report.
 func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) (bool, error) {
 	mine := l.note != nil && l.note.Job == order.Job
 	switch {
 	case order.Want == tutti.LeaseHold && (mine || l.note == nil):
 		if !report.Ours && !report.Enabled {
-			return false, nil // the server has been told
+			return false, nil // the server already knows
 		}
 		return !report.Ours, l.hold(order, report, sent)
 	case order.Want == tutti.LeaseRelease && mine:
@@ -219,7 +226,7 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return false, nil
 }
 
-// hold notes the lease, then disables Puppet if it is not disabled yet.
+// hold notes the lease, then disables Puppet if Puppet is not disabled yet.
 func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) error {
 	note := leaseNote{Job: order.Job, Message: order.Message, Length: order.Length, Expires: sent.Add(order.Length).UTC()}
 	if report.Ours {
@@ -265,20 +272,22 @@ func (l *leaseholder) forget() error {
 	return durable.SyncDir(l.opts.Dir)
 }
 
-// expire ends a lease that was not renewed.
+// expire ends a lease that was not renewed in time.
 func (l *leaseholder) expire() error {
 	if l.note == nil || time.Now().Before(l.until) {
 		return nil
 	}
-	l.opts.Logger.Warn("the lease of an exclusive job has ended: nothing was heard of it", "job", l.note.Job, "for", l.note.Length)
+	l.opts.Logger.Warn("the lease of an exclusive job has ended, because it was not renewed", "job", l.note.Job, "for", l.note.Length)
 	return l.release()
 }
 
-// heldBy is the job that holds the node, by the agent's note; empty: there is no such job.
+// heldBy returns the job that holds the node according to the agent's note. The method
+// returns an empty string if no job holds the node.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
-// mayBegin says why a run of an exclusive job must not begin: its job no longer holds the node. An error: the run must
-// wait, for example because a job holds the node.
+// mayBegin returns the reason why a run of an exclusive job must be refused, because its job no longer
+// holds the node. The method returns an error if the run must wait, for example because another job
+// holds the node.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

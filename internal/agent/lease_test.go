@@ -23,13 +23,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lockFile is Puppet's file that disables it, in memory.
+// lockFile is an in-memory form of Puppet's file that disables Puppet.
 type lockFile struct {
 	mu      sync.Mutex
-	message string // empty: enabled
+	message string // empty if Puppet is enabled
 	busy    string
-	hang    chan struct{} // not nil: the next change is not made, and does not return before it is closed
-	made    chan struct{} // closed when that is so
+	hang    chan struct{} // if set, the next change is not made, and returns only after hang is closed
+	made    chan struct{} // closed when a change has reached hang
 }
 
 func (f *lockFile) change(from, to string) error {
@@ -66,7 +66,8 @@ func (f *lockFile) Standing(message string) (tutti.LeaseReport, error) {
 	return tutti.LeaseReport{Ours: message != "" && f.message == message, Enabled: f.message == "", Message: f.message, Busy: f.busy}, nil
 }
 
-// stopNext lets the next change hang, as if the agent were killed before it.
+// stopNext makes the next change hang, as if the agent were killed before the
+// change.
 func (f *lockFile) stopNext() (kill func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +94,7 @@ func (f *lockFile) get() string {
 	return f.message
 }
 
-// leaseServer is an agent.Bus whose server has one exclusive job, and no runs.
+// leaseServer is an agent.Bus to a server that has one exclusive job and no runs.
 type leaseServer struct {
 	mu      sync.Mutex
 	want    tutti.LeaseWant
@@ -143,7 +144,7 @@ func (s *leaseServer) OnRing(f func(string, []byte)) error {
 func (s *leaseServer) OnConnect(func()) {}
 func (s *leaseServer) SetTicket(string) {}
 
-// wants changes what the server wants and rings.
+// wants changes what the server wants and rings the agent.
 func (s *leaseServer) wants(want tutti.LeaseWant) {
 	s.mu.Lock()
 	s.want = want
@@ -165,7 +166,7 @@ func (s *leaseServer) count() int {
 	return len(s.reports)
 }
 
-// holder is an agent that serves exclusive jobs. It runs in a synctest bubble.
+// holder is an agent that serves exclusive jobs. The holder runs in a synctest bubble.
 type holder struct {
 	t      *testing.T
 	dir    string
@@ -181,7 +182,7 @@ func newHolder(t *testing.T) *holder {
 	return h
 }
 
-// start starts an agent on what the one before has left.
+// start starts an agent with the state that the previous agent has left.
 func (h *holder) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -203,7 +204,8 @@ func (h *holder) noted() bool {
 	return err == nil
 }
 
-// want fails unless Puppet's file says so, and the agent has a note of a job.
+// want fails unless Puppet's file has this message. It also checks whether the agent has
+// a note of a job.
 func (h *holder) want(reason, message string, noted bool) {
 	h.t.Helper()
 	synctest.Wait()
@@ -217,8 +219,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestALeaseEndsByItself: not before its time, and without anybody's word; as long as
-// the job lives it is renewed, in few words.
+// TestALeaseEndsByItself: the lease does not end early, and it ends without a message
+// from the server. As long as the job lives, the agent renews the lease with few
+// messages.
 func TestALeaseEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t)
@@ -241,13 +244,14 @@ func TestALeaseEndsByItself(t *testing.T) {
 	})
 }
 
-// TestAnAgentThatWasGoneKeepsTheLease: what it has left ends when it was to end, and
-// no clock that was set makes it longer than one lease from the next start on.
+// TestAnAgentThatWasGoneKeepsTheLease: the lease that an ended agent left behind
+// ends on time. Even if the clock was changed, the lease lasts at most one full
+// length after the next start.
 func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		gone   time.Duration
-		clock  time.Duration // by which the note is ahead
+		clock  time.Duration // how far the note is ahead
 		left   time.Duration // after the start
 	}{
 		{"a moment", time.Second, 0, leaseLength - time.Second},
@@ -264,7 +268,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 				h.ahead(tc.clock)
 				pass(tc.gone)
 				h.start()
-				for range 3 { // a start does not begin it anew
+				for range 3 { // a restart does not extend the lease
 					if tc.left > 3*time.Second {
 						pass(time.Second)
 						h.want("before its end", leaseWords, true)
@@ -280,7 +284,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	}
 }
 
-// ahead makes the note one that was written by a clock that was ahead.
+// ahead changes the note as if a clock that was ahead had written it.
 func (h *holder) ahead(by time.Duration) {
 	h.t.Helper()
 	if by == 0 {
@@ -297,15 +301,16 @@ func (h *holder) ahead(by time.Duration) {
 	}
 }
 
-// TestAnAgentThatIsKilledLeavesNothingDisabled: wherever it is killed, the next one
-// ends what it began; and the order is note, file, and back file, note.
+// TestAnAgentThatIsKilledLeavesNothingDisabled: wherever an agent is killed, the
+// next agent finishes its work. The order of a hold is first the note, then the
+// file. The order of a release is first the file, then the note.
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // until the change before which it is killed
+		before func(h *holder) // up to the change before which the agent is killed
 		want   tutti.LeaseWant // then
-		file   string          // when it is killed
-		then   tutti.LeaseWant // what the next one is told
+		file   string          // Puppet's file at the time of the kill
+		then   tutti.LeaseWant // what the server wants from the next agent
 		after  string
 	}{
 		{"before the file is made", func(*holder) {}, tutti.LeaseHold, "", tutti.LeaseHold, leaseWords},
@@ -334,8 +339,8 @@ func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyElseDoesIsToldAndStays: the server hears of it within a second or
-// two, and nothing overwrites it.
+// TestWhatSomebodyElseDoesIsToldAndStays: the agent reports the change to the
+// server within two seconds, and does not overwrite it.
 func TestWhatSomebodyElseDoesIsToldAndStays(t *testing.T) {
 	for _, tc := range []struct {
 		reason, file string
@@ -349,7 +354,7 @@ func TestWhatSomebodyElseDoesIsToldAndStays(t *testing.T) {
 				h := newHolder(t)
 				h.server.wants(tutti.LeaseHold)
 				h.server.mu.Lock()
-				h.server.want = tutti.LeaseRelease // as the real one, once it knows
+				h.server.want = tutti.LeaseRelease // as the real server does when it gets the report
 				h.server.mu.Unlock()
 				n := h.server.count()
 				h.file.set(tc.file)
@@ -393,7 +398,7 @@ plans:
     steps: [{run: db}]
 `
 
-// exclusiveLab is a fleet whose node can be held.
+// exclusiveLab is a fleet with a node that an exclusive job can hold.
 func exclusiveLab(t *testing.T, script func(file *lockFile, p *puppet) tutti.Result) (*lab, *lockFile) {
 	t.Helper()
 	file := &lockFile{}
@@ -404,8 +409,9 @@ func exclusiveLab(t *testing.T, script func(file *lockFile, p *puppet) tutti.Res
 	return l, file
 }
 
-// TestAnExclusiveJobFromEndToEnd: its runs run while the node is disabled, runs of
-// others wait for its end, and afterwards the node is as before.
+// TestAnExclusiveJobFromEndToEnd: the job's runs execute while Puppet is disabled
+// on the node. Runs of other jobs wait for the job's end. Afterwards the node is as
+// before.
 func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
 	during := make(chan string, 100)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -445,8 +451,9 @@ func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsStartedAnewKnowsItsRun: the Puppet that it finds is the job's own.
-// Many starts, since what is looked at first is for chance to say.
+// TestAnAgentThatIsStartedAnewKnowsItsRun: a restarted agent finds a running Puppet
+// and knows that it belongs to the job. The test starts the agent many times, because
+// the order of its first checks is random.
 func TestAnAgentThatIsStartedAnewKnowsItsRun(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -470,8 +477,8 @@ func TestAnAgentThatIsStartedAnewKnowsItsRun(t *testing.T) {
 	}
 }
 
-// TestNoRunOfAJobThatLostItsNode: what somebody else has disabled in the middle is
-// not overridden, and named.
+// TestNoRunOfAJobThatLostItsNode: somebody else disables Puppet during the job. The agent
+// does not enable Puppet again, and its message names the reason.
 func TestNoRunOfAJobThatLostItsNode(t *testing.T) {
 	l, file := exclusiveLab(t, func(file *lockFile, p *puppet) tutti.Result {
 		file.set("new disk")

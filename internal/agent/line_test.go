@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// line is an agent.Bus that leads to a server and can be cut.
+// line is an agent.Bus to a server. The test can cut the line.
 type line struct {
 	t   *testing.T
 	key tutti.NodeKey
@@ -28,22 +28,22 @@ type line struct {
 	ops     []string
 	sent    map[string][][]byte                   // the payloads of each operation
 	refuse  map[string]error                      // by operation
-	fails   func(op string, payload []byte) error // one of the server's own mistakes
-	alter   func(op string, reply []byte) []byte  // what an attacker would
-	answer  string                                // the operation that alter answers, whatever the server says
+	fails   func(op string, payload []byte) error // simulates an error in the server
+	alter   func(op string, reply []byte) []byte  // simulates an attacker
+	answer  string                                // the operation that alter answers in place of the server
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
 }
 
-// stop is a place at which an agent is to be killed.
+// stop is a place at which the test kills an agent.
 type stop struct {
 	op       string
-	answered bool // the server has done what was asked, and its answer is lost
+	answered bool // the server has done the request, but its answer is lost
 	reached  chan struct{}
 }
 
-// stopAt lets the next call of an operation hang until its agent is killed.
+// stopAt makes the next call of an operation hang until its agent is killed.
 func (l *line) stopAt(op string, answered bool) *stop {
 	s := &stop{op: op, answered: answered, reached: make(chan struct{})}
 	l.mu.Lock()
@@ -52,7 +52,7 @@ func (l *line) stopAt(op string, answered bool) *stop {
 	return s
 }
 
-// hang waits for the agent's end, if this is the place.
+// hang waits for the agent's end if the agent has reached the stop.
 func (l *line) hang(ctx context.Context, op string, answered bool) error {
 	l.mu.Lock()
 	s := l.stop
@@ -71,7 +71,8 @@ func newLine(t *testing.T, n *servertest.Node) *line {
 	return &line{t: t, fleet: n.Fleet, key: n.Key, sent: map[string][][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
 }
 
-// payload is what was last sent for an operation, nil: nothing.
+// payload returns the last payload of an operation. The method returns nil if there is
+// none.
 func (l *line) payload(op string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +82,7 @@ func (l *line) payload(op string) []byte {
 	return l.sent[op][len(l.sent[op])-1]
 }
 
-// payloads are all that was sent for an operation.
+// payloads returns all payloads that were sent for an operation.
 func (l *line) payloads(op string) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,13 +135,14 @@ func (l *line) Send(op string, payload []byte) error {
 	return err
 }
 
-// tell wakes who waits for a call; a beat wakes, too. l.mu is held.
+// tell wakes everyone who waits for a call or a beat. The caller holds l.mu.
 func (l *line) tell() {
 	close(l.calls)
 	l.calls = make(chan struct{})
 }
 
-// wait waits until something is so, and looks after each call and each beat.
+// wait waits until the condition is true. The method checks the condition after each call
+// and each beat.
 func (l *line) wait(what string, so func() bool) {
 	l.t.Helper()
 	deadline := time.NewTimer(hang)
@@ -169,7 +171,7 @@ func (l *line) OnRing(f func(op string, payload []byte)) error {
 	return nil
 }
 
-// to leads to another server from now on.
+// to connects the line to another server.
 func (l *line) to(fleet *servertest.Fleet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +194,7 @@ func (l *line) OnConnect(f func()) {
 	f()
 }
 
-// sever and mend cut the line and connect it again.
+// sever cuts the line, and mend connects it again.
 func (l *line) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +211,8 @@ func (l *line) mend() {
 	}
 }
 
-// refuseWith lets the server refuse an operation; nil ends it.
+// refuseWith makes the server refuse an operation. If err is nil, the server accepts the
+// operation again.
 func (l *line) refuseWith(op string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,16 +222,16 @@ func (l *line) refuseWith(op string, err error) {
 	}
 }
 
-// failing lets the server fail where f says so.
+// failing makes the server fail where f returns an error.
 func (l *line) failing(f func(op string, payload []byte) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = f
 }
 
-// said returns the operations so far, but for those named; what comes several
-// times in a row is there once.
-// said is what was called, without hellos: each connection begins with one.
+// said returns the operations so far, without hellos and the named operations. An
+// operation that comes several times in a row is listed once. Hellos are left out
+// because each connection begins with one.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +245,7 @@ func (l *line) until(op string, n int) {
 	l.wait(fmt.Sprintf("call %d of %s", n, op), func() bool { return l.count(op) >= n })
 }
 
-// settle waits until the agent has done what it was at.
+// settle waits until the agent has finished its present work.
 func (l *line) settle() {
 	n := l.count(wire.OpClaim)
 	l.mend()

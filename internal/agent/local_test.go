@@ -15,10 +15,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serves lets root on the machine begin runs.
+// serves allows root on the machine to begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
-// alone is what the node knows for the time without its server.
+// alone returns what the node knows for the time without its server.
 func (l *lab) alone() agent.Alone {
 	l.t.Helper()
 	known, err := agent.ReadAlone(l.dir)
@@ -43,7 +43,7 @@ func (l *lab) await(run tutti.RunID) tutti.Result {
 	return *ended
 }
 
-// asked begins a local run as a person does.
+// asked begins a local run in the way that a person does.
 func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	l.t.Helper()
 	run, err := agent.AskLocal(l.t.Context(), l.dir, mode)
@@ -53,7 +53,7 @@ func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	return run
 }
 
-// served starts an agent and waits until it has been answered.
+// served starts an agent and waits until the server has answered the agent's claim.
 func (l *lab) served() {
 	l.t.Helper()
 	before := len(l.line.payloads(wire.OpClaim))
@@ -63,8 +63,8 @@ func (l *lab) served() {
 
 var dbX = ask{"op": "value", "key": "db/x"}
 
-// TestALocalRun: it has the code and the answers of before. The server is told when it is back, and knows that it
-// was the same again.
+// TestALocalRun: a local run uses the code and the answers of the earlier run. When the server is back,
+// the agent reports the local run, and that the run had the same basis.
 func TestALocalRun(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.say(dbX)
@@ -117,8 +117,8 @@ func TestALocalRun(t *testing.T) {
 	}
 }
 
-// TestWhatANoopRunWasTold: its job has answers of its own, which nobody has published. No later run has them as the last
-// known ones.
+// TestWhatANoopRunWasTold: the job of a noop run gets answers from its own overlay, which nobody has
+// published. Later runs do not use these answers as last known answers.
 func TestWhatANoopRunWasTold(t *testing.T) {
 	questions := []ask{dbX, {"op": "collect", "type": "Database"}}
 	l := newLab(t, applies)
@@ -146,7 +146,8 @@ func TestWhatANoopRunWasTold(t *testing.T) {
 	}
 }
 
-// TestALocalRunWithoutAnAnswer: what was never answered ends it, though the server could be asked.
+// TestALocalRunWithoutAnAnswer: a local run ends if it asks a question that was never answered.
+// The run also ends if the server could be asked.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()
@@ -167,8 +168,9 @@ func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestOtherAnswersAreNotTheSameAgain: nor is another catalog, which other facts make. Then the server is told that the
-// node may be another one.
+// TestOtherAnswersAreNotTheSameAgain: a local run with other answers or another catalog is not a
+// repetition of the earlier run. Other facts lead to another catalog. In this case the agent reports
+// that the node may have changed.
 func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 	for name, change := range map[string]struct {
 		key, catalog string
@@ -191,7 +193,7 @@ func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 			}
 			l := newLab(t, reads("db/y", "catalog"))
 			l.served()
-			l.end(l.job()) // so that there is an answer to each question
+			l.end(l.job()) // so that each question has an answer
 			l.ruby.does(reads("db/x", "catalog"))
 			ordered := l.end(l.job())
 			l.line.sever()
@@ -212,13 +214,14 @@ func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 	}
 }
 
-// TestWhenASafetyRunIsDue: so long after the server was reached or the last one was made, and spread.
+// TestWhenASafetyRunIsDue: a safety run is due a certain time after the last contact with the server
+// or the last safety run. The nodes spread their runs over some time.
 func TestWhenASafetyRunIsDue(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	base := agent.Alone{Told: &tutti.Alone{Safety: 12 * time.Hour}, Applied: &tutti.Order{}, Reached: now, Started: now.Add(-time.Hour)}
 	for name, tt := range map[string]struct {
 		change func(k *agent.Alone)
-		from   time.Time // without the spread; zero: never
+		from   time.Time // the earliest time, without the spread; zero if no run is due
 		none   string
 	}{
 		"the server was reached":        {func(*agent.Alone) {}, now.Add(12 * time.Hour), ""},
@@ -249,7 +252,8 @@ func TestWhenASafetyRunIsDue(t *testing.T) {
 	}
 }
 
-// TestASafetyRun: a node without its server runs by itself, once, also if its agent is killed in the middle.
+// TestASafetyRun: a node without its server makes one safety run by itself, even if its agent is killed
+// during the run.
 func TestASafetyRun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(l *lab, known *agent.Alone)
@@ -296,7 +300,7 @@ func TestASafetyRun(t *testing.T) {
 			if how == nil || !how.Safety || !how.Away || p.spec.Order.Job != "" || !p.spec.Order.FreshFacts || p.spec.Order.Code != known.Applied.Code {
 				t.Fatalf("run %+v, local %+v", p.spec.Order, how)
 			}
-			l.kill() // and nobody lets the next one wait longer: it follows this one on
+			l.kill() // the next agent does not wait longer, but follows this run
 			after := l.alone()
 			if after.Ran.Before(known.Reached) || after.Ran.IsZero() {
 				t.Errorf("it is not noted that it has begun: %+v", after)
@@ -322,8 +326,8 @@ func TestASafetyRun(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedMakesNoSafetyRun: neither one whose claim the server refuses, nor one whose exchange; until the
-// server takes it again.
+// TestWhoIsRefusedMakesNoSafetyRun: if the server refuses the node's claim or exchange, the node makes
+// no safety run until the server accepts it again.
 func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 	for _, op := range []string{wire.OpClaim, wire.OpHello} {
 		l := newLab(t, applies)
@@ -340,14 +344,15 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 	}
 }
 
-// TestAConflictIsKnownByAResult: a machine that is refused with what it tells does not come to a claim. It makes no safety run
-// then, and tells the same when it is the node again.
+// TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine does not come
+// to a claim. The machine makes no safety run in this time. The machine sends the same results again
+// when the server accepts it as the node again.
 func TestAConflictIsKnownByAResult(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.refuseWith(wire.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))
 	l.start(impatient)
 	job := l.job()
-	l.line.until(wire.OpResult, 2) // the first refusal is noted
+	l.line.until(wire.OpResult, 2) // the agent has noted the first refusal
 	if at, none := l.alone().Safety("db-01"); !strings.Contains(none, "two machines") {
 		t.Errorf("it makes a safety run at %s, or none because %q", at, none)
 	}
@@ -358,7 +363,8 @@ func TestAConflictIsKnownByAResult(t *testing.T) {
 	l.line.wait("the server to take it again", func() bool { return l.alone().Denied == "" })
 }
 
-// TestOneRunAtATime: a person waits for no run, and nobody begins beside one.
+// TestOneRunAtATime: a person's request is refused while another run executes. No
+// run begins during another run.
 func TestOneRunAtATime(t *testing.T) {
 	release := make(chan struct{})
 	l := newLab(t, applies)
@@ -384,7 +390,8 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// TestALocalRunNeedsItsCode: where that is damaged and nobody can be asked, the run fails and says so.
+// TestALocalRunNeedsItsCode: if the code is damaged and the server is away, the local run fails with
+// this message.
 func TestALocalRunNeedsItsCode(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()

@@ -18,16 +18,17 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// LocalFile is in the directory of a run that the agent began without an order. It is written before the marker (ADR
-// 0023). Such a run gets only answers that are known here, and publishes nothing.
+// LocalFile is in the directory of a run that the agent began without an order. The agent writes
+// LocalFile before the marker (ADR 0023). A run without an order gets only answers that the agent
+// already knows, and publishes nothing.
 const LocalFile = "local.json"
 
-var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
+var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run does not ask the server: it gets only the last known answers")
 
 // localAsk is a person's request for a local run.
 type localAsk struct {
 	mode tutti.Mode
-	said chan localSaid // with room for one
+	said chan localSaid // has room for one answer
 }
 
 type localSaid struct {
@@ -35,7 +36,8 @@ type localSaid struct {
 	err error
 }
 
-// safetyRuns makes a safety run if one is due. It returns after how long to call it again.
+// safetyRuns makes a safety run if one is due. The method returns the time after which
+// the caller should call it again.
 func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 	at, none := a.knows().Safety(a.opts.Node)
 	if none != "" {
@@ -55,7 +57,7 @@ func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 func (a *Agent) safetyRun(ctx context.Context) error {
 	order, err := a.localOrder(tutti.ModeApply)
 	if err == nil {
-		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // else an agent that is killed now would make one safety run after another
+		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // otherwise a restarted agent would make the run again
 	}
 	if err != nil {
 		return err
@@ -69,21 +71,21 @@ func (a *Agent) personsRun(ctx context.Context, ask localAsk) error {
 	order, err := a.localOrder(ask.mode)
 	ask.said <- localSaid{order.Run, err}
 	if err != nil {
-		return nil //nolint:nilerr // the person who asked was told
+		return nil //nolint:nilerr // the person got the error
 	}
 	a.opts.Logger.Info("a person on this node has begun a run", "run", order.Run, "mode", order.Mode)
 	return a.runLocal(ctx, order, tutti.Local{Away: time.Since(a.knows().Reached) > awayAfter, Code: order.Code})
 }
 
-// localOrder is the order of a local run. CodeNotFound: it is not known here what to run. CodeConflict: another run or
-// a job has the node.
+// localOrder returns the order of a local run. The method returns CodeNotFound if the agent does not
+// know what to run. The method returns CodeConflict if another run or an exclusive job has the node.
 func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	applied := a.knows().Applied
 	if applied == nil {
-		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet: which code it should have is not known here")
+		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet, so the code for a local run is unknown")
 	}
 	if job := a.heldBy(); job != "" {
-		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "the node is held by job %s, for itself alone, until that ends or its lease does", job)
+		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "the node is held by exclusive job %s until the job or its lease ends", job)
 	}
 	if err := a.opts.Space(); err != nil {
 		return tutti.Order{}, err
@@ -95,7 +97,8 @@ func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	return order, order.Validate()
 }
 
-// runLocal executes a run without an order. Its directory always shows how it ended.
+// runLocal executes a run without an order. The run's directory always shows how the
+// run ended.
 func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local) error {
 	dir := a.runDir(order.Run)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -130,7 +133,7 @@ func (a *Agent) hearLocals() error {
 			continue
 		}
 		if err := a.hearLocal(dir); err != nil {
-			return fmt.Errorf("tell of local run %s: %w", filepath.Base(dir), err)
+			return fmt.Errorf("report local run %s: %w", filepath.Base(dir), err)
 		}
 	}
 	return nil
@@ -140,7 +143,7 @@ func (a *Agent) hearLocal(dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
 	how, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile))
 	if err != nil {
-		how = tutti.Local{} // it is not known why the run began, but the server is told all the same
+		how = tutti.Local{} // report the run even if nobody knows why it began
 	}
 	told := tutti.Foreign{Result: readResult(dir, run), Local: &how}
 	spec, err := a.opts.Runner.Spec(dir)
@@ -165,10 +168,12 @@ func (a *Agent) hearLocal(dir string) error {
 	return nil
 }
 
-// maxHeardReport bounds the report of a local run, in bytes, because the outbox is read as a whole.
+// maxHeardReport bounds the report of a local run, in bytes, because the agent reads the outbox as
+// a whole.
 const maxHeardReport = 16 << 20
 
-// puppetOf is the version of the Puppet that executed a run, empty if Puppet never said it.
+// puppetOf returns the version of the Puppet that executed a run. The version is empty if
+// Puppet never reported it.
 func (a *Agent) puppetOf(dir string) string {
 	book, err := openBook(dir)
 	if err != nil {
@@ -178,8 +183,9 @@ func (a *Agent) puppetOf(dir string) string {
 	return book.greeted().Puppet
 }
 
-// repeats is the last applied run if a local run had the same code, answers and catalog; else empty. Other facts make
-// another catalog, too. What a Puppet Server compiled from is not known here.
+// repeats returns the last applied run if a local run had the same code, answers and catalog as this
+// run. In all other cases, repeats returns an empty string. Other facts lead to another catalog,
+// too. For a Puppet Server's catalog, the agent does not know the sources.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
@@ -198,8 +204,8 @@ func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	return known.Applied.Run
 }
 
-// basisDigest identifies what a run applied: all answers, in any order and however often they were asked, and the
-// catalog.
+// basisDigest identifies what a run applied. The digest covers the catalog and all answers. The
+// order of the questions and their number do not matter.
 func basisDigest(r tutti.Record) tutti.Digest {
 	lines := make([]string, len(r.Reads))
 	for i, read := range r.Reads {
@@ -210,8 +216,9 @@ func basisDigest(r tutti.Record) tutti.Digest {
 	return tutti.DigestOf([]byte(catalog + strings.Join(slices.Compact(lines), "")))
 }
 
-// Ended reads from the directory of a run: how it began (nil: the server ordered it), its result (nil: it goes on), and
-// whether the server knows it or will be told by the outbox of runs that it did not order.
+// Ended reads the directory of a run. The result how says how the run began, and is nil if the server
+// ordered the run. The result is nil if the run is still going on. The result told is true if the
+// server knows the run, or if the outbox of foreign and local runs will report it.
 func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	if l, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile)); err == nil {
 		how = &l
@@ -223,11 +230,12 @@ func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	return how, result, hasFile(dir, sentFile)
 }
 
-// HeldBy is the exclusive job that holds the node with its state in dir; empty: there is no such job.
+// HeldBy returns the exclusive job that holds the node with the state directory dir. HeldBy
+// returns an empty string if no job holds the node.
 func HeldBy(dir string) tutti.JobID {
 	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
 	if err != nil {
-		return "" // trouble names a damaged note
+		return "" // the function trouble reports a damaged note
 	}
 	return note.Job
 }

@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// LocalSocketFile is the socket in the agent's directory on which root asks for a local run.
+	// LocalSocketFile is the socket in the agent's directory through which root requests a local
+	// run.
 	LocalSocketFile = "local.sock"
-	// localWait is how long the agent may take to begin a local run. It may be waiting for its server.
+	// localWait is how long the agent may take to begin a local run. The agent may be waiting for its
+	// server.
 	localWait = time.Minute
 )
 
 // localRequest and localReply are the only lines of a connection.
 type localRequest struct {
 	Mode tutti.Mode `json:"mode,omitempty"`
-	Box  bool       `json:"box,omitempty"` // not a run, but another key for the node's secrets
+	Box  bool       `json:"box,omitempty"` // request another key for the node's secrets in place of a run
 }
 
 type localReply struct {
@@ -34,7 +36,7 @@ type localReply struct {
 // listenLocal opens the socket, for root only.
 func (a *Agent) listenLocal() (net.Listener, error) {
 	path := filepath.Join(a.opts.Dir, LocalSocketFile)
-	_ = os.Remove(path) // left by an earlier agent
+	_ = os.Remove(path) // remove the socket of an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
@@ -67,11 +69,11 @@ func (a *Agent) locals(ctx context.Context, l net.Listener) {
 		if err != nil {
 			out = localReply{Code: tutti.CodeOf(err), Error: err.Error()}
 		}
-		_ = json.NewEncoder(conn).Encode(out) // the caller may be gone; the server is told of the run all the same
+		_ = json.NewEncoder(conn).Encode(out) // the caller may be gone; the server still gets the run's result
 	})
 }
 
-// askLocal asks the claim loop to begin a local run.
+// askLocal requests a local run from the claim loop.
 func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, error) {
 	if mode != tutti.ModeApply && mode != tutti.ModeNoop {
 		return "", tutti.Errorf(tutti.CodeInvalid, "a local run in mode %q", string(mode))
@@ -84,7 +86,7 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 		active := a.active
 		a.mu.Unlock()
 		if active != nil && !offered {
-			return "", tutti.Errorf(tutti.CodeConflict, "run %s goes on here: see its log, or try again when it has ended", active.id)
+			return "", tutti.Errorf(tutti.CodeConflict, "run %s is going on here: see its log, or try again after its end", active.id)
 		}
 		wanted := a.localAsks
 		if offered {
@@ -97,19 +99,19 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 			return said.run, said.err
 		case <-time.After(retryAfter): // an ordered run may have begun in the meantime
 		case <-ctx.Done():
-			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it waits for an answer of its server, or ends", localWait)
+			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it is waiting for its server, or it is ending", localWait)
 		}
 	}
 }
 
-// AskLocal asks the agent with its state in dir for a local run. It returns the run's id as soon as the run is about to
-// begin. CodeUnavailable: there is no agent.
+// AskLocal requests a local run from the agent with the state directory dir. AskLocal returns the run's
+// id as soon as the run is about to begin. AskLocal returns CodeUnavailable if there is no agent.
 func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, error) {
 	return askSocket(ctx, dir, localRequest{Mode: mode})
 }
 
-// AskBox asks the agent with its state in dir to give its node another key for its secrets. CodeUnavailable: there is
-// no agent or no server.
+// AskBox tells the agent with the state directory dir to create another key for the node's secrets.
+// AskBox returns CodeUnavailable if there is no agent or no server.
 func AskBox(ctx context.Context, dir string) error {
 	_, err := askSocket(ctx, dir, localRequest{Box: true})
 	return err

@@ -18,8 +18,9 @@ import (
 // lockTimeout is how long a run waits for another Puppet.
 const lockTimeout = time.Hour
 
-// lockWait waits until the lock of another Puppet may be free: its file has changed or is gone, or its owner is gone. A
-// killed owner leaves the file. After that, the launcher tries Puppet's own rule again.
+// lockWait waits until the lock of another Puppet may be free. The lock may be free when the lock's
+// file changes or is removed, or when its owner ends. A killed owner leaves the file behind. After the
+// wait, the launcher tries to take the lock by Puppet's own rule again.
 func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	if req.Path == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "lock_wait without a path")
@@ -36,7 +37,8 @@ func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	return response{"released": released}, nil
 }
 
-// waitLock calls watching when the file is there and from then on no change of it is missed.
+// waitLock calls watching when the file exists and the watch is active, so that no later
+// change is missed.
 func waitLock(ctx context.Context, path string, pid int, watching func()) (bool, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -65,7 +67,7 @@ func waitLock(ctx context.Context, path string, pid int, watching func()) (bool,
 			return false, context.Cause(ctx)
 		case err := <-gone:
 			if ctx.Err() != nil {
-				continue // then the wait has ended because of ctx
+				continue // the wait has ended because of ctx
 			}
 			return err == nil, err
 		case event := <-watcher.Events:

@@ -27,17 +27,18 @@ const (
 	publishFile = "publish.jsonl"
 )
 
-// parts are the files of a run to which its result will refer, or that are sent before it. They are on disk before the
-// result.
+// parts are the files of a run that its result names, or that are sent before the result. These files
+// are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is result.json: the result, and the digests of the other files at that time.
+// ended is the content of result.json. The file contains the result, and the digests of
+// the other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`
 }
 
-// digests are the digests of all parts that can be read.
+// digests returns the digests of all parts that can be read.
 func digests(dir string) map[string]tutti.Digest {
 	out := map[string]tutti.Digest{}
 	for _, name := range parts {
@@ -48,8 +49,8 @@ func digests(dir string) map[string]tutti.Digest {
 	return out
 }
 
-// readResult reads how a run ended. If a part has changed since, the record cannot be trusted, and the outcome is not
-// good.
+// readResult reads the result of a run. If one of the parts has changed since, the record is
+// unreliable, and the outcome is not good.
 func readResult(dir string, run tutti.RunID) tutti.Result {
 	kept, err := readSealed[ended](filepath.Join(dir, resultFile))
 	if err != nil {
@@ -58,15 +59,15 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	now := digests(dir)
 	for _, name := range parts {
 		if kept.Parts[name] != now[name] {
-			err := tutti.Errorf(tutti.CodeInternal, "%s is damaged: it is not what it was when the run ended", filepath.Join(dir, name))
+			err := tutti.Errorf(tutti.CodeInternal, "%s is damaged: it has changed since the run ended", filepath.Join(dir, name))
 			kept.Result = unrecorded(kept.Result, err)
 		}
 	}
 	return kept.Result
 }
 
-// flush sends the outbox. For each ended run it sends what the run published while the server was away, then the result
-// with report, log and record.
+// flush sends the outbox. For each ended run, flush first sends the values that the run published while
+// the server was away. After these values, flush sends the result with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -83,11 +84,12 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is toldFile: what the server is told of a run. It is on disk before it is sent. If the answer gets lost, the
-// same text is sent again.
+// told is the content of toldFile. The file contains what the agent sends to the server about a
+// run. The file is on disk before the agent sends its content. If the answer gets lost, the agent
+// sends the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
-	Refused []string     `json:"refused,omitempty"` // keys whose last value the server did not take
+	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
 }
 
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
@@ -102,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; a result that is sent again has this already
+	case !again: // sending again cannot help; a result that is sent again already has this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -111,7 +113,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	tells.Result = out.Result
-	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // else the next try says the same without this file
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without this file, the next try would send something else
 		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
 			return err
 		}
@@ -121,8 +123,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take the result. Keep it for people, and tell the server so, or the job would wait for
-		// it.
+		// The server will never take the result. Keep the result for people, and report this to the
+		// server. Without a report of this loss, the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -131,14 +133,16 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	return writeSealed(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
-// sendAgain puts a result back into the outbox that the server had, and asks for again: it was restored from a backup.
-// If the server refused the result, it is told so once more.
+// sendAgain puts a result back into the outbox. The server had the result before, and asks for it
+// again because the server was restored from a backup. If the server refused the result before,
+// sendAgain reports the refusal once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
-	// A file that cannot be read does not count as a refusal: the server will say again what it takes.
+	// If the file cannot be read, treat the result as not refused. The server will decide again
+	// whether it takes the result.
 	if why := Refused(dir); why != "" {
-		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
+		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
 	}
-	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
+	a.opts.Logger.Warn("the server has lost the result of a run; the agent sends it again", "run", run)
 	if err := os.Remove(filepath.Join(dir, toldFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -154,7 +158,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets the times of a result that had no process.
+// over sets both times of a result of a run that had no process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -168,7 +172,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// final reports whether asking again cannot help.
+// final reports whether it is useless to send the request again.
 func final(err error) bool {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:
@@ -178,8 +182,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. Small ones are enclosed. Large ones are sent now, as
-// blobs. One that cannot be read, or that the server will never take, is left out, because the outcome matters more.
+// attach adds the log, the record and the report to the result. The method encloses small ones, and
+// sends large ones now as blobs. If a part cannot be read or the server refuses the part, attach
+// leaves it out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -216,14 +221,15 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is how much of a run's log is sent from its beginning, and how much from its end, in bytes.
+// maxLog is how many bytes of a run's log are sent from its beginning, and how many from its end.
 const maxLog = 16 << 20
 
-// readLog reads the log of a run as it is sent. The part that is cut out stays in the run's directory.
+// readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's
+// directory.
 func (a *Agent) readLog(dir string) ([]byte, error) {
 	path := filepath.Join(dir, "log.jsonl")
 	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
-		line, _ := json.Marshal(map[string]any{ // text and a number always encode
+		line, _ := json.Marshal(map[string]any{ // encoding a text and a number never fails
 			"t": modified(path).UTC(), "level": "warning", "source": "Tutti",
 			"message": fmt.Sprintf("%d bytes of this log were cut out here; all of it is in %s on %s", bytes, path, a.opts.Node),
 		})
@@ -231,12 +237,14 @@ func (a *Agent) readLog(dir string) ([]byte, error) {
 	})
 }
 
-// readReport reads the report of a run. If it has more bytes than most, its messages are left out. They are in the log.
+// readReport reads the report of a run. If the report has more bytes than most, readReport leaves out
+// its messages. The left-out messages are also in the log.
 func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run, without the published keys in refused; fs.ErrNotExist if the run never began.
+// record encodes the record of a run, without the published keys in refused. The method returns
+// fs.ErrNotExist if the run never began.
 func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err != nil {
@@ -267,15 +275,16 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 		return "", tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpBlobPut)
 	}
 	if want := tutti.DigestOf(content); stored.Digest != want {
-		return "", tutti.Errorf(tutti.CodeUnavailable, "sent %s, the server kept %s", want, stored.Digest)
+		return "", tutti.Errorf(tutti.CodeUnavailable, "the agent sent %s, but the server stored %s", want, stored.Digest)
 	}
 	return stored.Digest, nil
 }
 
-var errDamaged = errors.New("not all that the run published is known")
+var errDamaged = errors.New("some values that the run published are lost")
 
-// sendPublished sends, in order, what was published while the server was away. It notes what the server refuses. again:
-// the server may have the result already. In that case it takes nothing more of the run.
+// sendPublished sends the values that the run published while the server was away, in their order.
+// The method notes the values that the server refuses. The argument again is true if the server may
+// already have the result. If the server has the result, it takes no further values from this run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -290,7 +299,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMessage)
-	refused := map[string]error{} // by key; nil: its last value was taken
+	refused := map[string]error{} // the server's error by key; nil if the server took the key's last value
 	for lines.Scan() {
 		var p wire.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
@@ -304,7 +313,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 		case err != nil && !final(err) && !conflict:
 			return err
 		case err != nil:
-			a.opts.Logger.Error("a value was not taken", "key", p.Key, "run", p.Run, "error", err)
+			a.opts.Logger.Error("the server refused a published value", "key", p.Key, "run", p.Run, "error", err)
 		}
 		refused[p.Key] = err
 	}
@@ -319,11 +328,12 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	return nil
 }
 
-// notTaken lets a resource fail if the server did not take its published value: the value is stored nowhere.
+// notTaken notes that the server refused a published value. The resource that published it counts as
+// failed, because no server stores the value.
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result
-	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when it was published, and has not taken it since: " + why.Error()}
+	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when the value was published, and has refused it since: " + why.Error()}
 	r.Failures = append([]tutti.Failure{failure}, r.Failures[:min(len(r.Failures), tutti.MaxFailures-1)]...)
 	r.Counts.Failed++
 	if r.Outcome.Good() {

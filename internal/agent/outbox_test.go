@@ -50,7 +50,7 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 	l.start()
 	job := l.job()
 	l.until(job, "run.gated")
-	l.line.until(wire.OpPublish, 5) // four by Puppet, then the outbox tries
+	l.line.until(wire.OpPublish, 5) // Puppet publishes four times, then the outbox tries once
 	if v := l.value("db/x"); v != "" {
 		t.Fatalf("db/x is %s while the line is cut", v)
 	}
@@ -90,11 +90,12 @@ func TestWhatIsPublishedLaterCountsAlsoIfTheServerWasAwayBefore(t *testing.T) {
 	}
 }
 
-// What the server refuses stays on the node, and the job hears of it.
+// If the server refuses a result, the result stays on the node, and the job gets a
+// failure.
 func TestARefusedResultIsKept(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		applies(p)
-		return tutti.Result{Outcome: "splendid"} // which no server takes
+		return tutti.Result{Outcome: "splendid"} // no server takes this outcome
 	})
 	l.start()
 	got := l.end(l.job())
@@ -124,7 +125,8 @@ func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
 	}
 }
 
-// Four messages one after the other, each with an fsync, are four times the wait.
+// Four messages one after the other, each with an fsync, would take four times as
+// long.
 func TestWhatIsSmallGoesAlongWithTheResult(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed/2))
@@ -150,7 +152,7 @@ func TestADiskThatTakesNothingIsAFailureAtOnce(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(l.dir, "runs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// Whatever is to be written there fails.
+	// Every write there fails.
 	if err := os.WriteFile(l.runDir(order.Run), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +183,7 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.sever()
 	l.start()
-	job := l.job() // and the doorbell is lost
+	job := l.job() // the doorbell is lost
 	l.line.until(wire.OpHello, 1)
 	l.line.mend()
 	if got := l.end(job); got.Outcome != tutti.Changed {
@@ -189,8 +191,8 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A value that the server did not take when it came back is nowhere: the resource that published it has failed, and so has
-// the run.
+// If the server refuses a value when it comes back, the value is stored nowhere. The resource that
+// published it counts as failed, and so does the run.
 func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 	var l *lab
 	l = newLab(t, func(p *puppet) tutti.Result {
@@ -229,12 +231,13 @@ func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// A result whose answer got lost is sent once more. Its run has ended for the server, which takes no value of it any more:
-// that changes nothing in what the agent says of it.
+// The answer to a result gets lost, so the agent sends the result again. For the server the run has
+// ended, so it takes no more values from the run. The refused values do not change what the agent
+// reports about the run.
 func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		refuse error // the value db/y; nil: it is taken
+		refuse error // the server's error for the value db/y; nil if the server takes it
 		want   tutti.Outcome
 	}{
 		{"all was taken", nil, tutti.Changed},
@@ -284,7 +287,8 @@ func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	}
 }
 
-// What is lost of what a run has published is said once, however often the result is sent.
+// If a published value of a run is lost, the agent reports this once, however often it
+// sends the result.
 func TestADamagedResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	var l *lab
 	l = newLab(t, func(p *puppet) tutti.Result {
@@ -296,7 +300,7 @@ func TestADamagedResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	l.start()
 	job := l.job()
 	run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-	l.line.until(wire.OpPublish, 2) // by Puppet, and then the outbox tries
+	l.line.until(wire.OpPublish, 2) // Puppet publishes first, then the outbox tries
 	l.kill()
 	if err := os.WriteFile(filepath.Join(l.runDir(run), "publish.jsonl"), []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)

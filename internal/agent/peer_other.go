@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// peerOf returns an error: agents run on Linux only.
+// peerOf returns an error, because agents run only on Linux.
 func peerOf(*net.UnixConn) (peer, error) {
-	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "who has connected is known on Linux only")
+	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "the peer of a connection is known only on Linux")
 }

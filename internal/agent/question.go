@@ -14,10 +14,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ask answers a question of the run. It gives the same answer as before in this run. For a new question, it asks the
-// server. If the server is away, it gives the last known answer.
+// ask answers a question of the run. If the run has asked the question before, it gets the same answer
+// again. For a new question, ask sends the question to the server. If the server is away, ask returns
+// the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
-	s.asking.Lock() // else a question that is asked twice at the same time could get two answers
+	s.asking.Lock() // otherwise two equal questions at the same time could get two answers
 	defer s.asking.Unlock()
 	if before, ok := s.book.answer(q); ok {
 		return before, nil
@@ -31,7 +32,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	case err == nil:
 		out.Answer = answer
 		s.keepKnown(q, answer)
-	case ctx.Err() != nil: // the agent ends, so this says nothing about the server
+	case ctx.Err() != nil: // the agent ends, so this error does not mean that the server is away
 		return out, err
 	case away(err):
 		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, s.spec.Node, out.Answer) != nil {
@@ -45,15 +46,16 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	return out, s.book.write(entry{Answer: &out})
 }
 
-// keepKnown keeps an answer as the last known one. Answers to a run that changes nothing count only for its job.
+// keepKnown stores an answer as the last known one. Answers to a run that changes nothing are valid
+// only for its job. The method therefore does not store them.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)
 	}
 }
 
-// checkAnswered refuses an answer that does not fit the node's question, or whose value does not have the digest that
-// it names.
+// checkAnswered refuses an answer that does not fit the node's question. The function also refuses a
+// value that does not have the named digest.
 func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answered) error {
 	if err := a.Validate(q); err != nil {
 		return err
@@ -82,16 +84,16 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 	}
 	canonical, err := data.Canonical(value)
 	if err == nil && tutti.DigestOf(canonical) != digest {
-		err = tutti.Errorf(tutti.CodeInternal, "it is not the one of digest %s", digest)
+		err = tutti.Errorf(tutti.CodeInternal, "it does not have the digest %s", digest)
 	}
 	return tutti.Wrap(tutti.CodeInternal, err, "the server's value of %q", q.Key)
 }
 
 const insistEvery = 250 * time.Millisecond
 
-// insist asks the server for the run, and asks again while the server is away, so that a restart of the server ends no
-// run. After the agent's patience, the run uses what is known and does not wait a second time. The caller holds
-// s.asking.
+// insist sends a request of the run to the server. While the server is away, insist repeats the
+// request, so that a restart of the server does not end a run. After the agent's patience, the run uses
+// the known answers and does not wait a second time. The caller holds s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
 		var none T
@@ -145,7 +147,7 @@ func collectQuery(req request) tutti.Query {
 	return q
 }
 
-// orNone returns an empty list in place of nil, so that JSON has a list too.
+// orNone returns an empty list in place of nil, so that the JSON contains a list.
 func orNone(exports []tutti.Export) []tutti.Export {
 	if exports == nil {
 		return []tutti.Export{}
@@ -189,8 +191,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate hands over what the compile read and exports. It waits for the server's decision without a limit; the launcher
-// has the deadline. What is handed over is kept before the server is asked, because it is the run's record.
+// gate sends what the compile has read and exports to the server. The gate waits for the server's
+// decision without a limit, because the launcher has the deadline. The agent stores its message
+// before it sends it, because the message is part of the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -231,7 +234,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 			return nil, err
 		}
 		if err := s.agent.heldFor(ctx, wait); err != nil {
-			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's word")
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's decision")
 		}
 	}
 }
@@ -244,7 +247,8 @@ func (s *socket) compiled(req request) tutti.Compiled {
 	}
 }
 
-// heldFor waits at a gate that has not decided, until the doorbell rings or the time is over.
+// heldFor waits until the gate may have decided. The method returns when the doorbell
+// rings or the time is over.
 func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -257,8 +261,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// withoutPlaces leaves out where in the code each question was asked. The places are most of the message, decide
-// nothing, and are in the record.
+// withoutPlaces removes the places in the code where each question was asked. The places are most of
+// the message. The decision does not need the places, and the record has them.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -270,12 +274,14 @@ func withoutPlaces(g wire.Gate) wire.Gate {
 	return g
 }
 
-// asked keeps lookups that were not handed over at a gate. They belong to the record.
+// asked stores lookups that the run did not hand over at a gate. These lookups belong to
+// the record.
 func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published tells a tutti_value what its key holds now. This does not count as a read. A local run does not ask.
+// published returns the present value of the key to a tutti_value. A question of this kind does
+// not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, nil
@@ -289,7 +295,7 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 		err = a.Validate(q)
 	}
 	if away(err) {
-		return response{"found": false}, nil // the value is published again, which changes nothing
+		return response{"found": false}, nil // the run publishes the value again, which changes nothing
 	}
 	if err != nil {
 		return nil, err
@@ -301,7 +307,8 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 	return out, nil
 }
 
-// publish sets or withdraws a value. If the server is away, the value is kept durably and sent before the run's result.
+// publish sets or withdraws a value. If the server is away, the agent stores the value durably and
+// sends it before the run's result.
 func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if s.spec.Order.Mode != tutti.ModeApply {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
@@ -319,7 +326,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	p := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error
 	if hasFile(s.dir, publishFile) {
-		err = s.keepPublished(p) // else the values in the file would come after this one
+		err = s.keepPublished(p) // otherwise the stored values would be sent after this one
 	} else if _, err = call[struct{}](ctx, s.agent, wire.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}

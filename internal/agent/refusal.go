@@ -8,16 +8,17 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refusals counts how often the server has refused a result for a reason of its own. Such a reason may pass. Or it is a
-// mistake or a damage in the server, which only people can mend. One result must not keep the node from its work.
+// refusals counts how often the server has refused a result for a reason of its own. The server's
+// reason may pass. If the reason stays, it is an error or damage in the server that only people
+// can repair. One refused result must not stop the node's work.
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
-	at    time.Time // of the last refusal that counts
+	at    time.Time // the time of the last refusal that counts
 }
 
-// hopeless reports whether it cannot help to send a result, or its parts, once more: the server will never take it, or has
-// refused it often enough.
+// hopeless reports whether it is useless to send a result or its parts again. Sending is useless if
+// the server will never take the result, or has refused it often enough.
 func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	if final(err) {
 		return true
@@ -37,11 +38,12 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	return r.count >= a.opts.Refusals
 }
 
-// holdOff is how long the next try is put off.
+// holdOff is the delay before the next try.
 type holdOff struct{ last time.Duration }
 
-// after returns how long to wait after a failed try. If the server does not know whether this machine is the node, it takes
-// nothing until a person decides. So the wait grows, and large reports are not sent each second.
+// after returns how long to wait after a failed try. If the server does not know whether this machine
+// is the node, it accepts nothing. A person must decide first. The wait therefore grows, and the
+// agent does not send large reports each second.
 func (h *holdOff) after(err error) time.Duration {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		h.last = 0
@@ -51,14 +53,15 @@ func (h *holdOff) after(err error) time.Duration {
 	return h.last
 }
 
-// refused is sent instead of a result that the server does not take, so that its job does not wait. It says that the
-// run failed, because only this node knows how it ended.
+// refused is sent in place of a result that the server refuses, so that the job does not wait. The
+// sent result says that the run failed, because only this node knows how the run ended.
 func refused(run tutti.RunID, why string) wire.Ended {
 	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }
 
-// Refused is why the server has not taken the result of the run in dir, empty if it has or was not asked yet. The
-// result is in the directory.
+// Refused returns the reason why the server has refused the result of the run in dir. Refused
+// returns an empty string if the server has taken the result or has not got it yet. The result is
+// in the directory.
 func Refused(dir string) string {
 	sent, err := readSealed[map[string]string](filepath.Join(dir, sentFile))
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// soon makes an agent that takes two refusals of a result for the last word.
+// soon makes an agent that gives up after two refusals of a result.
 func soon(o *agent.Options) { o.Refusals = 2 }
 
-// A result that the server cannot take for a reason of its own is not tried for ever. The server hears that it has lost it:
-// the run failed, and the node is not good. The next job runs.
+// The server cannot take a result for a reason of its own. The agent does not try for ever, but reports
+// that the result is lost. The run counts as failed, and the node is not good. The next job runs.
 func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 	for _, code := range []tutti.Code{tutti.CodeInternal, tutti.CodeConflict, tutti.CodeDamaged} {
 		t.Run(string(code), func(t *testing.T) {
@@ -53,7 +53,8 @@ func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 	}
 }
 
-// Nor does one whose loss cannot be told either, if the server does not wait for it.
+// The agent also gives up a result if the server refuses the report of its loss, and
+// does not wait for the result.
 func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.failing(func(op string, payload []byte) error {
@@ -99,8 +100,8 @@ func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// What belongs to a result and cannot be stored is left out. Without its record a run is no good one: what it read is not
-// known.
+// If the server cannot store a part of a result, the agent leaves it out. A run without its record is
+// not good, because nobody knows what the run has read.
 func TestAPartThatTheServerCannotStoreIsLeftOut(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -132,11 +133,12 @@ func TestAPartThatTheServerCannotStoreIsLeftOut(t *testing.T) {
 	}
 }
 
-// A server that was set back asks again for what it has taken: also for the loss of a result.
+// A server that was set back asks again for results that it had before. The agent also
+// reports the loss of a result again.
 func TestALossIsToldAgain(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		applies(p)
-		return tutti.Result{Outcome: "splendid"} // which no server takes
+		return tutti.Result{Outcome: "splendid"} // an outcome that no server takes
 	})
 	l.start(soon)
 	job := l.job()

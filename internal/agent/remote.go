@@ -25,9 +25,9 @@ type Local interface {
 }
 
 const (
-	// remoteQueue and remoteAtOnce bound the questions that wait and those that are being answered. A question that
-	// starts Puppet takes seconds. If there is no room, the question is not answered, and the server names the node as
-	// silent.
+	// remoteQueue and remoteAtOnce bound the number of waiting questions and the number of questions
+	// that the agent is answering. A question that starts Puppet takes seconds. If there is no room,
+	// the agent does not answer the question, and the server reports the node as silent.
 	remoteQueue  = 16
 	remoteAtOnce = 8
 	maxFacts     = 96 << 10 // bytes in an answer
@@ -35,7 +35,7 @@ const (
 	factsFile    = "facts.json"
 )
 
-// ringRemote takes a question. It does not block.
+// ringRemote accepts a question. It does not block.
 func (a *Agent) ringRemote(payload []byte) {
 	var q tutti.RemoteRequest
 	if a.opts.Local == nil || a.opts.Allow == nil || json.Unmarshal(payload, &q) != nil || q.Request == "" {
@@ -44,11 +44,11 @@ func (a *Agent) ringRemote(payload []byte) {
 	select {
 	case a.remote <- q:
 	default:
-		a.opts.Logger.Warn("a question was not taken: too many at once", "action", q.Action)
+		a.opts.Logger.Warn("a question was dropped: too many questions at once", "action", q.Action)
 	}
 }
 
-// remotes answers questions until ctx ends. It returns after the last answer.
+// remotes answers questions until ctx ends. The method returns after the last answer.
 func (a *Agent) remotes(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -89,11 +89,11 @@ func (a *Agent) reply(ctx context.Context, q tutti.RemoteRequest) {
 		err = a.opts.Bus.Send(wire.OpAnswer, raw)
 	}
 	if err != nil {
-		a.opts.Logger.Warn("a question was not answered", "action", q.Action, "error", err) // the server names the node
+		a.opts.Logger.Warn("a question was not answered", "action", q.Action, "error", err) // the server reports that the node did not answer
 	}
 }
 
-// decide asks the policy and does what it allows.
+// decide asks the policy and does what the policy allows.
 func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteReply {
 	out := tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteFailed}
 	if err := q.Validate(); err != nil {
@@ -104,7 +104,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 	if q.Action.Effect() {
 		var err error
 		if said, err = a.signed(q); err != nil {
-			a.opts.Logger.Warn("not signed as it has to be", "caller", q.Caller, "action", q.Action, "error", err)
+			a.opts.Logger.Warn("an action does not have the required signature", "caller", q.Caller, "action", q.Action, "error", err)
 			out.Verdict, out.Message, out.Rule = tutti.RemoteRefused, err.Error(), "signature"
 			return out
 		}
@@ -155,7 +155,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	return err
 }
 
-// status is Puppet's status. A run of Tutti's that does not have Puppet's lock yet also counts as running.
+// status returns Puppet's status. A run of Tutti's counts as running even before it has Puppet's lock.
 func (a *Agent) status() (tutti.PuppetStatus, error) {
 	s, err := a.opts.Local.Status()
 	if err != nil {
@@ -173,11 +173,11 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 	return s, nil
 }
 
-// change enables or disables Puppet if the server still wants it: a doorbell may ring late or twice. A signed action is
-// done only once, even if the server wants more.
+// change enables or disables Puppet if the server still wants the change. A doorbell may ring late or
+// twice. The agent does a signed action only once, even if the server wants it more often.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
-		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
+		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which releases the node itself; or end the job: tutti job cancel %s", job, job)
 	}
 	if _, err := call[struct{}](ctx, a, wire.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err
@@ -204,7 +204,8 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	return nil
 }
 
-// mayRun says why no run may begin here now, in the words of MCollective's agent, or what the run would wait for.
+// mayRun returns an error if no run may begin here now, in the words of MCollective's agent. If a run
+// may begin, mayRun returns what the run would wait for.
 func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
 	if err != nil {
@@ -222,7 +223,8 @@ func (a *Agent) mayRun() (waits string, err error) {
 	return "", a.trouble()
 }
 
-// facts are the facts of the latest run that had any; false: there is no such run.
+// facts returns the facts of the latest run that collected facts. The method returns
+// false if no run has collected facts.
 func (a *Agent) facts() (map[string]any, bool) {
 	raw, err := a.lastFacts()
 	if err != nil {
@@ -246,7 +248,7 @@ func (a *Agent) lastFacts() ([]byte, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no run of Tutti has collected facts here yet")
 }
 
-// factsFor answers with the facts that the question names.
+// factsFor puts the facts that the question names into the answer.
 func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 	raw, err := a.lastFacts()
 	if err != nil {
@@ -266,7 +268,7 @@ func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 		}
 	}
 	if out.Facts, err = json.Marshal(wanted); err == nil && len(out.Facts) > maxFacts {
-		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name those that are meant", len(out.Facts), maxFacts)
+		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name the facts that you need", len(out.Facts), maxFacts)
 	}
 	return err
 }

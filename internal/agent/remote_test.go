@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ownPuppet is a Puppet outside of runs that counts what is done to it.
+// ownPuppet is a Puppet outside of runs. It records each change.
 type ownPuppet struct {
 	mu       sync.Mutex
 	disabled string
@@ -70,7 +70,7 @@ func (p *ownPuppet) Resource(context.Context, string, string) (json.RawMessage, 
 
 func allowAll(policy.Question) (bool, string) { return true, "policy:1: allow" }
 
-// controlled is an agent that is connected and may be asked.
+// controlled returns an agent that is connected and answers questions.
 func controlled(t *testing.T, allow func(policy.Question) (bool, string)) (*lab, *ownPuppet) {
 	t.Helper()
 	l, own := newLab(t, nil), &ownPuppet{}
@@ -84,7 +84,8 @@ func (l *lab) ask(in api.AskNodes) api.NodeAnswer {
 	return servertest.Asked(l.t, l.fleet, in)["db-01"]
 }
 
-// TestRemoteControl: what is asked is done, once, and its answer is there.
+// TestRemoteControl: the agent does each requested action once, and its answer
+// arrives.
 func TestRemoteControl(t *testing.T) {
 	l, own := controlled(t, allowAll)
 	for _, tc := range []struct {
@@ -122,7 +123,8 @@ func TestRemoteControl(t *testing.T) {
 	}
 }
 
-// TestWhatThePolicyRefusesIsNotDone: nor is the server asked whether it may be.
+// TestWhatThePolicyRefusesIsNotDone: if the policy refuses an action, the agent
+// does not ask the server about it either.
 func TestWhatThePolicyRefusesIsNotDone(t *testing.T) {
 	var asked []string
 	l, own := controlled(t, func(q policy.Question) (bool, string) {
@@ -138,8 +140,8 @@ func TestWhatThePolicyRefusesIsNotDone(t *testing.T) {
 	}
 }
 
-// TestADoorbellTwiceOrLateChangesOnce: the second and the late one find that nobody
-// waits.
+// TestADoorbellTwiceOrLateChangesOnce: after the first doorbell, the server no longer
+// wants the action. A second or a late doorbell therefore changes nothing.
 func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 	l, own := newLab(t, nil), &ownPuppet{}
 	bus := answering{l.line, make(chan struct{})}
@@ -166,7 +168,7 @@ func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 	}
 }
 
-// answering is a bus that tells of each answer to a question.
+// answering is a bus that signals each answer to a question.
 type answering struct {
 	*line
 	answered chan struct{}
@@ -180,7 +182,7 @@ func (b answering) Send(op string, payload []byte) error {
 	return err
 }
 
-// askedIn is the id of the question in the log.
+// askedIn returns the id of the question in the log.
 func askedIn(t *testing.T, f *servertest.Fleet) string {
 	t.Helper()
 	for _, e := range f.Events() {
@@ -192,8 +194,8 @@ func askedIn(t *testing.T, f *servertest.Fleet) string {
 	return ""
 }
 
-// ran leaves the directory of a run that the server knows of. It is there as a whole:
-// the agent removes those of runs that never began.
+// ran leaves the directory of a run that the server knows. The method makes the directory
+// by rename, because the agent removes directories of runs that never began.
 func (l *lab) ran(facts string, at time.Time) {
 	l.t.Helper()
 	run := servertest.NewRunID()
@@ -214,7 +216,8 @@ func (l *lab) ran(facts string, at time.Time) {
 	}
 }
 
-// TestFactsAreThoseOfTheLatestRun: and only those that are named.
+// TestFactsAreThoseOfTheLatestRun: the answer contains the facts of the latest run,
+// and only the named ones.
 func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	var known []map[string]any
 	l, _ := controlled(t, func(q policy.Question) (bool, string) {
@@ -242,7 +245,8 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	}
 }
 
-// TestARunOfTuttiIsARun: also before Puppet has taken its lock.
+// TestARunOfTuttiIsARun: the status shows a run of Tutti's even before Puppet has
+// taken its lock.
 func TestARunOfTuttiIsARun(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	l := newLab(t, func(p *puppet) tutti.Result {
@@ -263,7 +267,8 @@ func TestARunOfTuttiIsARun(t *testing.T) {
 	close(release)
 }
 
-// TestAnAgentWithoutPuppetIsSilent: one that cannot be asked is named by the server.
+// TestAnAgentWithoutPuppetIsSilent: the server reports an agent without Puppet as
+// silent.
 func TestAnAgentWithoutPuppetIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := controlled(t, nil)

@@ -15,17 +15,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reportWatch counts the reports that come to Puppet's file. Each replaces the one before it, so only the last can be
-// read. A count that differs from the number of reports read shows that one was replaced unread.
+// reportWatch counts the reports that arrive at Puppet's file. Each report replaces the previous one,
+// so the agent can read only the last report. If the count differs from the number of reports read, a
+// report was replaced before the agent read it.
 type reportWatch struct {
 	watcher *fsnotify.Watcher
-	mark    string        // a file of ours; when it is touched, its event comes after all earlier events
-	marked  chan struct{} // the event of the mark has come
-	bell    chan struct{} // rings when the report may be another one
+	mark    string        // a file of ours; the event of a touch comes after all earlier events
+	marked  chan struct{} // the event of the touched mark has come
+	bell    chan struct{} // rings when the report may have changed
 
 	mu     sync.Mutex
 	file   string
-	moved  string // the name that the last rename in the report's directory began with
+	moved  string // the old name in the last rename in the report's directory
 	writer string // the process that saved the last report
 	saves  int    // how often the writer saved it
 	at     place
@@ -33,21 +34,24 @@ type reportWatch struct {
 	followed int // the value of at.others for which the directories are followed
 }
 
-// place is up to where the events were read.
+// place is the point up to which the events were read.
 type place struct {
-	came   int // reports, each of another run
-	events int // events of the report or of a directory above it
+	came   int // number of reports, each of another run
+	events int // number of events of the report or of a directory above it
 	gaps   int // how often events were lost, or no watch was active
-	others int // how often a directory above the report was made, moved or removed
+	others int // how often a directory above the report was created, moved or removed
 }
 
-// mostSaves is how often one run saves its report: before and after it is sent to the Puppet Server.
+// mostSaves is how often one run saves its report. Puppet saves the report before and after it
+// sends the report to the Puppet Server.
 const mostSaves = 2
 
-// markWithin bounds the wait for the mark's event, which normally comes at once.
+// markWithin bounds the wait for the mark's event. Normally this event comes at
+// once.
 const markWithin = 30 * time.Second
 
-// newReportWatch returns a watch that follows no report yet. It makes the file mark.
+// newReportWatch returns a watch that follows no report yet. The function makes the file
+// mark.
 func newReportWatch(mark string) (*reportWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -101,7 +105,7 @@ func (w *reportWatch) note(e fsnotify.Event) {
 		return
 	case name == w.file && e.Has(fsnotify.Create):
 		w.arrived()
-	case name == w.file: // it was removed, or written in place
+	case name == w.file: // the report was removed, or written in place
 	case strings.HasPrefix(w.file, name+string(filepath.Separator)):
 		if !e.Has(fsnotify.Create) && !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
 			return
@@ -136,8 +140,9 @@ func (w *reportWatch) arrived() {
 	w.saves++
 }
 
-// follow watches the report's directory and all directories above it, because a directory that is moved away gives no
-// event itself. A missing directory is followed when it is made. others identifies the set of directories.
+// follow watches the report's directory and all directories above it. All are needed, because a
+// directory that is moved away sends no event itself. A missing directory is watched when it is
+// created. The result others identifies the set of directories.
 func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Lock()
 	again := file != w.file || w.followed != w.at.others
@@ -149,7 +154,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Unlock()
 	if again {
 		for _, path := range w.watcher.WatchList() {
-			_ = w.watcher.Remove(path) // the kernel may have removed it already
+			_ = w.watcher.Remove(path) // the kernel may have removed the watch already
 		}
 	}
 	had := w.watcher.WatchList()
@@ -171,7 +176,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 		if err := w.watcher.Add(dir); err != nil {
 			return others, err
 		}
-		if !again { // it is new, or the kernel has ended its watch
+		if !again { // the directory is new, or the kernel has ended its watch
 			w.mu.Lock()
 			w.at.others++
 			w.mu.Unlock()
@@ -180,7 +185,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 	return others, nil //nolint:nilerr // a missing directory is followed when it is made
 }
 
-// above returns the directories above a file, from the root on.
+// above returns the directories above a file, beginning with the root.
 func above(file string) []string {
 	var out []string
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
@@ -192,7 +197,7 @@ func above(file string) []string {
 	}
 }
 
-// reach returns the place after all events up to now are read.
+// reach returns the place after it has read all events up to now.
 func (w *reportWatch) reach(ctx context.Context) (place, error) {
 	select {
 	case <-w.marked: // drop the event of an earlier mark
@@ -210,7 +215,7 @@ func (w *reportWatch) reach(ctx context.Context) (place, error) {
 		return place{}, context.Cause(ctx)
 	case <-timer.C:
 		_ = w.watcher.Remove(w.mark)
-		return place{}, tutti.Errorf(tutti.CodeInternal, "the kernel tells of no change of %s within %s", w.mark, markWithin)
+		return place{}, tutti.Errorf(tutti.CodeInternal, "the kernel has not reported the change of %s within %s", w.mark, markWithin)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// save leaves a report as the process of that number does, so often.
+// save leaves a report as the process with this number does, the given number of
+// times.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -52,14 +53,15 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held lets a look wait, before it reads the report, until what happens then has happened: once.
+// held makes the next look wait before it reads the report. In that time, held calls
+// happens once.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold = happens
 }
 
-// unwatched are the runs before which others may have ended unseen.
+// unwatched returns the runs before which other runs may have ended unseen.
 func (l *lab) unwatched() (out []tutti.RunID) {
 	for _, e := range l.fleet.Events() {
 		if b, ok := e.Body.(*tutti.RunForeign); ok && b.Unwatched {
@@ -69,8 +71,9 @@ func (l *lab) unwatched() (out []tutti.RunID) {
 	return out
 }
 
-// A report is replaced by the next one. What a run did whose report no look has read is not known, and this is told,
-// whoever replaced it. Two saves by one run are one report.
+// A report is replaced by the next one. If no look has read the report of a run, the actions of this
+// run are unknown. The agent reports this. Who replaced the report does not matter. Two saves by one
+// run are one report.
 func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	ours := foreignID(1000)
 	for _, tc := range []struct {
@@ -86,7 +89,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		}, false},
 		{"two of ours in quick succession", func(t *testing.T, l *lab, w *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // else it is tidied away as one that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
 			w.save(t, 100, 2, recent(t, foreignID(1001)))
 			w.save(t, 101, 2, recent(t, ours))
 		}, false},
@@ -108,7 +111,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		{"two, and one of ours that was not seen either", func(t *testing.T, l *lab, w *witness) {
 			w.save(t, 100, 2, recent(t, foreignID(1)))
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // else it is tidied away as one that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
 			w.save(t, 101, 2, recent(t, foreignID(1001)))
 			w.save(t, 102, 2, recent(t, ours))
 		}, true},
@@ -154,14 +157,14 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 				l := newLab(t, applies)
 				w, opt := witnesses(t)
 				l.put(ours, "report.json", []byte("{}"))
-				l.put(ours, "sent", []byte("{}")) // else it is tidied away as one that never began
+				l.put(ours, "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
 				w.save(t, 49, 2, recent(t, foreignID(0)))
 				l.seen(foreignID(0))
 				l.start(opt)
 				l.quiet(w)
 				l.quiet(w)
 				done := make(chan struct{})
-				w.held(func() { // the next look stands before the report that is there
+				w.held(func() { // the next look waits before it reads the present report
 					if when == "between two looks" {
 						<-done
 						return
@@ -185,7 +188,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	}
 }
 
-// seen leaves what an agent leaves that has looked at the report of a run.
+// seen leaves the file of an agent that has looked at the report of a run.
 func (l *lab) seen(run tutti.RunID) {
 	l.t.Helper()
 	if err := os.MkdirAll(filepath.Join(l.dir, "foreign"), 0o700); err != nil {
@@ -196,8 +199,9 @@ func (l *lab) seen(run tutti.RunID) {
 	}
 }
 
-// An agent that finds another report than the one before it has seen does not know what has run meanwhile, also if the report
-// is one of ours, or none.
+// At its start, the agent finds another report than the last one that it has seen. The agent does
+// not know which runs happened in the meantime. The runs are also unknown if the new report is
+// ours, or if there is no report.
 func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 	for _, tc := range []struct {
 		reason    string
@@ -217,7 +221,7 @@ func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 			w, opt := witnesses(t)
 			l.seen(foreignID(0))
 			tc.leaves(t, l, w)
-			for range 2 { // it is told once
+			for range 2 { // the agent reports it once
 				l.start(opt)
 				l.quiet(w)
 				l.quiet(w)
@@ -229,7 +233,8 @@ func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 	}
 }
 
-// What the disk does not take is not forgotten: it is told when there is room again.
+// If the disk is full, the agent remembers the replaced report, and reports it when
+// there is room again.
 func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -259,7 +264,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.put(foreignID(1000), "report.json", []byte("{}"))
-	l.put(foreignID(1000), "sent", []byte("{}")) // else it is tidied away as one that never began
+	l.put(foreignID(1000), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
 	w.save(t, 100, 2, recent(t, foreignID(1)))
 	w.save(t, 101, 2, recent(t, foreignID(1000))) // ours
 	w.taken(t)
@@ -276,7 +281,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 	}
 }
 
-// Reports that come without a pause do not keep the agent from telling, nor is anything hidden by them.
+// If reports arrive without a pause, the agent still sends its outbox, and no report hides another one.
 func TestReportsThatComeFasterThanLooks(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -285,7 +290,7 @@ func TestReportsThatComeFasterThanLooks(t *testing.T) {
 	next := 1
 	var begins atomic.Bool
 	w.reading = func() {
-		if begins.Load() && next < 50 { // each look finds that another one came while it read
+		if begins.Load() && next < 50 { // each look finds that another report came while it read
 			w.save(t, 100+next, 1, recent(t, foreignID(next)))
 			next++
 		}
@@ -312,7 +317,8 @@ func TestReportsThatComeFasterThanLooks(t *testing.T) {
 	}
 }
 
-// A foreign run that is noted nowhere as seen is told once all the same.
+// If the agent cannot note that it has seen a foreign run, it still reports the run
+// only once.
 func TestWhatCannotBeNotedIsToldOnce(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -333,7 +339,8 @@ func TestWhatCannotBeNotedIsToldOnce(t *testing.T) {
 	}
 }
 
-// What a server does not take because it does not know whether this machine is the node is kept, and sent again.
+// The server refuses reports while it does not know whether this machine is the node. The agent keeps
+// the refused reports and sends them again later.
 func TestAConflictLosesNothing(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)

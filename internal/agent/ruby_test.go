@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// ruby is an agent.Runner whose Puppets are functions. Like real ones they live
-// on when the agent ends, and the next agent finds them.
+// ruby is an agent.Runner whose Puppet processes are functions. Like real processes,
+// these functions continue when the agent ends, and the next agent finds them.
 type ruby struct {
 	t      *testing.T
 	script func(p *puppet) tutti.Result // what a Puppet does
@@ -34,7 +34,7 @@ func newRuby(t *testing.T, script func(p *puppet) tutti.Result) *ruby {
 	return &ruby{t: t, script: script, procs: map[string]*puppet{}, starts: map[tutti.RunID]int{}}
 }
 
-// does changes what the next Puppets do.
+// does changes what the next Puppet processes do.
 func (r *ruby) does(script func(p *puppet) tutti.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,6 +44,8 @@ func (r *ruby) does(script func(p *puppet) tutti.Result) {
 const (
 	markerFile  = "marker.json"
 	verdictFile = "verdict.json"
+	// refreshesFile stands for the events of a run.
+	refreshesFile = "refreshes.json"
 )
 
 func (r *ruby) Start(dir string, spec agent.Spec) (agent.Process, error) {
@@ -119,6 +121,18 @@ func (r *ruby) Judge(dir string, run tutti.RunID) tutti.Result {
 	return out
 }
 
+func (r *ruby) Refreshes(dir string) (agent.Refreshes, error) {
+	var out agent.Refreshes
+	raw, err := os.ReadFile(filepath.Join(dir, refreshesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
+}
+
 func (r *ruby) Strangers() ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +189,7 @@ type reply struct {
 	Mode     tutti.Mode                 `json:"mode"`
 	Found    bool                       `json:"found"`
 	Value    json.RawMessage            `json:"value"`
-	Secret   any                        `json:"sensitive"` // of a value true, of hiera the keys
+	Secret   any                        `json:"sensitive"` // true for a secret value; for hiera, the keys of the secrets
 	Awaits   any                        `json:"awaits"`
 	Closed   map[string]string          `json:"closed"`
 	Outdated bool                       `json:"outdated"`
@@ -193,7 +207,8 @@ type reply struct {
 
 type ask = map[string]any
 
-// dial connects to the run's socket, as long as nobody has killed the Puppet.
+// dial connects to the run's socket. The method tries again until somebody kills the
+// Puppet.
 func (p *puppet) dial() net.Conn {
 	for {
 		conn, err := net.Dial("unix", p.spec.Socket)
@@ -203,22 +218,22 @@ func (p *puppet) dial() net.Conn {
 		select {
 		case <-p.killed:
 			return nil
-		case <-time.After(5 * time.Millisecond): // the agent may be starting anew
+		case <-time.After(5 * time.Millisecond): // the agent may be restarting
 		}
 	}
 }
 
-// report leaves a report of that content.
+// report leaves a report with this content.
 func (p *puppet) report(content []byte) {
-	_ = os.WriteFile(filepath.Join(p.dir, "report.json"), content, 0o600) // who wants it looks for it
+	_ = os.WriteFile(filepath.Join(p.dir, "report.json"), content, 0o600) // a test that needs the report fails without it
 }
 
 func (p *puppet) hello() ask {
 	return ask{"op": "hello", "run": p.spec.Order.Run, "protocol": 1, "module": "1.0", "puppet": "8.10.0", "certname": p.spec.Node, "pid": 1, "opens": true}
 }
 
-// say greets and asks, on a connection of its own, again where the agent went
-// away meanwhile: the module does so, too.
+// say sends a hello and one request on a new connection. If the agent goes away in
+// the meantime, say tries again, as the module does.
 func (p *puppet) say(req ask) reply {
 	for {
 		conn := p.dial()
@@ -237,7 +252,8 @@ func (p *puppet) say(req ask) reply {
 	}
 }
 
-// exchange sends a line and reads one; an empty reply: the connection ended.
+// exchange sends a line and reads one. The function returns an empty reply if the
+// connection has ended.
 func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	raw, err := json.Marshal(req)
 	if err != nil {
@@ -253,10 +269,10 @@ func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	return r
 }
 
-// changed is a run that went well.
+// changed is the result of a successful run.
 func changed() tutti.Result { return tutti.Result{Outcome: tutti.Changed, Phase: "report"} }
 
-// applies is the whole of an ordinary run.
+// applies does the steps of an ordinary run.
 func applies(p *puppet) tutti.Result {
 	p.say(ask{"op": "hiera"})
 	if r := p.say(ask{"op": "gate", "values": []string{"db/x"}, "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}}); r.Verdict != tutti.GateGo {

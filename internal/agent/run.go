@@ -27,7 +27,8 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// hold makes a run the active one until release is called. A cancellation of the run ends the returned context.
+// hold makes a run the active one until the caller calls release. If the run is cancelled, the returned
+// context ends.
 func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	a.setActive(&activeRun{id: run, cancel: cancel})
@@ -43,7 +44,8 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// ours returns why the agent ended a context's work (cancelled or timed out), nil if it did not.
+// ours returns why the agent ended a context's work (cancelled or timed out). The function
+// returns nil if the agent did not end the work.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -51,8 +53,8 @@ func ours(ctx context.Context) error {
 	return nil
 }
 
-// execute carries out a claimed order once. A run whose marker is there is followed and never started again. If execute
-// returns no error, the run's result is on disk.
+// execute carries out a claimed order once. If the run's marker exists, execute follows the run and
+// never starts it again. If execute returns no error, the run's result is on disk.
 func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	order := *claimed.Order
 	dir := a.runDir(order.Run)
@@ -60,7 +62,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case hasFile(dir, sentFile):
 		return a.sendAgain(ctx, dir, order.Run)
 	case hasFile(dir, resultFile):
-		return nil // ended before; flush sends the result
+		return nil // the run has ended before; flush sends the result
 	}
 	ctx, release := a.hold(ctx, order.Run)
 	defer release()
@@ -69,7 +71,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return a.begin(ctx, dir, claimed)
 	case err != nil:
-		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+		return endUnknown(ctx, a, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	return a.resume(ctx, dir, spec)
 }
@@ -97,8 +99,8 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	}
 	switch refused, err := a.mayBegin(order); {
 	case err != nil:
-		ring(a.lease) // the job that holds the node may be done with it
-		return err    // the run stays claimed, and the order is asked for again
+		ring(a.lease) // the job that holds the node may have finished
+		return err    // the run stays claimed, and the agent claims the order again
 	case refused != "":
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Skipped, Message: refused})
 	}
@@ -113,12 +115,16 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	case ours(ctx) != nil:
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: "cancelled before Puppet was started"})
 	case away(err) || ctx.Err() != nil:
-		return err // nothing has begun; the run stays claimed, and the order is asked for again
+		return err // nothing has begun; the run stays claimed, and the agent claims the order again
 	default:
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
+	owed, err := a.debts.owes(order.Mode)
+	if err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	spec := Spec{
-		Order: order, Node: a.opts.Node, EnvironmentPath: code.environments,
+		Order: order, Node: a.opts.Node, Owed: owed, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
 	}
 	sock, err := a.listen(dir, spec)
@@ -142,7 +148,8 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	return a.follow(ctx, dir, spec, process, sock)
 }
 
-// fetch makes the order's code the current one, within the step's timeout.
+// fetch makes the order's code the environment's present code, within the step's
+// timeout.
 func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	if order.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -152,25 +159,26 @@ func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ens
 	return a.code.ensure(ctx, order, ordered)
 }
 
-// lookEvery is how often the agent looks for Puppets that take no lock.
+// lookEvery is how often the agent looks for Puppet processes that take no lock.
 const lookEvery = time.Second
 
-// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and notes the first. The agent gets no event
-// when a process begins, so it does not see one that begins and ends between two looks.
+// watchStrangers looks for a Puppet that takes no lock, until ctx ends, and notes the first one. The
+// agent gets no event when a process begins. The agent therefore does not see a process that begins
+// and ends between two looks.
 func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
 		found, _ := a.opts.Runner.Strangers()
 		if len(found) == 0 {
 			continue
 		}
-		a.opts.Logger.Warn("another Puppet runs beside the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
+		a.opts.Logger.Warn("another Puppet runs at the same time as the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
 		if err := sock.book.write(entry{Overlapped: found}); err != nil {
 			a.opts.Logger.Error("the run's book cannot be written", "run", sock.spec.Order.Run, "error", err)
 		}
 	}
 }
 
-// resume goes on with a run that an earlier agent started.
+// resume continues a run that an earlier agent started.
 func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	process, err := a.opts.Runner.Adopt(dir)
 	if err != nil {
@@ -187,11 +195,12 @@ func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	return a.follow(ctx, dir, spec, process, sock)
 }
 
-// killDeadline is how long to wait for the end of a process that the agent ends.
+// killDeadline is how long the agent waits for the end of a process that it has
+// killed.
 const killDeadline = time.Minute
 
-// follow serves a run until its process is gone, then concludes it. If the agent ends first, the process and its marker
-// stay for the next agent.
+// follow serves a run until its process is gone, then concludes the run. If the agent ends first, the
+// process and its marker stay for the next agent.
 func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket) error {
 	if spec.Order.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -213,7 +222,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 		a.opts.Logger.Warn("ending a run", "run", spec.Order.Run, "because", err)
 		killCtx, cancel := context.WithTimeout(serveCtx, killDeadline)
 		if killErr := process.Kill(killCtx); killErr != nil {
-			a.opts.Logger.Error("a run could not be ended", "run", spec.Order.Run, "error", killErr)
+			a.opts.Logger.Error("a run could not be killed", "run", spec.Order.Run, "error", killErr)
 		}
 		cancel()
 	}
@@ -227,7 +236,8 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	return a.conclude(ctx, dir, spec, err)
 }
 
-// conclude judges a run that is over, and puts its result into the outbox. why is set if the agent ended the run.
+// conclude judges a run that is over, and puts its result into the outbox. The argument why is set
+// if the agent ended the run.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
@@ -240,6 +250,14 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	}
 	if out.EndedAt.Before(out.StartedAt) {
 		out.EndedAt = out.StartedAt
+	}
+	if spec.Order.Mode == tutti.ModeApply {
+		owed, err := a.debts.settle(dir, spec.Order.Run)
+		if err != nil { // without a result on disk, the next agent counts again what this run owes
+			a.debts.unsettled = append(a.debts.unsettled, dir)
+			return tell(ctx, a, dir, unrecorded(out, err), err)
+		}
+		out.Owed = owed.told()
 	}
 	book, err := openBook(dir)
 	if err != nil {
@@ -265,13 +283,14 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		out.Outcome, out.Reason, out.Message = tutti.Interrupted, "", "cancelled in phase "+out.Phase
 	case out.Reason == tutti.BecauseCompile && len(unanswered) > 0:
 		out.Outcome, out.Reason, out.Waits = tutti.Waiting, "", tutti.RoomForWaits(unanswered)
-		out.Message = fmt.Sprintf("no answer to %s: the server is away and it was never asked before", unanswered[0].Query)
+		out.Message = fmt.Sprintf("no answer to %s: the server is away, and the question was never answered before", unanswered[0].Query)
 	}
 	return a.end(ctx, dir, out)
 }
 
-// end writes the result. From then on the run is in the outbox. If the disk does not take the result, the server is
-// told at once: on a full disk the run must not look as if it went on.
+// end writes the result. From then on the run is in the outbox. If the disk is full, end sends the
+// result to the server at once. Without this message, the run would look as if it were still going
+// on.
 func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
 		result = over(result)
@@ -285,13 +304,19 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if err == nil {
 		return nil
 	}
+	return tell(ctx, a, dir, result, err)
+}
+
+// tell tells the server at once how a run ended, because the disk does not take it. why is the disk's error.
+func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
-		// Perhaps the process was not killed, but could not write its end either.
+		// Perhaps nobody killed the process, but it could not write its end to the
+		// disk.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
-		result.Message += ", or could not write how it went on: " + err.Error()
+		result.Message += ", or could not write its progress: " + why.Error()
 	}
-	if hasFile(dir, LocalFile) { // the server does not wait for it
-		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
+	if hasFile(dir, LocalFile) { // the server does not wait for a local run
+		return fmt.Errorf("store the result of local run %s: %w", result.Run, why)
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
@@ -304,15 +329,15 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, wire.OpResult, tells.Result)
 	}
 	if sendErr != nil {
-		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
+		return fmt.Errorf("store the result of run %s: %w", result.Run, why)
 	}
-	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
+	a.opts.Logger.Error("a result could not be stored here, but the server has it", "run", result.Run, "error", why)
 	a.told[result.Run] = true
 	return nil
 }
 
-// unrecorded is the result of a run whose record cannot be read. It is not good, because later nobody could say what
-// the run has read.
+// unrecorded returns the result of a run whose record cannot be read. The result is not good, because
+// nobody can find out later what the run has read.
 func unrecorded(out tutti.Result, err error) tutti.Result {
 	if out.Outcome.Good() || out.Stopped {
 		out.Outcome, out.Reason, out.Stopped = tutti.Failed, tutti.BecauseMachinery, false
@@ -334,7 +359,8 @@ func reasonFor(err error) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// recover follows or concludes the runs that earlier agents left. It reports whether there was any.
+// recover follows or concludes the runs that earlier agents left. The method reports whether there
+// were any runs of earlier agents.
 func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -348,11 +374,11 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 		}
 		spec, err := a.opts.Runner.Spec(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // never begun; if the server still wants it, it is claimed again
+			continue // the run never began; if the server still wants the run, the agent claims it again
 		}
 		any = true
 		if err != nil {
-			err = a.end(ctx, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
+			err = endUnknown(ctx, a, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
 		} else {
 			held, release := a.hold(ctx, run)
 			err = a.resume(held, dir, spec)

@@ -38,7 +38,8 @@ func TestARunFromItsClaimToItsResult(t *testing.T) {
 	}
 }
 
-// TestTheGateHasWhatTheCatalogIs: what can be proved of it, and by which Puppet.
+// TestTheGateHasWhatTheCatalogIs: the gate gets the digests of the catalog, and the
+// versions of Puppet and of the module.
 func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
 	digest := func(of string) tutti.Digest { return tutti.DigestOf([]byte(of)) }
 	l := newLab(t, func(p *puppet) tutti.Result {
@@ -67,7 +68,8 @@ func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
 	}
 }
 
-// TestTheGateDoesNotKnowWhatNobodyCouldRead: null is no digest, and no error.
+// TestTheGateDoesNotKnowWhatNobodyCouldRead: null in place of a digest means that the
+// digest is unknown. An unknown digest is not an error.
 func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		if r := p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf(nil), "sources": nil, "lib": nil}}); r.Verdict != tutti.GateGo {
@@ -82,13 +84,14 @@ func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhereARunHappensOnce kills the agent at every word that it says
-// to the server, before the server has it and before the answer is back.
+// TestKilledAnywhereARunHappensOnce kills the agent at every message to the server. For
+// each message, the test kills the agent twice: before the server gets the message, and
+// before the agent gets the answer.
 func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 	for _, op := range []string{wire.OpClaim, wire.OpCode, wire.OpBlobGet, wire.OpHiera, wire.OpGate, wire.OpPublish, wire.OpBlobPut, wire.OpResult} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s answered=%t", op, answered), func(t *testing.T) {
-				large := bytes.Repeat([]byte("x"), wire.MaxEnclosed+1) // goes by itself
+				large := bytes.Repeat([]byte("x"), wire.MaxEnclosed+1) // too large to be enclosed in the result
 				l := newLab(t, func(p *puppet) tutti.Result {
 					out := applies(p)
 					if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
@@ -147,7 +150,7 @@ func TestARunWhoseProcessIsGoneIsInterrupted(t *testing.T) {
 	job := l.job()
 	p := <-starts
 	l.kill()
-	p.once.Do(func() { close(p.killed) }) // the machine was switched off
+	p.once.Do(func() { close(p.killed) }) // as if the machine had been switched off
 	<-p.gone
 	l.start()
 	if got := l.end(job); got.Outcome != tutti.Interrupted || l.ruby.started() != 1 {
@@ -279,7 +282,7 @@ func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
 	}
 }
 
-// What an agent finds that it cannot read ends that run, and nothing else.
+// A run that the agent cannot read ends, but other runs continue.
 
 func TestADamagedRunThatNobodyWaitsForStopsNothing(t *testing.T) {
 	l := newLab(t, applies)

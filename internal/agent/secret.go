@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// checkSealed refuses a secret that does not have the named digest, or that does not answer the question.
+// checkSealed refuses a secret that does not have the named digest or does not fit the question.
 func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest tutti.Digest) error {
 	paths := []string{q.Key}
 	if q.Kind == tutti.QueryHiera {
@@ -24,12 +24,13 @@ func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest
 	case !slices.Contains(paths, v.Key):
 		return tutti.Errorf(tutti.CodeInternal, "the server answers %s with the secret %q", q, v.Key)
 	case v.Digest() != digest:
-		return tutti.Errorf(tutti.CodeInternal, "the server's secret %q: it is not the one of digest %s", v.Key, digest)
+		return tutti.Errorf(tutti.CodeInternal, "the server's secret %q does not have the digest %s", v.Key, digest)
 	}
 	return nil
 }
 
-// open returns a value as Puppet gets it, and whether it was sealed. Values are opened last: what is kept is sealed.
+// open returns a value in clear for Puppet, and whether it was sealed. The agent opens values last,
+// because it stores only sealed ones.
 func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, secret bool, err error) {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -45,12 +46,12 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 		if clear, failed = sealing.OpenNode(v, key); failed == nil {
 			return clear, true, nil
 		}
-		err = cmp.Or(err, failed) // the error of the present key
+		err = cmp.Or(err, failed) // return the error of the present key
 	}
 	return nil, true, err
 }
 
-// valueResponse is the module's response to a question for a value.
+// valueResponse returns the module's response to a question for a value.
 func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error) {
 	out := response{"found": answer.Found}
 	if answer.Awaits != "" {
@@ -70,7 +71,7 @@ func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error
 	return out, nil
 }
 
-// hieraResponse is the module's response with the hiera level.
+// hieraResponse returns the module's response with the hiera level.
 func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error) {
 	values, sensitive, closed := make(map[string]json.RawMessage, len(level.Data)), []string{}, map[string]string{}
 	for key, value := range level.Data {
@@ -78,7 +79,7 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 		if err != nil && !opens {
 			return nil, err
 		}
-		if err != nil { // a run that looks it up is told; other keys still work
+		if err != nil { // a run that looks up this key gets the error; other keys still work
 			closed[key] = err.Error()
 			continue
 		}
@@ -100,12 +101,13 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 	return out, nil
 }
 
-// publishedSecret tells a tutti_value with a Sensitive whether this value is published for all its present recipients. The
-// answer is not kept, because this node has its own piece.
+// publishedSecret checks a tutti_value with a Sensitive. The method reports whether the value is
+// published for all its present recipients. The agent does not store the answer, because this node has
+// its own piece.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {
-		return response{"found": false}, nil // then it cannot be published either, and the run is told so
+		return response{"found": false}, nil // the value cannot be published either, and the run gets that error
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// missing are the recipients for whom the secret has no piece yet.
+// missing returns the recipients that have no piece of the secret yet.
 func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 	var out []tutti.Recipient
 	for _, r := range to.Nodes {
@@ -142,7 +144,8 @@ func (s *socket) recipients(ctx context.Context, req request) (wire.NodeRecipien
 	return persist[wire.NodeRecipients](ctx, s.agent, wire.OpRecipients, wire.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
 }
 
-// ownSecret is what this node has published under a key, in clear; nil: nothing, or nothing that it can open.
+// ownSecret returns the value that this node has published under a key, in clear. The method
+// returns nil if there is no value, or if the node cannot open it.
 func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
 	a, err := persist[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
@@ -154,13 +157,14 @@ func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, er
 	}
 	clear, secret, err := s.agent.open(a.Value, true)
 	if err != nil || !secret {
-		return nil, nil //nolint:nilerr // it is sealed to an earlier key, so it is published once more
+		return nil, nil //nolint:nilerr // it is sealed to an earlier key, so publish it again
 	}
 	return clear, nil
 }
 
-// publishSecret seals a value and publishes it. If the value is already published, it adds the missing pieces. It needs
-// the server, which names the recipients. Until the server answers, nothing is kept in clear.
+// publishSecret seals a value and publishes it. If the value is already published, publishSecret adds
+// the missing pieces. The method needs the server, which names the recipients. The agent stores
+// nothing in clear while it waits for the server.
 func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, error) {
 	to, err := s.recipients(ctx, req)
 	if err != nil {
@@ -198,7 +202,8 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 	return tutti.Secret{ID: text.ID}.Digest(), nil
 }
 
-// boxKey is the public key to which secrets are sealed, empty if there is none.
+// boxKey returns the public key to which others seal secrets. The method returns an empty
+// string if the node has no key for secrets.
 func (a *Agent) boxKey() string {
 	if a.opts.Boxes == nil {
 		return ""

@@ -24,7 +24,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// recovery is an age key of which nobody has the private half.
+// recovery is an age key. Nobody has its private half.
 const recovery = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 
 // boxes are a node's keys for secrets.
@@ -67,7 +67,7 @@ func (b *boxes) Switch() error {
 	return nil
 }
 
-// ownBoxes are those with which db-01 has joined.
+// ownBoxes returns the keys with which db-01 has joined.
 func ownBoxes(t *testing.T) *boxes {
 	return &boxes{t: t, keys: []*ecdh.PrivateKey{servertest.Box(string(servertest.Key("db-01")))}}
 }
@@ -84,7 +84,7 @@ func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
 	return l
 }
 
-// secret gives a key a secret for db-01, with an id of its own.
+// secret stores a secret for db-01 under a key, with its own id.
 func (l *lab) secret(key, id, value string) {
 	l.t.Helper()
 	to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})
@@ -101,7 +101,7 @@ func (l *lab) secret(key, id, value string) {
 	}
 }
 
-// holding are the files of the agent that have a text.
+// holding returns the files of the agent that contain a text.
 func (l *lab) holding(text string) []string {
 	l.t.Helper()
 	var found []string
@@ -121,8 +121,8 @@ func (l *lab) holding(text string) []string {
 	return found
 }
 
-// TestSecretsAreOpenedLast: Puppet gets them in clear and is told that they are secrets, with a server and without one; the
-// agent keeps them sealed.
+// TestSecretsAreOpenedLast: Puppet gets secrets in clear and marked as secrets, with and without a
+// server. The agent stores secrets sealed.
 func TestSecretsAreOpenedLast(t *testing.T) {
 	l := keeping(t)
 	l.secret("shared/pw", "a", `"canary-1"`)
@@ -152,8 +152,8 @@ func TestSecretsAreOpenedLast(t *testing.T) {
 	}
 }
 
-// TestSecretsThatAreNotGivenOn: to a module that would not keep them, from a server that exchanges them, or to a node that
-// cannot open them.
+// TestSecretsThatAreNotGivenOn: the agent does not pass on a secret in three cases. The module is too
+// old to keep secrets, the server has exchanged the secrets, or the node cannot open the secret.
 func TestSecretsThatAreNotGivenOn(t *testing.T) {
 	alter := func(l *lab, key, id, sealed string) {
 		l.line.mu.Lock()
@@ -223,7 +223,8 @@ func TestSecretsThatAreNotGivenOn(t *testing.T) {
 	}
 }
 
-// TestOneSecretThatCannotBeOpenedIsItsOwn: whoever looks up another key of hiera does not suffer.
+// TestOneSecretThatCannotBeOpenedIsItsOwn: if one secret of hiera cannot be opened, lookups of
+// other keys still work.
 func TestOneSecretThatCannotBeOpenedIsItsOwn(t *testing.T) {
 	l := keeping(t)
 	l.secret("shared/hiera/pw", "a", `"canary-1"`)
@@ -237,7 +238,8 @@ func TestOneSecretThatCannotBeOpenedIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestANodeSealsWhatItPublishes: once; a newcomer gets a piece of the same secret, and another value is another one.
+// TestANodeSealsWhatItPublishes: the node seals a published value once. A new recipient gets a piece of
+// the same secret. A changed value becomes another secret.
 func TestANodeSealsWhatItPublishes(t *testing.T) {
 	l := keeping(t, impatient)
 	l.fleet.Join("web-01", "spare")
@@ -296,8 +298,8 @@ func TestANodeSealsWhatItPublishes(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyCanOpenKeepsNoKey: whoever publishes may seal rubbish to a node. That stays rubbish, and the node gets
-// another key for all else.
+// TestWhatNobodyCanOpenKeepsNoKey: a publisher may seal invalid data to a node. The data stays as it
+// is, and the node still rotates its key for all other secrets.
 func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 	l, own := newLab(t, nil), ownBoxes(t)
 	l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nsecrets: {recovery: "+recovery+"}\ngroups: {", 1))
@@ -322,7 +324,7 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 			}
 		})
 	}
-	reads("before") // the agent is there
+	reads("before") // wait until the agent works
 	before := seal.PublicKey(own.Keys()[0])
 	if err := agent.AskBox(t.Context(), l.dir); err != nil {
 		t.Fatal(err)
@@ -333,8 +335,9 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 	reads("after")
 }
 
-// TestANodeRotatesItsKey: no secret changes, what came before can be opened, nobody has to seal again; also where the agent
-// was ended in the middle, and where a secret comes meanwhile.
+// TestANodeRotatesItsKey: no secret changes, earlier secrets can still be opened, and nobody has to
+// seal again. These rules also hold if the agent ends during the rotation, or if a secret arrives
+// during the rotation.
 func TestANodeRotatesItsKey(t *testing.T) {
 	l, own := newLab(t, nil), ownBoxes(t)
 	with := func(o *agent.Options) { o.Boxes, o.ServeLocal = own, true }
@@ -393,7 +396,8 @@ func TestANodeRotatesItsKey(t *testing.T) {
 	}
 	reads("after")
 
-	// Ended before the server has heard of the next key, and before the node has heard that it has.
+	// Kill the agent before the server gets the next key, and once more before the node gets the
+	// server's answer.
 	l.kill()
 	for _, told := range []bool{false, true} {
 		if _, err := own.Next(); err != nil {

@@ -14,26 +14,30 @@ import (
 
 // Signers knows the code keys that this node trusts (ADR 0026).
 type Signers interface {
-	// Code checks what was signed of a manifest. CodeRefused: no trusted code key has signed it, or it is for another
-	// fleet. The zero Signed: it was signed in the form of an earlier release.
+	// Code checks the signed statement about a manifest. Code returns CodeRefused if no trusted code key has signed
+	// it, or if it is for another fleet. Code returns the zero Signed if the code was signed in the form of an
+	// earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
-	// Follow takes the next statements about code keys, in order. Statements that it follows already change nothing.
-	// When it returns, they are on disk.
+	// Follow takes the next statements about code keys, in order. Follow ignores statements that the node
+	// follows already. When Follow returns, the statements are on disk.
 	Follow(chain []tutti.Statement) error
-	// Trusts is the counter of the last statement that it follows.
+	// Trusts returns the counter of the last statement that this node follows.
 	Trusts() uint64
 }
 
-// SignedFile keeps the highest counter of the code that was begun in each environment.
+// SignedFile keeps, for each environment, the highest counter of the code that this
+// node has begun.
 const SignedFile = "signed.json"
 
-// counted is the code with the highest counter that was begun in an environment.
+// counted is the code with the highest counter that this node has begun in an
+// environment.
 type counted struct {
 	Counter uint64       `json:"counter"`
 	Code    tutti.Digest `json:"code"`
 }
 
-// counters is the content of SignedFile. It is read each time, because an earlier state may be restored.
+// counters is the content of SignedFile. The agent reads the file each time, because somebody may
+// restore an earlier state.
 type counters struct {
 	path string
 	mu   sync.Mutex
@@ -42,13 +46,14 @@ type counters struct {
 func (c *counters) read() (map[string]counted, error) {
 	kept, err := readSealed[map[string]counted](c.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, tutti.Wrap("", err, "which code this node has begun cannot be read, so it begins none; remove the file, and the node takes any code that was signed for it")
+		return nil, tutti.Wrap("", err, "the counters of begun code cannot be read, so this node begins no code; remove the file, and the node accepts any code that was signed for it")
 	}
 	return kept, nil
 }
 
-// admits refuses code that is older than what was begun in the order's environment, or that was signed for another
-// environment. environment is the manifest's: the old form of signatures names no other.
+// admits refuses code that is older than the code that this node has begun in the order's environment.
+// The method also refuses code that was signed for another environment. The argument environment is
+// the manifest's, because the old form of signatures names no other.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +68,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 		return refused("it is signed for environment %s, and the order is of environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old(): // also if this environment has no counter yet: the server chooses the order's environment
+	case said.Old(): // also if this environment has no counter yet, because the server chooses the environment
 		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun code with one (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
@@ -73,7 +78,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	return nil
 }
 
-// begin notes code that is about to be begun.
+// begin notes code that the agent is about to use.
 func (c *counters) begin(said tutti.Signed) error {
 	if said.Old() {
 		return nil
@@ -101,18 +106,18 @@ func (c *counters) begin(said tutti.Signed) error {
 	return nil
 }
 
-// trust follows the server's statements about code keys, and claims again to report that. A node that cannot believe
-// them begins nothing.
+// trust follows the server's statements about code keys, and claims again to report the node's new
+// state. If the node cannot verify the statements, it begins nothing.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil
 	}
 	before := a.opts.Signers.Trusts()
 	if err := a.opts.Signers.Follow(chain); err != nil {
-		return tutti.Wrap("", err, "the server says which code keys sign")
+		return tutti.Wrap("", err, "the server's statements about code keys")
 	}
 	if now := a.opts.Signers.Trusts(); now != before {
-		a.opts.Logger.Info("other code keys are trusted", "seq", now)
+		a.opts.Logger.Info("the node trusts other code keys now", "seq", now)
 		a.poke()
 	}
 	return nil

@@ -22,8 +22,8 @@ func counted(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
 	return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
 }
 
-// given lets the server say of the code of the next orders what it was told before, and not what it has now: it was
-// taken over, or put back.
+// given makes the server send old code and statements with the next orders. The method simulates a
+// server that an attacker controls, or whose state was set back.
 func (l *lab) given(old tutti.SignedCode) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var out any
@@ -49,7 +49,8 @@ func (l *lab) given(old tutti.SignedCode) {
 	l.line.answer = wire.OpCode
 }
 
-// TestCodeThatIsOlderThanWhatWasBegun: a node keeps the highest counter, whatever else it has lost.
+// TestCodeThatIsOlderThanWhatWasBegun: a node keeps the highest counter even if it has lost other
+// files.
 func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 	manifest := func(content, environment string) tutti.CodeManifest {
 		digest := tutti.DigestOf([]byte(content))
@@ -79,7 +80,7 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 				t.Fatalf("result %+v", got)
 			}
 			l.kill()
-			for _, file := range []string{agent.BegunFile, "code"} { // what it has begun it does not forget with these
+			for _, file := range []string{agent.BegunFile, "code"} { // the node remembers the counter without these files
 				if err := os.RemoveAll(filepath.Join(l.dir, file)); err != nil {
 					t.Fatal(err)
 				}
@@ -96,8 +97,9 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 	}
 }
 
-// TestTheFormOfBefore is taken until the node has begun code with a counter, and only in the environment that the
-// manifest names: the server chooses the name of the order's environment.
+// TestTheFormOfBefore: the node accepts signatures without a counter until it has begun code with a
+// counter. The node accepts such signatures only in the environment that the manifest names, because
+// the server chooses the order's environment.
 func TestTheFormOfBefore(t *testing.T) {
 	l := newLab(t, applies)
 	manifest := func(content string) tutti.CodeManifest {
@@ -130,7 +132,7 @@ func TestTheFormOfBefore(t *testing.T) {
 		if got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) || l.ruby.started() != started {
 			t.Errorf("%s: result %+v after %d starts, want that it is refused: %q", what, got, l.ruby.started()-started, says)
 		}
-		l.line.mu.Lock() // the agent goes on
+		l.line.mu.Lock() // the agent continues with the real answers
 		l.line.alter = nil
 		l.line.mu.Unlock()
 	}
@@ -153,7 +155,8 @@ func TestTheFormOfBefore(t *testing.T) {
 	}
 }
 
-// TestCodeThatIsPushedAgain is taken though the tree is there from before: going back takes a signature that says so.
+// TestCodeThatIsPushedAgain: the agent accepts code that was pushed again, although its tree is still
+// there. The agent gets the new signature, because only a new signature allows going back.
 func TestCodeThatIsPushedAgain(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -169,7 +172,7 @@ func TestCodeThatIsPushedAgain(t *testing.T) {
 	}
 }
 
-// follows waits until the server has heard that the node follows so many statements about code keys.
+// follows waits until the server knows that the node follows this many statements about code keys.
 func (l *lab) follows(counter uint64) {
 	l.t.Helper()
 	l.line.wait("a claim that says what the node follows", func() bool {
@@ -180,10 +183,11 @@ func (l *lab) follows(counter uint64) {
 	if err := l.fleet.Bus.Ring(l.node.Key, wire.RingClaim, nil); err != nil {
 		l.t.Fatal(err)
 	}
-	l.line.until(wire.OpClaim, n+1) // which is made when that one is answered
+	l.line.until(wire.OpClaim, n+1) // the agent makes this claim after the answer to the previous one
 }
 
-// TestANodeFollowsCodeKeys and tells the server, also what it has missed.
+// TestANodeFollowsCodeKeys: a node follows new statements about code keys and reports
+// this to the server. The node also follows statements that it has missed.
 func TestANodeFollowsCodeKeys(t *testing.T) {
 	l := newLab(t, applies)
 	l.pushAs(site("one"), counted(1))
@@ -211,7 +215,7 @@ func TestANodeFollowsCodeKeys(t *testing.T) {
 	if err := l.fleet.TrustKeys(servertest.Operator(), alone); err != nil {
 		t.Fatal(err)
 	}
-	l.start() // it follows both, one after the other, and has to ask for the signature of the new key
+	l.start() // the agent follows both statements in order, and has to ask for the signature of the new key
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)
 	}

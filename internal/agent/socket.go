@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// socket answers one run's Puppet (docs/run-protocol.md). A later agent can close it and open it again while the run
-// goes on.
+// socket answers one run's Puppet (docs/run-protocol.md). When the agent restarts during the run, the
+// next agent opens the socket again.
 type socket struct {
 	agent    *Agent
 	dir      string
@@ -27,7 +27,7 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
-	local    bool // the run has no order: it gets only answers that are known here
+	local    bool // the run has no order and gets only answers that are already known here
 
 	asking    sync.Mutex
 	awaySince time.Time // guarded by asking; zero while the server answers
@@ -42,7 +42,7 @@ func (a *Agent) listen(dir string, spec Spec) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(spec.Socket) // left by an earlier agent
+	_ = os.Remove(spec.Socket) // remove the socket of an earlier agent
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", spec.Socket)
 	if err != nil {
 		b.close()
@@ -63,16 +63,17 @@ func (s *socket) close() {
 	s.book.close()
 }
 
-// serve answers until ctx ends. It returns after all connections are closed.
+// serve answers until ctx ends. The method returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
-// acceptAgain is how long accept waits after an error. The descriptors may be used up, and if accept gave up, clients
-// would wait for ever.
+// acceptAgain is how long accept waits after an error. The process may have no free file descriptors.
+// If accept gave up, clients would wait for ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends. It returns after all of them are closed.
+// accept serves connections until ctx ends. The function returns after all connections
+// are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -84,7 +85,7 @@ func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func
 			return
 		}
 		if err != nil {
-			logger.Error("a socket of the agent's takes no connection", "socket", l.Addr().String(), "error", err)
+			logger.Error("a socket of the agent cannot accept a connection", "socket", l.Addr().String(), "error", err)
 			if pause(ctx, acceptAgain) != nil {
 				return
 			}
@@ -114,12 +115,12 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
-	Reads    []tutti.Read    `json:"reads"` // as a compile on a Puppet Server hands them over
+	Reads    []tutti.Read    `json:"reads"` // from a compile on a Puppet Server
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
-	Opens    bool            `json:"opens"` // hello: the module takes secrets, and makes them Sensitive
-	// For a published value: it must be sealed, for these targets.
+	Opens    bool            `json:"opens"` // in a hello: the module takes secrets, and makes them Sensitive
+	// Sensitive is true if a published value must be sealed. For names its targets.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
 
@@ -127,8 +128,7 @@ type request struct {
 	CatalogUUID string                         `json:"catalog_uuid"`
 }
 
-// catalog is what the module says about a compiled catalog. Sources or Lib is empty if the module cannot know the
-// content.
+// catalog describes a compiled catalog. Sources or Lib is empty if the module cannot know the content.
 type catalog struct {
 	Digest    tutti.Digest `json:"digest"`
 	Sources   tutti.Digest `json:"sources"`
@@ -140,7 +140,7 @@ type catalog struct {
 // response is a successful response.
 type response map[string]any
 
-// converse answers the requests of one connection. The first one is hello.
+// converse answers the requests of one connection. The first request must be hello.
 func converse(ctx context.Context, conn net.Conn, answer func(context.Context, request) (response, error)) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -211,7 +211,7 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 	return nil, tutti.Errorf(tutti.CodeInvalid, "op %q is not known to this agent (protocol %d)", req.Op, protocol)
 }
 
-// hello is what a launcher says about itself.
+// hello is what a launcher reports about itself.
 type hello struct {
 	Puppet string `json:"puppet"`
 	Module string `json:"module"`
@@ -222,7 +222,7 @@ type hello struct {
 func (s *socket) hello(req request) (response, error) {
 	switch {
 	case req.Protocol != protocol:
-		return nil, tutti.Errorf(tutti.CodeRefused, "the module speaks protocol %d, this agent %d: another version of the module tutti is in the code", req.Protocol, protocol)
+		return nil, tutti.Errorf(tutti.CodeRefused, "the module speaks protocol %d, this agent %d: the code contains another version of the module tutti", req.Protocol, protocol)
 	case req.Run != s.spec.Order.Run:
 		return nil, tutti.Errorf(tutti.CodeRefused, "this is the socket of run %s, not of %q", s.spec.Order.Run, string(req.Run))
 	case req.Certname != s.spec.Node:

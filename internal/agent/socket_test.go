@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// inRun runs f as the Puppet of a run to its end and returns the result.
+// inRun executes a run in which f is the Puppet, and returns the result.
 func (l *lab) inRun(f func(p *puppet)) tutti.Result {
 	l.t.Helper()
 	l.ruby.mu.Lock()
@@ -159,7 +159,8 @@ func TestTheRecordHasWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestARunThatDidNotCompileHasItsRecord, and one that asked more behind its gate.
+// TestARunThatDidNotCompileHasItsRecord: a run that did not compile has a record. A
+// run that asked more questions after its gate has them in its record.
 func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
 	facts := tutti.DigestOf([]byte("facts"))
 	keys := []ask{{"key": "other"}, {"key": "port", "found": true, "at": ask{"resource": "Class[Db]", "line": 3}}}
@@ -182,7 +183,7 @@ func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
 					p.say(ask{"op": "gate", "keys": keys[:1], "facts_digest": facts})
 				}
 				p.say(ask{"op": "value", "key": "shared/absent"})
-				for range 2 { // every request is safe to repeat
+				for range 2 { // the agent accepts every request twice
 					if r := p.say(handOver); !r.OK {
 						t.Errorf("asked: %+v", r)
 					}
@@ -228,8 +229,8 @@ func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsAwayRemovesNoMember: what is collected then is what was last
-// collected, never nothing.
+// TestAServerThatIsAwayRemovesNoMember: while the server is away, a collect returns the
+// last known members. A collect without the server never returns an empty list.
 func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 	l := started(t)
 	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}
@@ -349,7 +350,7 @@ func TestARunInsistsOnAnAnswerWhileTheServerRestarts(t *testing.T) {
 }
 
 func TestTheGateWaitsForTheServer(t *testing.T) {
-	l := started(t, impatient) // with the questions before it
+	l := started(t, impatient) // the server still answers the questions before the gate
 	got := l.inRun(func(*puppet) {
 		l.line.sever()
 		asked := l.line.count(wire.OpGate)
@@ -397,8 +398,8 @@ func TestANoopRunPublishesNothing(t *testing.T) {
 	l.end(l.fleet.Start("deploy", tutti.ModeNoop))
 }
 
-// Everything on the socket is for the launcher's connection, which may end
-// anywhere; long lines and junk end that connection only.
+// The socket is for the launcher's connection, which may end at any point. A line
+// that is too long or invalid ends only its connection.
 func TestJunkEndsItsConnectionOnly(t *testing.T) {
 	started(t).inRun(func(p *puppet) {
 		for _, junk := range []string{"\x00\xff\n", strings.Repeat("a", 70_000), "{}\n{}\n", ""} {

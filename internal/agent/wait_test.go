@@ -16,7 +16,7 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Whichever of the watchers notices first.
+	// Any of the watchers may notice the deadline first.
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		released, err := waitLock(ctx, path, os.Getpid(), func() {})
@@ -33,8 +33,8 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	}
 }
 
-// A machine that the server does not take for the node sends again, and less and less often; when the server says
-// something else, the pause is short again.
+// A machine that the server does not accept as the node sends again at growing intervals. When the
+// server returns another error, the pause is short again.
 func TestAMachineThatIsNotTakenHoldsOff(t *testing.T) {
 	var h holdOff
 	unknown := tutti.Errorf(tutti.CodeUnauthenticated, "two machines have the key of node db-01")

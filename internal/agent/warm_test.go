@@ -12,14 +12,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// listener has Puppet loaded, as it were.
+// listener acts as if it had loaded Puppet.
 type listener chan wire.Expectation
 
 func (l listener) Expect(e wire.Expectation) { l <- e }
 func (l listener) Memory() int64             { return 42 << 20 }
 
-// TestExpectations: who has Puppet loaded hears of each claim without a run what may
-// follow; what that costs is the server's knowledge.
+// TestExpectations: after each claim without a run, the agent tells the warm runner
+// which run may follow. The server knows how much memory the loaded Puppet needs.
 func TestExpectations(t *testing.T) {
 	l := newLab(t, applies)
 	if _, err := l.fleet.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(onePlan + "reactive: true\n")}); err != nil {

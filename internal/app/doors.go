@@ -42,7 +42,9 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 		core.Denied(ctx, addressOf(from), "finish TLS with the operators' port", cause)
 	}
 	d.refused.Store(&refused)
-	d.certificate.set(httpapi.NewHandler(options(operatorOf(core, s.authority))))
+	byCertificate := options(operatorOf(core, s.authority))
+	byCertificate.Names = s.authority.Names
+	d.certificate.set(httpapi.NewHandler(byCertificate))
 	local := http.NewServeMux()
 	local.Handle("POST "+serverdir.CallBackup, serverdir.BackupHandler(core, s.opts.Dir, Version, s.authority.Hold, s.opts.Logger))
 	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {

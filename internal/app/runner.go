@@ -36,6 +36,7 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
 		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, DigestKey: r.digestKey,
+		Owed:  spec.Owed,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
 	if spec.Order.Exclusive { // its job has disabled all other Puppet runs
@@ -96,6 +97,11 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 }
 
 func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result { return puppet.Judge(dir, run) }
+
+func (r *runner) Refreshes(dir string) (agent.Refreshes, error) {
+	due, over, err := puppet.Refreshes(dir)
+	return agent.Refreshes{Due: due, Over: over}, err
+}
 
 // Collect implements agent.Facts.
 func (r *runner) Collect(dir string) error {

@@ -1,4 +1,4 @@
-// Package archive is the file that a server's backup is: a tar of
+// Package archive defines the file format of a server's backup. An archive is a tar of
 //
 //	backup.json          what it is, and as of which event
 //	files/…              the server's configuration and identity
@@ -6,8 +6,8 @@
 //	blobs/HEX            the content that they need
 //	end.json             the digest of all that is before it
 //
-// in that order. Without an end that fits, it is none: it was cut off, or
-// changed. Everything in it is verified as it is read.
+// in that order. An archive without a fitting end is invalid, because it was cut off or
+// changed. Read verifies everything in the archive.
 package archive
 
 import (
@@ -32,23 +32,23 @@ const (
 	fileHead  = "backup.json"
 	fileEnd   = "end.json"
 	version   = 1
-	logMember = 4 << 20 // bytes of lines in a member
+	logMember = 4 << 20 // bytes of lines in one member
 	maxMember = 2 << 30
 )
 
-// Head says what a backup is of.
+// Head describes what a backup contains.
 type Head struct {
 	Version int       `json:"v"`
 	Release string    `json:"release"`
 	MadeAt  time.Time `json:"made_at"`
-	Host    string    `json:"host"` // by which nodes and operators reach the server
-	// After is the event after which the log begins, 0 if nothing was let go, and
-	// Link its link.
+	Host    string    `json:"host"` // the name by which nodes and operators reach the server
+	// After is the event after which the log begins. After is 0 if the log is complete.
+	// Link is the link of this event.
 	After uint64       `json:"after,omitempty"`
 	Link  tutti.Digest `json:"link,omitempty"`
 }
 
-// End is what the end marker says.
+// End is the content of the end marker.
 type End struct {
 	Digest  string       `json:"digest"`
 	Seq     uint64       `json:"seq"` // of the last entry
@@ -63,7 +63,8 @@ type line struct {
 	Raw  json.RawMessage `json:"event"`
 }
 
-// Writer writes an archive: files, then entries, then blobs, then Close.
+// Writer writes an archive. The order of the calls is: files, then entries, then blobs,
+// then Close.
 type Writer struct {
 	tar  *tar.Writer
 	sum  hash.Hash
@@ -98,13 +99,13 @@ func note(sum hash.Hash, name string, content []byte) {
 	sum.Write(content)
 }
 
-// File adds a file of the server's directory.
+// File adds a file from the server's directory.
 func (w *Writer) File(name string, content []byte) error { return w.member("files/"+name, content) }
 
 // Entry adds the next entry of the log.
 func (w *Writer) Entry(e tutti.Entry) error {
 	enc := json.NewEncoder(&w.log)
-	enc.SetEscapeHTML(false) // the bytes are what the link is of
+	enc.SetEscapeHTML(false) // keep the bytes of which the link is the digest
 	if err := enc.Encode(line{e.Seq, e.Link, e.Raw}); err != nil {
 		return tutti.Wrap(tutti.CodeInternal, err, "event %d", e.Seq)
 	}
@@ -135,7 +136,7 @@ func (w *Writer) Blob(content []byte) error {
 	return w.member("blobs/"+tutti.DigestOf(content).Hex(), content)
 }
 
-// Close writes the end marker; before that it is no archive.
+// Close writes the end marker. Without the end marker, the file is not a valid archive.
 func (w *Writer) Close() (End, error) {
 	if err := w.flush(); err != nil {
 		return End{}, err
@@ -151,16 +152,17 @@ func (w *Writer) Close() (End, error) {
 	return w.end, err
 }
 
-// Handler takes what an archive has, in its order. Nil functions skip.
+// Handler gets the contents of an archive in their order. Read skips contents for which
+// the function is nil.
 type Handler struct {
 	File  func(name string, content []byte) error
 	Entry func(tutti.Entry) error
 	Blob  func(content []byte) error
 }
 
-// Read reads an archive to its end and verifies all of it: digests, links, and
-// that nothing is missing. CodeInvalid: it is not whole. What was handed over
-// before is then worth nothing.
+// Read reads an archive to its end and verifies all of it: the digests, the links, and
+// that nothing is missing. Read returns CodeInvalid if the archive is not complete. After
+// an error, the caller must not use what its handler has got.
 func Read(from io.Reader, h Handler) (Head, End, error) {
 	r := &reader{Handler: h, sum: sha256.New()}
 	err := r.read(tar.NewReader(from))
@@ -175,7 +177,7 @@ type reader struct {
 	sum      hash.Hash
 	head     Head
 	got      End
-	handlers bool // the error is a handler's
+	handlers bool // the error comes from a handler
 }
 
 func broken(format string, args ...any) error {
@@ -276,7 +278,7 @@ func (r *reader) finish(content []byte) error {
 	}
 	r.got.Digest = fmt.Sprintf("%x", r.sum.Sum(nil))
 	if says != r.got {
-		return broken("its end says %+v, it is %+v", says, r.got)
+		return broken("its end says %+v, but its content is %+v", says, r.got)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/archive"
 )
 
-// content is a small archive: two files, three events behind the seventh, one of
-// them behind a gap, and content.
+// content is a small archive. The archive has two files, three events after event seven
+// with one gap between them, and content.
 func content(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -74,7 +74,8 @@ func TestEveryCutAndEveryChangeIsFound(t *testing.T) {
 			t.Fatalf("cut off at %d of %d: %v", cut, len(whole), err)
 		}
 	}
-	// What the end is of: names and contents. The tar's own padding says nothing.
+	// The digest in the end covers names and contents. The digest does not cover the
+	// tar's own padding.
 	for _, part := range []string{"backup.json", `"after":7`, "files/server.json", "secret", `"seq":9`, `"a":"<&>"`, "blobs/", "\x00blob\x00"[1:5], `"digest":"`} {
 		at := bytes.Index(whole, []byte(part))
 		if at < 0 {

@@ -48,6 +48,8 @@ func (r *instantRunner) Judge(_ string, run tutti.RunID) tutti.Result {
 	return tutti.Result{Run: run, Outcome: tutti.Unchanged, StartedAt: now, EndedAt: now}
 }
 
+func (r *instantRunner) Refreshes(string) (agent.Refreshes, error) { return agent.Refreshes{}, nil }
+
 func (r *instantRunner) Strangers() ([]string, error) { return nil, nil }
 
 // ended is a process that has already ended.

@@ -111,6 +111,8 @@ func (p *simulator) Judge(dir string, run tutti.RunID) tutti.Result {
 	return out
 }
 
+func (p *simulator) Refreshes(string) (agent.Refreshes, error) { return agent.Refreshes{}, nil }
+
 func (p *simulator) Strangers() ([]string, error) { return nil, nil }
 
 func (r *simulated) Wait(ctx context.Context) error {

@@ -18,12 +18,12 @@ var kinds = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Secu
 type fragment struct {
 	file string
 	kind string // one of kinds
-	text string // without the kind, without a line break at the end
+	text string // without the kind and without the final line break
 }
 
 const (
 	defaultKind = "Changed"
-	maxColumns  = 158 // two less than docs/style.md allows: the release indents the lines
+	maxColumns  = 158 // two less than docs/style.md allows, because the release indents the lines
 	maxLines    = 6
 )
 
@@ -32,11 +32,11 @@ var (
 	kindRE = regexp.MustCompile(`^([A-Z][a-z]+): `)
 )
 
-// read reads all fragments of a directory, sorted by name. The error names every file
-// that is not well-formed.
+// read reads all fragments of a directory, sorted by name. The error names every invalid
+// file.
 func read(dir string) ([]fragment, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // a release leaves no file, and git no directory
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // git keeps no empty directory after a release
 		return nil, err
 	}
 	var fragments []fragment
@@ -57,8 +57,8 @@ func read(dir string) ([]fragment, error) {
 	return fragments, errors.Join(errs...)
 }
 
-// parse reads one file. A text that begins with one of kinds and a colon is of that
-// kind, every other one is a change.
+// parse reads one file. If a text begins with one of kinds and a colon, the text is of
+// that kind. Every other text is of the default kind.
 func parse(name, raw string) (fragment, error) {
 	f := fragment{kind: defaultKind, text: strings.TrimSuffix(raw, "\n")}
 	if m := kindRE.FindStringSubmatch(f.text); m != nil && slices.Contains(kinds, m[1]) {
@@ -66,15 +66,15 @@ func parse(name, raw string) (fragment, error) {
 	}
 	switch {
 	case !nameRE.MatchString(name):
-		return f, errors.New("the name is of lower-case words, joined by -, and ends in .md")
+		return f, errors.New("the name must consist of lower-case words, joined by -, and end in .md")
 	case f.text == "" || strings.TrimSpace(f.text) != f.text || strings.Contains(f.text, "\n\n"):
-		return f, errors.New("it is one paragraph, without an empty line and without a space at either end")
+		return f, errors.New("the text must be one paragraph, without an empty line and without a space at either end")
 	case strings.HasPrefix(f.text, "- ") || strings.HasPrefix(f.text, "* ") || strings.HasPrefix(f.text, "#"):
-		return f, errors.New("it has no list mark and no heading: the release adds them")
+		return f, errors.New("the text must have no list mark and no heading, because the release adds them")
 	case !strings.HasSuffix(f.text, ".") && !strings.HasSuffix(f.text, ".)"):
 		return f, errors.New("its last sentence has no full stop")
 	case strings.Count(f.text, "\n") >= maxLines:
-		return f, fmt.Errorf("it has more than %d lines: the rest belongs to a document", maxLines)
+		return f, fmt.Errorf("the text has more than %d lines: the rest belongs in a document", maxLines)
 	}
 	for line := range strings.SplitSeq(raw, "\n") {
 		if utf8.RuneCountInString(line) > maxColumns {

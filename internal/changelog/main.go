@@ -1,6 +1,6 @@
-// Command changelog makes a release's section of CHANGELOG.md. It joins the files of
-// changelog/unreleased, inserts the section above the last release, and removes the
-// files. It changes nothing if one of them is not well-formed.
+// Command changelog makes a release's section of CHANGELOG.md. The command joins the
+// files of changelog/unreleased, inserts the section above the last release, and removes
+// the files. If one of the files is invalid, the command changes nothing.
 package main
 
 import (
@@ -31,13 +31,13 @@ func main() {
 
 var versionRE = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
-// release moves what is unreleased below root into the section of a version.
+// release moves the unreleased changes below root into the section of a version.
 func release(root, version, date string) error {
 	if !versionRE.MatchString(version) {
-		return fmt.Errorf("version %q: three numbers are needed, like 0.2.0", version)
+		return fmt.Errorf("version %q: write three numbers, like 0.2.0", version)
 	}
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
-		return fmt.Errorf("date %q: it is written like 2026-11-23", date)
+		return fmt.Errorf("date %q: write the date like 2026-11-23", date)
 	}
 	fragments, err := read(filepath.Join(root, unreleased))
 	if err != nil {
@@ -65,8 +65,8 @@ func release(root, version, date string) error {
 	return errors.Join(errs...)
 }
 
-// section is the text of a release: a heading, and below each kind its changes in the
-// order of their files' names.
+// section returns the text of a release. The text has a heading, and for each kind the
+// changes in the order of their file names.
 func section(version, date string, fragments []fragment) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "## [%s] - %s\n", version, date)

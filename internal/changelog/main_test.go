@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheUnreleasedChangesAreWellFormed holds for the files of this tree, so that a
-// release never stops at one.
+// TestTheUnreleasedChangesAreWellFormed checks the files of this tree, so that an invalid
+// file never stops a release.
 func TestTheUnreleasedChangesAreWellFormed(t *testing.T) {
 	fragments, err := read(filepath.Join("../..", unreleased))
 	if err != nil {

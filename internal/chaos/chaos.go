@@ -1,7 +1,7 @@
-// Package chaos makes schedules of faults for a fleet on lab hosts, and judges
-// what the fleet went through by what its hosts and its log have afterwards. It
-// is pure: the same seed, hosts and length give the same schedule for ever, so
-// that who has seen a seed fail can have it fail again.
+// Package chaos makes schedules of faults for a fleet on lab hosts. After the faults, the
+// package judges the fleet by the state of its hosts and its log. The package is pure.
+// The same seed, hosts and length always give the same schedule, so that a failure of a
+// seed can be repeated.
 package chaos
 
 import (
@@ -14,30 +14,31 @@ import (
 // Kind is what a fault does.
 type Kind string
 
-// The kinds of faults. Those of the server befall the host that has it.
+// Each constant is a kind of fault. Faults of the server happen on the host where the
+// server runs.
 const (
-	Cut         Kind = "cut"          // the host's network is parted, then joined again
-	Slow        Kind = "slow"         // its packets come late, or not at all
+	Cut         Kind = "cut"          // the host's network is cut, then connected again
+	Slow        Kind = "slow"         // packets from the host arrive late or get lost
 	Power       Kind = "power"        // its power is cut, then it boots
 	KillAgent   Kind = "kill agent"   // kill -9; systemd starts it again
-	KillServer  Kind = "kill server"  // likewise
+	KillServer  Kind = "kill server"  // kill -9 of the server; systemd starts it again
 	PauseServer Kind = "pause server" // SIGSTOP, then SIGCONT
 )
 
 // Fault is one fault of a schedule.
 type Fault struct {
 	At    time.Duration // since the schedule began
-	For   time.Duration // 0: it is over at once
+	For   time.Duration // 0: the fault is over at once
 	Kind  Kind
 	Host  string
 	Delay time.Duration // of a slow link
-	Loss  float64       // of a slow link, from 0 to less than 1
+	Loss  float64       // share of lost packets on a slow link, from 0 to less than 1
 }
 
-// End is when the fault is over, since the schedule began.
+// End returns when the fault is over, measured from the beginning of the schedule.
 func (f Fault) End() time.Duration { return f.At + f.For }
 
-// String is one line for people.
+// String returns one line for people.
 func (f Fault) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%6.1fs  %s on %s", f.At.Seconds(), f.Kind, f.Host)
@@ -50,16 +51,17 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Fleet is what a schedule is made for.
+// Fleet is the fleet for which a schedule is made.
 type Fleet struct {
 	Server string   // the host of the server
 	Nodes  []string // the hosts of nodes
 }
 
-// How long faults last, and how long they leave a host alone. None lasts about
-// as long as the server's deadline of silence: what follows is then anybody's.
-// One that is shorter gives a connection time to notice that it works again, which
-// takes as long as the fault itself did. See Deadline.
+// The first constants say how long faults last. The others say how long a host then has
+// no fault. No fault lasts about as long as the server's deadline for silence, because
+// the result would be random. A shorter fault is followed by enough time to detect that a
+// connection works again. A connection needs as long as the fault lasted to notice that
+// it works again. See Deadline.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second
@@ -69,8 +71,8 @@ const (
 	step     = 100 * time.Millisecond
 )
 
-// Schedule returns the faults of a seed in the order in which they begin; all of
-// them are over when length is. A host has one at a time.
+// Schedule returns the faults of a seed in the order in which they begin. All faults are
+// over at the time length. A host has only one fault at a time.
 func Schedule(seed uint64, fleet Fleet, length time.Duration) []Fault {
 	r := &roll{seed}
 	hosts := append([]string{fleet.Server}, slices.Sorted(slices.Values(fleet.Nodes))...)
@@ -89,8 +91,8 @@ func Schedule(seed uint64, fleet Fleet, length time.Duration) []Fault {
 	return out
 }
 
-// roll makes the choices of a schedule: splitmix64, which is the same in every
-// version of everything.
+// roll makes the random choices of a schedule. The choices come from splitmix64, which
+// gives the same numbers in every version of Go.
 type roll struct{ state uint64 }
 
 func (r *roll) under(n int) int {
@@ -105,9 +107,9 @@ func (r *roll) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.under(int((to-from)/step)+1))*step
 }
 
-// fault chooses what befalls a host. Nodes are away for longer than the deadline
-// now and then, the server only by a pause: cut off for so long, it would rightly
-// give up everything at once, and nothing would be left to look at.
+// fault chooses a fault of a host. Sometimes a node is away longer than the deadline. For
+// the server, only a pause is that long. A long cut of the server's network would make
+// the server give up all runs at once. The test would then have nothing left to check.
 func (r *roll) fault(host string, server bool) Fault {
 	f := Fault{Host: host, For: r.between(shortest, short)}
 	patient := r.under(4) == 0

@@ -23,7 +23,8 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 	if cmp.Equal(first, Schedule(8, four, time.Minute)) {
 		t.Error("another seed is the same schedule")
 	}
-	// For ever: somebody has written the seed down.
+	// The schedule of a seed must never change, because somebody may have written down a
+	// seed.
 	want := `seed 7: 6 faults
    1.9s  pause server on tutti for 9.8s
    6.3s  slow on node-02 for 6.6s (400ms, 2% lost)
@@ -36,7 +37,8 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 	}
 }
 
-// TestTurns: each kind once, on nodes, and the server is the one that is restored.
+// TestTurns: there is one turn of each kind, and each is on a node. Only the turn Restore
+// is on the server.
 func TestTurns(t *testing.T) {
 	first := map[TurnKind]bool{}
 	for seed := range uint64(50) {
@@ -126,7 +128,7 @@ func TestJudge(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		h      History
-		want   string // a part of the only finding
+		want   string // a part of the only finding; empty: no finding
 	}{
 		"good":            {"all is well", History{Wanted: []Wanted{one}, Started: []Started{ran}, Jobs: []api.JobView{{Job: "j", Verdict: tutti.VerdictFailed}}, Nodes: []api.NodeView{{Node: "n1", Connected: true}}}, ""},
 		"pruned":          {"agents keep a number of runs", History{Wanted: []Wanted{one}}, ""},

@@ -10,39 +10,40 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Deadline is how long the server does not hear of a node until it gives up the
-// node's run, and Beat how often a node is heard.
+// Deadline is how long a node may be silent before the server gives up its run. Beat is
+// the time between two heartbeats of a node.
 const (
 	Deadline = 30 * time.Second
 	Beat     = 5 * time.Second
 )
 
-// Spell is a time in which a host could not be reached.
+// Spell is a time in which nobody could reach a host.
 type Spell struct {
 	Host     string
 	From, To time.Time
 }
 
-// Started is what a node's disk has of a run.
+// Started is what a node's disk shows about a run.
 type Started struct {
 	Run      tutti.RunID
 	Node     string
-	Starts   int       // of the launcher
-	From, To time.Time // Puppet worked at least so long; zero if it never had its lock
+	Starts   int       // starts of the launcher
+	From, To time.Time // Puppet worked at least in this time; zero if it never had its lock
 	Result   bool      // the agent has the run's result
 }
 
-// Wanted is what the server's log has of a run.
+// Wanted is what the server's log shows about a run.
 type Wanted struct {
 	Run     tutti.RunID
 	Node    string
 	Job     tutti.JobID
 	Claimed bool
-	Result  bool      // the node's own, also one that came late
-	LostAt  time.Time // zero: not given up
+	Result  bool      // the node's own result, also if it came late
+	LostAt  time.Time // zero if the run was not given up
 }
 
-// History is all that is known when a schedule is over and every fault healed.
+// History is everything that is known when a schedule is over and every fault is
+// repaired.
 type History struct {
 	Server  string // its host
 	Spells  []Spell
@@ -52,7 +53,7 @@ type History struct {
 	Nodes   []api.NodeView
 }
 
-// Judge returns what must not be, one line each, sorted; none is good.
+// Judge returns the violations, one line each, sorted. An empty list is good.
 func Judge(h History) []string {
 	found := slices.Concat(h.jobs(), h.starts(), h.overlaps(), h.losses(), h.nodes())
 	slices.Sort(found)
@@ -69,7 +70,7 @@ func (h History) jobs() []string {
 	return found
 }
 
-// starts compares what the nodes did with what the log has.
+// starts compares the runs on the nodes with the runs in the log.
 func (h History) starts() []string {
 	var found []string
 	wanted := map[tutti.RunID]Wanted{}
@@ -88,13 +89,13 @@ func (h History) starts() []string {
 		case s.Starts > 1:
 			found = append(found, fmt.Sprintf("%s started run %s %d times", s.Node, s.Run, s.Starts))
 		case s.Result && !w.Result:
-			found = append(found, fmt.Sprintf("%s has a result of run %s, the log has none", s.Node, s.Run))
+			found = append(found, fmt.Sprintf("%s has a result of run %s, but the log has none", s.Node, s.Run))
 		}
 	}
 	return found
 }
 
-// overlaps looks for two Puppets at once on a node.
+// overlaps looks for two Puppet processes on a node at the same time.
 func (h History) overlaps() []string {
 	var found []string
 	byNode := map[string][]Started{}
@@ -121,14 +122,14 @@ func (h History) overlaps() []string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// losses checks that a node whose run was given up really was away.
+// losses checks that each node was really away when its run was given up.
 func (h History) losses() []string {
 	var found []string
 	for _, w := range h.Wanted {
 		if w.LostAt.IsZero() {
 			continue
 		}
-		// It was heard at most one beat before it went.
+		// The server last heard the node at most one beat before the node went away.
 		if away := h.away(w.Node, w.LostAt); away < Deadline-Beat {
 			found = append(found, fmt.Sprintf("run %s of %s was given up at %s, the node was away for %.1fs of the %s before",
 				w.Run, w.Node, clock(w.LostAt), away.Seconds(), Deadline))
@@ -137,9 +138,9 @@ func (h History) losses() []string {
 	return found
 }
 
-// away is how much of the deadline before a time the node, or the server's host,
-// could not be reached. The time between two spells counts if it is too short for
-// a connection to notice that it works again.
+// away returns for how much of the deadline before a time nobody could reach the node or
+// the server's host. The time between two spells counts, too, if it is too short to
+// detect that a connection works again.
 func (h History) away(node string, until time.Time) time.Duration {
 	var spells []Spell
 	for _, s := range h.Spells {
@@ -175,7 +176,7 @@ func overlap(s Spell, from, to time.Time) time.Duration {
 	return max(0, to.Sub(from))
 }
 
-// nodes looks for those that are not back.
+// nodes looks for nodes that have not come back.
 func (h History) nodes() []string {
 	var found []string
 	for _, n := range h.Nodes {
@@ -189,7 +190,8 @@ func (h History) nodes() []string {
 	return found
 }
 
-// Describe is the schedule for people: its seed first, then one line per fault.
+// Describe returns the schedule for people. The first line has the seed, then there is
+// one line for each fault.
 func Describe(seed uint64, faults []Fault) string {
 	lines := []string{fmt.Sprintf("seed %d: %d faults", seed, len(faults))}
 	for _, f := range faults {

@@ -5,27 +5,29 @@ import (
 	"slices"
 )
 
-// Turn is something after which a machine, or the server, is not who it was. No other fault happens meanwhile.
+// Turn changes the identity or the history of a machine or of the server. No other fault happens at the same
+// time.
 type Turn struct {
 	Kind TurnKind
 	Host string
 }
 
-// TurnKind is what a turn does.
+// TurnKind is the kind of a turn.
 type TurnKind string
 
 // The kinds of turns.
 const (
-	SetBack TurnKind = "set back" // a node's state, to what it was before its last run
+	SetBack TurnKind = "set back" // a node's state goes back to the time before its last run
 	Replace TurnKind = "replace"  // another machine takes the node's name
-	Clone   TurnKind = "clone"    // the node's state is copied to a spare host, and both live
-	Restore TurnKind = "restore"  // the server, from a backup of before the last runs
+	Clone   TurnKind = "clone"    // the node's state is copied to a spare host, and both machines run
+	Restore TurnKind = "restore"  // the server is restored from a backup from before the last runs
 )
 
-// String is one line for people.
+// String returns one line for people.
 func (t Turn) String() string { return fmt.Sprintf("%s on %s", t.Kind, t.Host) }
 
-// Turns returns one turn of each kind in the order that follows from the seed. Without a spare host nothing is cloned.
+// Turns returns one turn of each kind, in an order that follows from the seed. Without a spare host, no node is
+// cloned.
 func Turns(seed uint64, fleet Fleet, spare bool) []Turn {
 	r := &roll{^seed}
 	kinds := []TurnKind{SetBack, Replace, Restore}

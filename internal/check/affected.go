@@ -17,10 +17,10 @@ import (
 	"strings"
 )
 
-// change is what differs from a commit. A nil change touches everything.
+// change is the difference of the tree to a commit. A nil change touches everything.
 type change struct {
 	base  string
-	files []string // from the top of the tree, with those that git does not track yet
+	files []string // paths from the top of the tree, including files that git does not track yet
 }
 
 func changesSince(ctx context.Context, base string) (*change, error) {
@@ -35,18 +35,19 @@ func changesSince(ctx context.Context, base string) (*change, error) {
 	return &change{base: base, files: strings.Fields(changed + added)}, nil
 }
 
-// touches tells whether a changed file is one of these or below one of these.
+// touches reports whether a changed file is one of the paths or below one of them.
 func (c *change) touches(paths ...string) bool {
 	return c == nil || slices.ContainsFunc(c.files, func(file string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
 	})
 }
 
-// program is what the binary is made of. Any of it may change what happens on a host.
+// program contains the sources of the binary. A change of any of these paths may change
+// the tests on hosts.
 var program = []string{"cmd", "internal", "puppet", "deploy", "go.mod", "go.sum"}
 
-// areas are what a change must touch to run the tests of an area, besides the test
-// files and the lab.
+// areas lists, for each area of tests, the paths that matter. If a change touches such a
+// path, a test file or the lab, the tests of the area run.
 var areas = map[string][]string{
 	"fleet":        program,
 	"services":     append([]string{"examples/swift", "examples/web", "examples/compute"}, program...),
@@ -54,7 +55,7 @@ var areas = map[string][]string{
 	"lab":          {"internal/lab"},
 }
 
-// notOnHosts are packages that no host runs.
+// notOnHosts are packages that are not used on any host.
 var notOnHosts = []string{"internal/check", "internal/bench", "internal/defence", "internal/memory", "internal/hostile", "internal/release", "internal/testdata"}
 
 func (c *change) touchesArea(area string) bool {
@@ -70,7 +71,7 @@ func (c *change) touchesArea(area string) bool {
 	return c.touches("e2e") || relevant.touches(areas[area]...) || area == "lab" && c.touches("internal/lab")
 }
 
-// keep takes out the stages in which nothing is left to do.
+// keep removes the stages in which nothing is left to do.
 func (c *change) keep(all []stage) []stage {
 	if c == nil {
 		return all
@@ -85,23 +86,23 @@ func (c *change) keep(all []stage) []stage {
 	return slices.DeleteFunc(all, func(s stage) bool { return !wanted[s.name] })
 }
 
-// touchesPackage tells whether a package, its tests or something that either
-// imports has changed. A changed file belongs to the package in whose folder, or
-// nearest above, it is; what is in none belongs to all.
+// touchesPackage reports whether a package, its tests or a package that either imports
+// has changed. A changed file belongs to the package in the same folder, or in the
+// nearest folder above. A file that belongs to no package counts for all packages.
 func (c *change) touchesPackage(all packages, importPath string) bool {
 	if c == nil {
 		return true
 	}
 	return slices.ContainsFunc(c.files, func(file string) bool {
 		if strings.HasSuffix(file, ".md") {
-			return importPath == modulePath+"/internal" // which tests what documents say
+			return importPath == modulePath+"/internal" // this package tests the documents
 		}
 		owner := all.owner(file)
 		return owner == "" || owner == importPath || slices.Contains(all.dependencies(importPath), owner)
 	})
 }
 
-// goPackage is what go list says of a package.
+// goPackage is the output of go list for one package.
 type goPackage struct {
 	ImportPath, Dir           string
 	GoFiles                   []string
@@ -130,7 +131,7 @@ func listPackages(ctx context.Context) (packages, error) {
 	}
 }
 
-// testsWith tells whether the package's tests import a path.
+// testsWith reports whether the package's tests import a path.
 func (p goPackage) testsWith(path string) bool {
 	return slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
 }
@@ -143,7 +144,7 @@ func (all packages) find(importPath string) *goPackage {
 	return &all[i]
 }
 
-// dependencies are the packages of this module that a package and its tests need.
+// dependencies returns the packages of this module that a package and its tests need.
 func (all packages) dependencies(importPath string) []string {
 	p := all.find(importPath)
 	if p == nil {
@@ -160,8 +161,8 @@ func (all packages) dependencies(importPath string) []string {
 	return slices.DeleteFunc(slices.Compact(needed), func(i string) bool { return all.find(i) == nil })
 }
 
-// owner is the package in whose folder, or nearest above, a file is. The root package
-// owns only its own Go files.
+// owner returns the package in the folder of a file or in the nearest folder above. The
+// root package owns only its own Go files.
 func (all packages) owner(file string) string {
 	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
 		if p := all.find(modulePath + "/" + dir); p != nil {
@@ -174,8 +175,9 @@ func (all packages) owner(file string) string {
 	return ""
 }
 
-// concurrent are the packages in whose tests the race detector can find something:
-// they, or something of this module that they or their tests need, start a goroutine.
+// concurrent returns the packages in whose tests the race detector can find something.
+// These packages or their tests start a goroutine, or they need a package of this module
+// that starts a goroutine.
 func (all packages) concurrent() (map[string]bool, error) {
 	starts := map[string]bool{}
 	for _, p := range all {
@@ -194,8 +196,8 @@ func (all packages) concurrent() (map[string]bool, error) {
 	return out, nil
 }
 
-// startsGoroutines looks for a go statement, and for calls that start one: Go of a
-// group, Parallel of a test.
+// startsGoroutines looks for a go statement and for calls that start a goroutine. The
+// calls are Go of a group and Parallel of a test.
 func startsGoroutines(file string) (bool, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -214,7 +216,7 @@ func startsGoroutines(file string) (bool, error) {
 	return found, nil
 }
 
-// output is what a command prints.
+// output returns the output of a command.
 func output(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var said bytes.Buffer

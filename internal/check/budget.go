@@ -14,15 +14,15 @@ const (
 	budgetFile = "e2e/budget.tsv"
 )
 
-// row is a line of the budget file: a test on lab hosts and where it runs, or
-// another slow test.
+// row is a line of the budget file. The row describes a test on lab hosts and the places
+// where it runs, or another slow test.
 type row struct {
-	name    string   // of the package below the module, a space, the test
-	puppet8 []string // where it runs with Puppet 8: check, parts of deep; empty: nowhere
-	puppet7 []string // likewise
-	area    string   // what a change must touch to run it, see affected.go
-	seconds float64  // measured alone on the machine
-	twin    string   // what stands for it in check, if it does not run there
+	name    string   // path of the package in the module, a space, name of the test
+	puppet8 []string // where it runs with Puppet 8: in check or in parts of deep; empty: nowhere
+	puppet7 []string // where it runs with Puppet 7
+	area    string   // what a change must touch to run the test (see affected.go)
+	seconds float64  // measured alone on a test machine
+	twin    string   // the test that replaces it in check, if it does not run there
 }
 
 // budget is the budget file.
@@ -30,7 +30,7 @@ type budget []row
 
 var rowRE = regexp.MustCompile(`^(\S+ Test\S+)\t(\S+)\t(\S+)\t(\S+)\t([0-9.]+)\t(\S.*)$`)
 
-// readBudget reads the file: columns by tabs, comments with #.
+// readBudget reads the file. Columns are separated by tabs, and comments begin with #.
 func readBudget(path string) (budget, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func readBudget(path string) (budget, error) {
 	return rows, nil
 }
 
-// places are the words of a column; - is none.
+// places returns the words of a column. A column with - has no words.
 func places(column string) []string {
 	if column == "-" {
 		return nil
@@ -65,7 +65,7 @@ func places(column string) []string {
 	return strings.Split(column, ",")
 }
 
-// of is what a test's row says, for people.
+// of returns the time from a test's row, for people.
 func (b budget) of(t testResult) string {
 	i := slices.IndexFunc(b, func(r row) bool { return r.name == t.name })
 	if i < 0 {
@@ -74,8 +74,8 @@ func (b budget) of(t testResult) string {
 	return fmt.Sprintf("%.0f s", b[i].seconds)
 }
 
-// tests are the tests of a package for which want holds, as a pattern for go test
-// -run; empty if there are none.
+// tests returns the tests of a package for which want returns true, as a pattern for go
+// test -run. The method returns an empty string if there are none.
 func (b budget) tests(pkg string, want func(row) bool) string {
 	var names []string
 	for _, r := range b {

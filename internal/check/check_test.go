@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryHostTestHasARow: no test on lab hosts runs nowhere, and each that check
-// leaves out has something in check that stands for it.
+// TestEveryHostTestHasARow: every test on lab hosts runs somewhere. For each test that
+// does not run in check, the row names another test in check that replaces it.
 func TestEveryHostTestHasARow(t *testing.T) {
 	t.Chdir("../..")
 	rows, err := readBudget(budgetFile)
@@ -53,8 +53,8 @@ func TestEveryHostTestHasARow(t *testing.T) {
 	}
 }
 
-// wantGoTest fails unless a row is that of a test without hosts, which is there and
-// which check runs with all others.
+// wantGoTest fails unless a row is valid for a test without hosts. The row's test must
+// exist, and check must run it with all other tests.
 func wantGoTest(t *testing.T, name string, where []string) {
 	t.Helper()
 	pkg, test, _ := strings.Cut(name, " ")
@@ -71,7 +71,7 @@ func wantGoTest(t *testing.T, name string, where []string) {
 	}
 }
 
-// hostTests are the tests whose files need the build tag e2e.
+// hostTests returns the tests in files with the build tag e2e.
 func hostTests(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -113,7 +113,7 @@ func TestReadBudgetRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// run runs stages and returns what was printed.
+// runStages runs stages and returns the output.
 func runStages(t *testing.T, all ...stage) (*report, string, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -145,8 +145,8 @@ func TestAFailedStageFailsAll(t *testing.T) {
 	}
 }
 
-// TestACommandThatFailsIsTold: its exit code is the stage's error, its lines are in
-// the log.
+// TestACommandThatFailsIsTold: if a command fails, its exit code becomes the error of its
+// stage, and its output is in the log.
 func TestACommandThatFailsIsTold(t *testing.T) {
 	var lines []string
 	_, out, err := runStages(t, stage{name: "one", run: func(ctx context.Context, s *sink) error {
@@ -288,8 +288,8 @@ func TestDeepRowsReplaceEachOther(t *testing.T) {
 	}
 }
 
-// TestOnlyPackagesWithGoroutinesNeedTheRaceDetector: the pure ones do not, the server
-// does.
+// TestOnlyPackagesWithGoroutinesNeedTheRaceDetector: pure packages do not need it, but
+// the server does.
 func TestOnlyPackagesWithGoroutinesNeedTheRaceDetector(t *testing.T) {
 	t.Chdir("../..")
 	all, err := listPackages(t.Context())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deepFile has one row for each part of the deep tests: its last result.
+// deepFile has one row for each part of the deep tests, with the last result of the part.
 const deepFile = "docs/deep.md"
 
 const deepHead = `# Deep tests
@@ -20,7 +20,7 @@ For a change, run the parts that it touches. A release needs all parts green on 
 |---|---|---|---|---|---|---|
 `
 
-// deepRow is the row of a part that has just run.
+// deepRow returns the row of a part that has just run.
 func deepRow(name, commit string, r *report) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,8 +41,9 @@ func deepRow(name, commit string, r *report) string {
 		name, commit, time.Now().Format(time.DateOnly), time.Since(r.start).Minutes(), loadAverage(), tests, verdict)
 }
 
-// deepCommit is the commit of the oldest row whose part begins so, without the + of
-// one that had changes; empty if there is none.
+// deepCommit returns the commit of the oldest row whose part has this prefix. The
+// function removes the + that marks a changed tree. The function returns an empty string
+// if no row has the prefix.
 func deepCommit(path, prefix string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -61,8 +62,8 @@ func deepCommit(path, prefix string) (string, error) {
 	return commit, nil
 }
 
-// writeDeep puts a row into the file in place of the part's last one. Rows are
-// sorted.
+// writeDeep writes a row into the file. The row replaces the part's previous row. The
+// rows are sorted.
 func writeDeep(path, row string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

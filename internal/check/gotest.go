@@ -24,7 +24,7 @@ type event struct {
 	FailedBuild string
 }
 
-// goTests runs the calls one after another, all of them, also when one fails.
+// goTests runs all calls one after another, even if one fails.
 func goTests(calls ...goTest) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		var first error
@@ -39,24 +39,25 @@ func goTests(calls ...goTest) func(context.Context, *sink) error {
 	}
 }
 
-// testWatch reads what go test -json prints.
+// testWatch reads the output of go test -json.
 type testWatch struct {
 	sink   *sink
-	said   map[string][]string // by test: what it said, while it runs
-	failed map[string]bool     // packages of which something failed
+	said   map[string][]string // the output of each running test
+	failed map[string]bool     // packages with a failed test
 }
 
 func newTestWatch(s *sink) *testWatch {
 	return &testWatch{sink: s, said: map[string][]string{}, failed: map[string]bool{}}
 }
 
-// keptLines is how much of what a failing test said is printed; the log has all.
+// keptLines is how many lines of a failing test's output are printed. The log has the
+// whole output.
 const keptLines = 200
 
 func (w *testWatch) line(text string) {
 	var e event
 	if json.Unmarshal([]byte(text), &e) != nil || e.Action == "" {
-		w.sink.report.say("%s: %s", w.sink.stage, text) // go itself, or a test's child
+		w.sink.report.say("%s: %s", w.sink.stage, text) // output of go itself, or of a child process of a test
 		return
 	}
 	key := e.Package + e.ImportPath + " " + e.Test
@@ -74,14 +75,14 @@ func (w *testWatch) line(text string) {
 	case "pass":
 		w.passed(e, result)
 	case "build-fail":
-		return // its package fails, too
+		return // the package of this test fails, too
 	case "fail":
-		if e.Test != "" || !w.failed[e.Package] { // a package fails with its tests, or by itself
+		if e.Test != "" || !w.failed[e.Package] { // a package fails because of its tests, or by itself
 			w.sink.report.fail(result, w.all(e, key))
 		}
 		w.failed[e.Package] = true
 	case "skip":
-		if e.Test != "" { // else a package without tests
+		if e.Test != "" { // otherwise it is a package without tests
 			w.sink.report.skip(result, strings.Join(w.said[key], ""))
 		}
 	default:
@@ -102,8 +103,8 @@ func (w *testWatch) passed(e event, result testResult) {
 	}
 }
 
-// all is what a test that failed said, and for a package that did not build what
-// the compiler said.
+// all returns the output of a failed test. For a package that did not build, all returns
+// the output of the compiler.
 func (w *testWatch) all(e event, key string) string {
 	said := strings.Join(w.said[key], "")
 	if e.FailedBuild != "" {

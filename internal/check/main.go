@@ -1,4 +1,4 @@
-// Command check runs the tests of this repository and says how long each took.
+// Command check runs the tests of this repository and shows how long each test took.
 //
 //	check                 what CI runs, in two lanes that use one core each
 //	check -base REV       of it, what the changes since that commit touch
@@ -6,11 +6,11 @@
 //	check -deep PART      one part of the tests that check does not run; the result goes to docs/deep.md
 //	check -deep list      the parts
 //
-// It prints a line when a stage begins or ends and the output of each test that
-// fails. The logs of all stages are in bin/check. The exit code is 1 if a test
-// or a stage fails.
+// The command prints a line when a stage begins or ends and the output of each test that
+// fails. The logs of all stages are in bin/check. The exit code is 1 if a test or a stage
+// fails.
 //
-// What runs where stands in three tables: [stages] and [parts] (plan.go), and
+// Three tables define which tests run where: [stages] and [parts] (plan.go), and
 // e2e/budget.tsv for the tests on lab hosts.
 package main
 
@@ -27,8 +27,8 @@ import (
 )
 
 func main() {
-	base := flag.String("base", "", "only what the changes since this commit touch")
-	only := flag.String("only", "", "only these stages, with commas")
+	base := flag.String("base", "", "run only the tests that changes since this commit affect")
+	only := flag.String("only", "", "run only these stages, a comma-separated list")
 	deep := flag.String("deep", "", "a part of the deep tests; list shows all of them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// logDir has the whole output of each stage.
+// logDir contains the complete output of each stage.
 const logDir = "bin/check"
 
 func run(ctx context.Context, base, only, deep string) error {
@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// choose returns the stages that are named, all of them if none is. A stage that is not
-// chosen does not keep others waiting.
+// choose returns the named stages. If no stage is named, choose returns all stages.
+// Chosen stages wait only for chosen stages.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil
@@ -117,7 +117,7 @@ func runDeep(ctx context.Context, rows budget, name string) error {
 	r.runAll(ctx, all[i].stages)
 	err = r.end()
 	if ctx.Err() != nil {
-		return errors.Join(err, ctx.Err()) // what was interrupted is no verdict
+		return errors.Join(err, ctx.Err()) // an interrupted part has no verdict
 	}
 	return errors.Join(err, writeDeep(deepFile, deepRow(all[i].name, commit, r)))
 }

@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// hostPackages are those of the tests on lab hosts, and of the tests that need another
-// release's program.
+// hostPackages are the packages with tests on lab hosts, and with tests that need the
+// program of another release.
 var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
 
 var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
 
-// stages are what CI runs. The lane "hosts" boots hosts, the lane "code" does not.
-// A change that is not nil takes out what it does not touch.
+// stages are the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
+// not. If c is set, stages outside of the change are left out.
 func stages(rows budget, c *change) []stage {
 	all := []stage{
 		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},
 		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
 		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
 
-		// The lane that boots hosts is done sooner.
+		// The lane that boots hosts ends earlier.
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
 
 		{name: "lint", lane: "code", run: lint},
@@ -42,10 +42,11 @@ type part struct {
 	stages     []stage
 }
 
-// parts are all that check leaves out, and what it shortens, whole.
+// parts are all tests that check leaves out. The parts also contain the complete form of
+// tests that check shortens.
 func parts(rows budget) []part {
-	// on are the tests on lab hosts of a part. They run with the deadlines that a
-	// fleet has without flags.
+	// on returns the tests of a part that run on lab hosts. These tests use the deadlines
+	// of a fleet without flags.
 	on := func(name string) []stage {
 		return []stage{
 			{name: "build", run: commands([]string{"make", "build"})},
@@ -54,16 +55,18 @@ func parts(rows budget) []part {
 		}
 	}
 	all := []part{
-		{"go", "all Go tests with -race, more random cases, with kill points", []stage{{name: "go-race", run: goTests(
+		{"go", "all Go tests with -race, more random cases, with kill points, and a larger crowd of strangers", []stage{{name: "go-race", run: goTests(
 			goTest{args: []string{"-race", "-count", "1", "-timeout", "50m", "./..."}},
 			goTest{args: []string{"-race", "-count", "1", "-timeout", "30m", "-tags", "killpoints", "./cmd/tutti"}},
-		)}, {name: "go-random", run: moreRandom}}},
+		)}, {name: "go-random", run: moreRandom}, {name: "go-strangers", run: goTests(
+			goTest{env: []string{"ATTACK_STRANGERS=14000"}, args: []string{"-count", "1", "-timeout", "20m", "-run", "^TestStrangersWhoFinishTLS$", "./attack"}},
+		)}}},
 		{"fuzz", "every decoder, a minute each", []stage{{name: "fuzz", run: counted(fuzzRE, []string{"script/fuzz"}, "FUZZTIME=1m", "GOMAXPROCS=2")}}},
 		{"specs", "the module's specs, cold and warm, on Puppet 7 and 8", []stage{{name: "specs-all", run: specs("all")}}},
 		{"lab", "the lab itself", on("lab")},
-		{"fleet", "the small fleet: what check leaves out, and waits at their real length", on("fleet")},
-		{"truth", "whether nodes that are called good are good, after random changes and faults; docs/truth.md has the sum", on("truth")},
-		{"simulated-1", "the same of half a million simulated fleets", simulated(1)},
+		{"fleet", "the small fleet: tests that check leaves out, with waits of real length", on("fleet")},
+		{"truth", "whether nodes that count as good are good, after random changes and faults; docs/truth.md has the sum", on("truth")},
+		{"simulated-1", "the same test for half a million simulated fleets", simulated(1)},
 		{"simulated-2", "the other half", simulated(1 + simulatedFleets)},
 		{"services", "Swift, the web site and the compute cloud on Puppet 8", on("services")},
 		{"puppetserver", "a Puppet Server with PuppetDB, with and without the module", on("puppetserver")},
@@ -83,14 +86,15 @@ func parts(rows budget) []part {
 	return all
 }
 
-// defenceParts is into how many parts the defences are cut, so that each takes
+// defenceParts is the number of parts of the defences. With this number, each part takes
 // less than an hour.
 const defenceParts = 3
 
-// simulatedFleets is how many fleets are simulated in less than an hour.
+// simulatedFleets is the number of fleets that can be simulated in less than an hour.
 const simulatedFleets = 500_000
 
-// simulated lets as many fleets live from a seed on. They are small and many: GOGC.
+// simulated simulates this many fleets, beginning with a seed. GOGC is high because the
+// fleets are small and many.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},
@@ -98,7 +102,8 @@ func simulated(seed int) []stage {
 	})}}
 }
 
-// commands runs them one after another; the first that fails is the stage's end.
+// commands runs the commands one after another. The stage ends at the first command that
+// fails.
 func commands(all ...[]string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		for _, args := range all {
@@ -110,7 +115,7 @@ func commands(all ...[]string) func(context.Context, *sink) error {
 	}
 }
 
-// lint prints what the linters say.
+// lint prints the output of the linters.
 func lint(ctx context.Context, s *sink) error {
 	say := func(line string) { s.report.say("lint: %s", line) }
 	for _, args := range [][]string{
@@ -130,8 +135,8 @@ func lint(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// e2e runs the tests of hostPackages that want says, on hosts of a Debian release
-// (empty: the default one).
+// e2e runs the tests of hostPackages for which want returns true. The function uses hosts
+// of a Debian release. If release is empty, e2e uses the default release.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {
@@ -145,8 +150,8 @@ func e2e(rows budget, release string, want func(row) bool, env ...string) func(c
 	return goTests(calls...)
 }
 
-// unitTests runs the Go tests that need no hosts: with the race detector where
-// goroutines can be.
+// unitTests runs the Go tests that need no hosts. The function uses the race detector for
+// packages that use goroutines.
 func unitTests(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		packages, err := listPackages(ctx)
@@ -185,17 +190,19 @@ func unitTests(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// specs runs the module's lint and specs on Debian releases, without any on both.
+// specs runs the module's lint and specs on the given Debian releases. If no release is
+// given, specs uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }
 
-// mostDefences is how many defences check takes out when nobody says what has
-// changed: each takes some ten seconds.
+// mostDefences is how many defences check tests if BASE is not set. Each takes about ten
+// seconds.
 const mostDefences = 8
 
-// defences takes out those whose file or test a change touches. Without one it takes
-// some of those that changed since the deep tests took out all of them.
+// defences tests the defences whose file or test the change touches. Without a change,
+// defences tests some of the defences that have changed since the deep tests have tested
+// all of them.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}
@@ -213,8 +220,9 @@ func defences(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// What counts the tests of programs that are no go test: the first group is those
-// that passed or all, the second those that failed.
+// The following patterns count the tests of programs other than go test. The first group
+// is the number of passed tests or of all tests, the second group is the number of failed
+// tests.
 var (
 	rspecRE   = regexp.MustCompile(`^(\d+) examples?, (\d+) failures?`)
 	defenceRE = regexp.MustCompile(`^(\d+) passed, (\d+) failed`)
@@ -222,7 +230,7 @@ var (
 	benchRE   = regexp.MustCompile(`\s(met|missed)$`)
 )
 
-// counted runs a command whose lines are shown, and counts its tests by a pattern.
+// counted runs a command, prints its lines, and counts its tests by a pattern.
 func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		return s.command(ctx, env, func(line string) {
@@ -233,12 +241,12 @@ func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.
 			}
 			all, err := strconv.Atoi(m[1])
 			switch {
-			case err != nil && m[1] == "missed": // a figure: told, and not failed
+			case err != nil && m[1] == "missed": // a figure that misses its goal is reported but does not count as a failure
 				s.report.missed(line)
 			case err != nil:
 				s.report.tests(1, 0)
 			default:
-				failed, _ := strconv.Atoi(m[2]) // digits by the pattern
+				failed, _ := strconv.Atoi(m[2]) // the pattern allows only digits
 				if pattern == rspecRE {
 					all -= failed
 				}
@@ -248,7 +256,7 @@ func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.
 	}
 }
 
-// moreRandom runs the tests of random cases with ten times as many.
+// moreRandom runs the tests with random cases with ten times as many cases.
 func moreRandom(ctx context.Context, s *sink) error {
 	packages, err := listPackages(ctx)
 	if err != nil {
@@ -263,8 +271,8 @@ func moreRandom(ctx context.Context, s *sink) error {
 	return goTests(goTest{args: append(args, "-rapid.checks=1000")})(ctx, s)
 }
 
-// testsWithTag are the tests of the files that need a build tag, as a pattern for go
-// test -run.
+// testsWithTag returns the tests in files with a build tag, as a pattern for go test
+// -run.
 func testsWithTag(dir, tag string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -291,7 +299,8 @@ func testsWithTag(dir, tag string) (string, error) {
 
 var testRE = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 
-// commitOf is the commit of the tree, with + if files differ from it.
+// commitOf returns the commit of the tree. The function adds a + if files differ from the
+// commit.
 func commitOf(ctx context.Context) (string, error) {
 	head, err := output(ctx, "git", "rev-parse", "--short=10", "HEAD")
 	if err != nil {

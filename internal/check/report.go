@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// report collects what all stages find, and prints it.
+// report collects and prints what all stages find.
 type report struct {
 	mu       sync.Mutex
 	out      io.Writer
 	budget   budget
 	start    time.Time
-	load     string // when it began
+	load     string // when the check began
 	stages   []stageResult
 	slow     []testResult
 	skipped  []string
 	passed   int
 	bad      int
-	broken   []string // the end of what each failed test said, or a failed stage without one
+	broken   []string // the end of each failed test's output, and each failed stage without a failed test
 	overGoal int      // figures of a benchmark that miss their goal
 }
 
@@ -40,7 +40,7 @@ type testResult struct {
 	seconds     float64
 }
 
-// slowTest is from how many seconds on a test's time is printed.
+// slowTest is the number of seconds from which a test's time is printed.
 const slowTest = 5
 
 func newReport(out io.Writer, rows budget) *report {
@@ -49,7 +49,7 @@ func newReport(out io.Writer, rows budget) *report {
 	return r
 }
 
-// say prints a line, with the time since the beginning before it.
+// say prints a line that begins with the time since the start.
 func (r *report) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *report) sayLocked(format string, args ...any) {
 	fmt.Fprintf(r.out, "[%02d:%02d] %s\n", int(since.Minutes()), int(since.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// tests counts tests that a stage does not name one by one.
+// tests counts tests that a stage does not list one by one.
 func (r *report) tests(passed, failed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,8 @@ func (r *report) tests(passed, failed int) {
 	r.bad += failed
 }
 
-// missed notes a figure that misses its goal: told, and no failure.
+// missed notes a figure that misses its goal. The figure is printed but does not count as
+// a failure.
 func (r *report) missed(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +89,7 @@ func (r *report) pass(t testResult, top bool) {
 	}
 }
 
-// fail counts a test that failed, and prints what it said.
+// fail counts a test that failed, and prints its output.
 func (r *report) fail(t testResult, said string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +98,8 @@ func (r *report) fail(t testResult, said string) {
 	r.brokenLocked(t.stage+" "+t.name, said)
 }
 
-// At the end of all is said again what failed: of a long output often only the end is kept.
+// At its end, the check prints the failures again, because often only the end of a long
+// output is kept.
 const (
 	mostBroken  = 10
 	brokenLines = 80
@@ -109,7 +111,7 @@ func (r *report) brokenLocked(name, said string) {
 	r.broken = append(r.broken, name+"\n  "+strings.Join(lines, "\n  "))
 }
 
-// skip notes a test that was skipped, with what it said.
+// skip notes a test that was skipped, with its output.
 func (r *report) skip(t testResult, said string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +139,8 @@ func (r *report) failed(stage string) bool {
 	return slices.ContainsFunc(r.stages, func(s stageResult) bool { return s.name == stage && s.err != nil })
 }
 
-// end prints the slow tests beside their rows of the budget, what was skipped and
-// why, and the sums. Its error names the stages that failed.
+// end prints the slow tests with their rows of the budget, the skipped tests with the
+// reasons, and the sums. The error of end names the stages that failed.
 func (r *report) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +182,7 @@ func (r *report) end() error {
 	return errors.Join(errs...)
 }
 
-// loadAverage is the machine's of the last minute and of the last five.
+// loadAverage returns the machine's load of the last minute and of the last five minutes.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))

@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// stage is a step of a check. Stages of one lane run one after another, lanes
-// side by side: each keeps about one core busy.
+// stage is a step of a check. Stages of one lane run one after another. The lanes run at
+// the same time, and each keeps about one core busy.
 type stage struct {
 	name  string
 	lane  string
-	after []string // stages of other lanes that must have ended well before
+	after []string // stages of other lanes that must succeed first
 	run   func(ctx context.Context, s *sink) error
 }
 
-// sink takes what a stage says and finds.
+// sink gets the output and the findings of a stage.
 type sink struct {
 	stage  string
 	log    io.Writer // the stage's log file
 	report *report
 }
 
-// grace is what a command has, once it is asked to end, to take down labs.
+// grace is how long a command may take to remove its labs after it got the signal to end.
 const grace = 2 * time.Minute
 
-// command runs a command in a process group of its own and hands each of its
-// lines to line. What it says goes to the stage's log.
+// command runs a command in its own process group and calls line with each line of its
+// output. The output is written to the stage's log.
 func (s *sink) command(ctx context.Context, env []string, line func(string), args ...string) error {
 	fmt.Fprintf(s.log, "$ %s %s\n", strings.Join(env, " "), strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -56,7 +56,7 @@ func (s *sink) command(ctx context.Context, env []string, line func(string), arg
 	return nil
 }
 
-// lineWriter calls line for each line that is written to it.
+// lineWriter calls line for each line that somebody writes to it.
 type lineWriter struct {
 	line func(string)
 	rest []byte
@@ -81,7 +81,7 @@ func (w *lineWriter) flush() {
 	}
 }
 
-// runAll runs all stages, those of a lane in their order.
+// runAll runs all stages. The stages of a lane run in their order.
 func (r *report) runAll(ctx context.Context, all []stage) {
 	done := map[string]chan struct{}{}
 	lanes := map[string][]stage{}
@@ -101,8 +101,8 @@ func (r *report) runAll(ctx context.Context, all []stage) {
 	wait.Wait()
 }
 
-// runStage waits for the stages that this one needs, and runs it. It fails without
-// a try if one of those failed.
+// runStage waits for the stages that this stage needs, and then runs it. If one of those
+// stages failed, runStage fails without running the stage.
 func (r *report) runStage(ctx context.Context, s stage, done map[string]chan struct{}) {
 	for _, name := range s.after {
 		if ended, ok := done[name]; ok {

@@ -147,9 +147,14 @@ func newOperatorRequestCommand(o *options) *cobra.Command {
 func newOperatorRevokeCommand(o *options) *cobra.Command {
 	var in api.RevokeOperator
 	cmd := &cobra.Command{
-		Use:     "revoke NAME",
-		Short:   "Revoke an operator's certificates and end open sessions",
-		Example: "  tutti operator revoke ada --reason 'left the team'",
+		Use:   "revoke NAME",
+		Short: "Revoke an operator's certificates and cancel their jobs",
+		Long: `Ends all certificates of an operator at once, and the requests and watches that use them.
+
+Jobs of the operator that have not begun on any node are cancelled. Those that have begun
+go on, and are named. With --cancel-jobs they are cancelled, too: nothing more begins, and
+current runs finish. The code-signing key, if the operator has it, stays good.`,
+		Example: "  tutti operator revoke ada --reason 'left the team'\n  tutti operator revoke eve --reason stolen --cancel-jobs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Operator = args[0]
@@ -160,15 +165,32 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 			if err := o.confirm(cmd, "revoke operator "+in.Operator); err != nil {
 				return err
 			}
-			if err := server.RevokeOperator(cmd.Context(), in); err != nil {
+			out, err := server.RevokeOperator(cmd.Context(), in)
+			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s is out. If they had the code-signing key, what it signs is still good: tutti rotate code-key\n", in.Operator)
-			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke"})
+			text := fmt.Sprintf("Operator %s is out. If they had the code-signing key, what it signs is still good: tutti rotate code-key\n%s", in.Operator, jobsOfRevoked(out))
+			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke", "cancelled": out.Cancelled, "go_on": out.GoOn})
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")
+	cmd.Flags().BoolVar(&in.CancelJobs, "cancel-jobs", false, "cancel also the operator's jobs that have begun: current runs finish")
 	cmd.Flags().BoolVar(&in.Last, "last", false, "revoke even if no operator with a certificate is left")
 	o.addYes(cmd)
 	return cmd
+}
+
+// jobsOfRevoked says what became of a revoked operator's jobs, a line each.
+func jobsOfRevoked(out api.RevokedOperator) string {
+	if out.Cancelled == nil && out.GoOn == nil {
+		return "The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"
+	}
+	text := ""
+	if len(out.Cancelled) > 0 {
+		text = fmt.Sprintf("Cancelled: %s\n", joined(out.Cancelled))
+	}
+	if len(out.GoOn) > 0 {
+		text += fmt.Sprintf("These jobs of theirs go on: %s; to end them: tutti job cancel JOB\n", joined(out.GoOn))
+	}
+	return text
 }

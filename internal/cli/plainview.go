@@ -96,6 +96,9 @@ func resultText(res tutti.Result) string {
 	if res.Overlapped {
 		text += ", beside a puppet apply that takes no lock"
 	}
+	if res.Outcome.Good() && len(res.Owed) > 0 {
+		text += "; " + oneLine(res.Owes(), maxLine)
+	}
 	if res.Message != "" && (len(res.Failures) == 0 || cutOff(res)) {
 		text += ": " + tutti.OneLine(res.Message)
 	}

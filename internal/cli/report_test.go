@@ -61,7 +61,7 @@ func withoutReport(change func(*api.RunReport)) runJSON {
 // cutShort is a run that a signal ended before it came to a refresh.
 func cutShort(r runJSON) runJSON {
 	r.Outcome, r.Result.Outcome, r.Reason, r.Result.Reason = tutti.Interrupted, tutti.Interrupted, "", ""
-	r.Result.Failures = []tutti.Failure{{Resource: "Service[db]", Message: "not refreshed after File[/etc/db.conf] changed; no later run makes up for it"}}
+	r.Result.Failures = []tutti.Failure{{Resource: "Service[db]", Message: "not refreshed after File[/etc/db.conf] changed; the next run repeats the refresh"}}
 	return r
 }
 

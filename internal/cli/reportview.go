@@ -215,20 +215,37 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	}
 }
 
-// printUnrefreshed prints the refreshes that a cut-off run did not reach, because Puppet's report does not have them.
+// printUnrefreshed prints the refreshes that a run has not done, because Puppet's report does not have them: of a run that was not good with
+// the resource that has changed, of a good run those that the node still owes.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
-	if result == nil || !cutOff(*result) {
+	if result == nil {
 		return
 	}
-	title := "\nnot refreshed, the run was cut off\n"
+	var lines []string
+	title := "not refreshed"
+	switch {
+	case result.Outcome.Good():
+		title = "owed refreshes"
+		for _, o := range result.Owed {
+			lines = append(lines, fmt.Sprintf("%s: since run %s", o.Resource, o.Run))
+		}
+	case cutOff(*result):
+		title = "not refreshed, the run was cut off"
+	}
 	for _, f := range result.Failures {
 		failed := func(st api.ReportStatus) bool {
 			return st.Resource == f.Resource && st.Outcome == api.ResourceFailed
 		}
-		if !slices.ContainsFunc(r.Resources, failed) {
-			fmt.Fprintf(w, "%s  %s\n", title, oneLine(f.String(), maxLine))
-			title = ""
+		owed := func(o tutti.Owed) bool { return o.Resource == f.Resource }
+		if !slices.ContainsFunc(r.Resources, failed) && (cutOff(*result) || slices.ContainsFunc(result.Owed, owed)) {
+			lines = append(lines, f.String())
 		}
+	}
+	for i, line := range lines {
+		if i == 0 {
+			fmt.Fprintf(w, "\n%s\n", title)
+		}
+		fmt.Fprintf(w, "  %s\n", oneLine(line, maxLine))
 	}
 }
 

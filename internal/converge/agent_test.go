@@ -9,33 +9,35 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// answers are what a compile was told: values by key and hiera keys as hiera:KEY
-// (absent: not there), titles of exports by type.
+// answers are the answers that a compile gets. The map values has values by key and hiera
+// keys as hiera:KEY. A key that is absent has no entry. The map exports has the titles of
+// exports by type.
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
 	fact    string // that the node has
 }
 
-// catalog is what a compile makes of the answers.
+// catalog is what a compile makes of its answers.
 type catalog struct {
 	exports map[string][]string // titles by type
 	values  map[string]string   // published when applied
 	fails   tutti.Reason        // when applied
-	waits   string              // a key without which there is no catalog
-	extra   string              // the rest of it
+	waits   string              // a missing key that prevents the catalog
+	extra   string              // the rest of the catalog
 }
 
-// manifest is a node's code: what it asks, and what it makes of it.
+// manifest is a node's code. The manifest says what the node asks, and which catalog the
+// node makes of the answers.
 type manifest struct {
 	values  []string
 	hiera   []string
 	types   []string
 	compile func(answers) catalog
-	makes   func(fact string) string // the fact after each run that has applied; nil: the same
+	makes   func(fact string) string // the fact after each run that has applied; nil: the fact stays
 }
 
-// process is what a node knows of a run of its own.
+// process is what a node knows of its own run.
 type process struct {
 	got       answers
 	asked     *tutti.Asked
@@ -43,8 +45,8 @@ type process struct {
 	published int // values
 }
 
-// actions are what the nodes can do now, by name. Each is one message to the server,
-// or a look at its answers.
+// actions are what the nodes can do now, by name. Each action is one message to the
+// server, or a look at the server's answers.
 func (s *sim) actions() []func() {
 	var out []func()
 	for _, n := range s.names() {
@@ -90,7 +92,7 @@ func (s *sim) actions() []func() {
 	return out
 }
 
-// compile asks, and remembers.
+// compile asks the node's questions and stores the answers.
 func (s *sim) compile(id tutti.RunID) {
 	r := s.engine.Runs[id]
 	if r == nil || s.memory[id] != nil {
@@ -102,7 +104,7 @@ func (s *sim) compile(id tutti.RunID) {
 	s.memory[r.Run] = p
 }
 
-// asks returns what a node is told now.
+// asks returns the answers that a node gets now.
 func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Asked{}}
 	ask := func(q tutti.Query) data.Answer {
@@ -140,7 +142,7 @@ func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	return p
 }
 
-// The handlers of the server, with what they refuse.
+// The following methods simulate the handlers of the server, including their refusals.
 
 func (s *sim) claim(id tutti.RunID, n tutti.NodeName) {
 	if r := s.engine.Runs[id]; r != nil && s.engine.Active[n] == id && r.ClaimedAt.IsZero() {
@@ -164,7 +166,7 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	}
 	s.exports(r, exports, true)
 	same := tutti.DigestOf([]byte("same"))
-	applied := p.catalog // what is exported is no part of it
+	applied := p.catalog // the exports do not belong to the applied catalog
 	applied.exports = nil
 	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Set: setOf(exports), Compiled: tutti.Compiled{
 		Catalog: tutti.DigestOf(fmt.Append(nil, applied)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
@@ -178,7 +180,8 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	s.append(body)
 }
 
-// setOf is the digest of the exports of a run; empty: it has none.
+// setOf returns the digest of a run's exports. The digest is empty if the run has no
+// exports.
 func setOf(exports []tutti.Export) tutti.Digest {
 	if len(exports) == 0 {
 		return ""

@@ -14,15 +14,15 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// Bounds of the reactions of a node to one question that are kept: as many as the widest bound of a fleet file
-// can ask for.
+// The constants bound the stored reactions of a node to one question. The bounds are as large as the widest
+// bound of a fleet file.
 const (
 	maxReacted = tutti.MaxReactions
 	reactedFor = tutti.MaxReactionTime
 )
 
-// reacted is a run that a node began by itself because a run of a node (by) had changed the answer to a
-// question.
+// reacted is a run that a node began by itself, because a run of the node by had changed the answer to
+// a question.
 type reacted struct {
 	at time.Time
 	by tutti.NodeName
@@ -36,8 +36,9 @@ type reactions struct {
 	runs  []reacted // the latest last
 }
 
-// noteReaction counts a run that has passed its gate in a job that the server began by itself. A change by an
-// operator, or by a node that left, does not count: a person may change their mind as often as they like.
+// noteReaction counts a run that passed its gate in a job that the server began by itself. A change by an
+// operator, or by a node that left, does not count, because a person may change a value as often as they
+// like.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {
@@ -53,7 +54,7 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 			all = reactionsOf{}
 			s.reactions[r.Node] = all
 		}
-		for key, old := range all { // only this node's, so few
+		for key, old := range all { // only this node's questions, so there are few
 			if at.Sub(old.runs[len(old.runs)-1].at) > reactedFor {
 				delete(all, key)
 			}
@@ -69,7 +70,8 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	}
 }
 
-// changer is the node whose run last changed the answer to a node's question; empty: no node did.
+// changer returns the node whose run last changed the answer to a node's question. The method
+// returns an empty name if no node changed the answer.
 func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	c, known := s.data.LastChange(n, q)
 	if !known {
@@ -98,8 +100,8 @@ func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 }
 
 // bounded reports whether a node that would react now has reacted to each of its changed questions as often as
-// the fleet file allows. It returns one of these questions, and when the node may react again. A zero time:
-// it may now.
+// the fleet file allows. The method returns one of these questions, and the time from which the node may react
+// again. A zero time means that the node may react now.
 func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
 	var worst tutti.Query
 	var from time.Time
@@ -126,8 +128,9 @@ type link struct {
 	by    tutti.NodeName
 }
 
-// cycle returns the links that keep the answer to a node's question changing, if nodes react to each
-// other: from the node on to the one where the cycle closes. Nil: each change has a cause of its own.
+// cycle returns the links that keep changing the answer to a node's question if nodes react to each
+// other. The links go from the node to the node where the cycle closes. The result is nil if there is
+// no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link
@@ -154,7 +157,7 @@ func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	return follow(nil, n, q)
 }
 
-// sources are the nodes that caused some reactions, the latest first.
+// sources returns the nodes that caused these reactions. The latest cause comes first.
 func sources(runs []reacted) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, r := range slices.Backward(runs) {
@@ -168,8 +171,8 @@ func sources(runs []reacted) []tutti.NodeName {
 // maxShown bounds an answer in a message, in bytes.
 const maxShown = 60
 
-// tellCycle prints a cycle as one chain: each node changes the answer, as it is now, for
-// which the next one runs.
+// tellCycle prints a cycle as one chain. Each node of the chain changes an answer for
+// which the next node runs. The chain shows each answer as it is now.
 func (s *State) tellCycle(v View, cycle []link) string {
 	first := cycle[0]
 	bound := v.Reaction.Bounds()
@@ -182,7 +185,7 @@ func (s *State) tellCycle(v View, cycle []link) string {
 		first.query, len(s.spentOn(v, first.node, first.query.String())), fleet.Duration(bound.Per), chain, first.node)
 }
 
-// shown is the answer to a question, short.
+// shown returns a short form of the answer to a question.
 func (s *State) shown(l link) string {
 	a := s.data.Answer(l.query, data.Asker{Node: l.node})
 	text := cmp.Or(string(a.Value), "nothing")

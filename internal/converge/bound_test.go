@@ -15,14 +15,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// publishes is a node that reads keys and publishes one.
+// publishes returns a node that reads keys and publishes one key.
 func publishes(key string, makes func(answers) string, read ...string) *manifest {
 	return &manifest{values: read, compile: func(a answers) catalog {
 		return catalog{values: map[string]string{key: makes(a)}}
 	}}
 }
 
-// needs is a node that waits for keys.
+// needs returns a node that waits for keys.
 func needs(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog {
 		for _, key := range keys {
@@ -40,7 +40,8 @@ func breaks(why tutti.Reason, read ...string) *manifest {
 
 func constant(v string) func(answers) string { return func(answers) string { return v } }
 
-// How jobs end that cannot converge: soon, and with what a person needs to know.
+// TestVerdicts: jobs that cannot converge end soon, with a message that tells a person
+// what to do.
 func TestVerdicts(t *testing.T) {
 	not := func(key string) func(answers) string {
 		return func(a answers) string { return strconv.FormatBool(a.values[key] != "true") }
@@ -188,7 +189,8 @@ func TestStuckNamesWhoCanProvideAndGoesOnWhenAnswered(t *testing.T) {
 	}
 }
 
-// In a job an answer that comes from somebody else lets who waits for it go on.
+// If another node provides an answer in a job, the node that waits for the answer goes
+// on.
 func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": needs("v/b"), "b": publishes("v/b", constant("1"))})
 	j := s.all(first)
@@ -197,8 +199,8 @@ func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// watch is the most runs of which something was ever true at once while a job went
-// on, whose nodes are quick.
+// watch runs a job of fast nodes to its end. The method returns the largest number of
+// runs for which the condition was true at the same time.
 func (s *sim) watch(id tutti.JobID, is func(*engine.Run) bool) int {
 	most := 0
 	for !s.engine.Jobs[id].Ended() {
@@ -265,7 +267,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A node that an exclusive job has takes nobody's place, and is waited for.
+// A node that belongs to an exclusive job does not use up the limit of runs. The step
+// waits for a node that belongs to an exclusive job.
 func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"))})
 	s.append(&tutti.JobStarted{
@@ -282,16 +285,16 @@ func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	}
 }
 
-// Who is held longer than a minute ends and compiles again when it is free; who does
-// not come to its gate is waited for five minutes.
+// A run that is held longer than a minute ends, and compiles again when its turn comes.
+// Other nodes wait at most five minutes for a node that does not come to its gate.
 func TestHoldsEnd(t *testing.T) {
 	slow := map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"), "v/a"), "c": publishes("v/c", constant("1"))}
 	cases := map[string]struct {
 		reason  string
-		until   func(*sim) bool // a goes on to here and no further
+		until   func(*sim) bool // a stops at this point
 		stopped string
 		after   time.Duration
-		goes    bool // others go meanwhile
+		goes    bool // others run in the meantime
 	}{
 		"applies":  {"a run that applies is waited for, not at a gate", func(s *sim) bool { r := s.of("a"); return r != nil && r.Passed() }, "it waited for a for 1m0s", time.Minute, true},
 		"compiles": {"a compile is waited for five minutes", func(s *sim) bool { r := s.of("a"); return r != nil && !r.ClaimedAt.IsZero() }, "", 5 * time.Minute, false},
@@ -327,7 +330,7 @@ func TestHoldsEnd(t *testing.T) {
 	}
 }
 
-// of is the run that holds a node, or nil.
+// of returns the present run of a node, or nil.
 func (s *sim) of(n tutti.NodeName) *engine.Run { return s.engine.Runs[s.engine.Active[n]] }
 
 func (s *sim) lastOf(id tutti.JobID, n tutti.NodeName) *engine.Run {
@@ -339,15 +342,15 @@ func (s *sim) lastOf(id tutti.JobID, n tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// stepSeen is a step in which a node that does nothing is connected all the same.
+// stepSeen does one step, in which an idle node is connected, too.
 func (s *sim) stepSeen(n tutti.NodeName) {
 	s.step(first)
 	s.gone[n] = false
 	s.settle()
 }
 
-// TestASlowCompileIsWaitedForOnce: a node compiles for four minutes, is stopped, and compiles again. Others are
-// held for five minutes, not for five more.
+// TestASlowCompileIsWaitedForOnce: a node compiles for four minutes, is stopped, and compiles again. Other
+// nodes are held for five minutes in all, and not for five minutes more.
 func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "c": publishes("v/c", constant("1"))})
 	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
@@ -366,8 +369,8 @@ func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// After a push only those wait long for a slow compile that could follow its node: by its last record, with
-// the code of before.
+// After a push, only some nodes wait long for a slow compile. The waiting nodes are those that could
+// follow the slow node, according to its last record, which is of the earlier code.
 func TestOnlyWhoCouldFollowWaitsForASlowCompile(t *testing.T) {
 	nodes := func(by string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of what a job says of its cause: how many changes it names, and the
-// length of each, in bytes. A node's message can be part of one.
+// The constants bound the cause that a job shows. The number of changes is at most
+// maxCauses, and each has at most maxCause bytes. The text may contain a node's message.
 const (
 	maxCauses = 3
 	maxCause  = 160
 )
 
-// cause says in one line why these nodes run by themselves: each change once,
-// however many nodes it makes run.
+// cause explains in one line why these nodes run by themselves. The method names each
+// change once, even if the change makes many nodes run.
 func (s *State) cause(v View, due []tutti.NodeName) string {
 	var all []string
 	said := map[string]bool{}
@@ -34,7 +34,7 @@ func (s *State) cause(v View, due []tutti.NodeName) string {
 	return fmt.Sprintf("%s, and %d more", strings.Join(all[:maxCauses], ", "), more)
 }
 
-// causes are the changes that make one node run.
+// causes returns the changes that make one node run.
 func (s *State) causes(v View, n tutti.NodeName) []string {
 	standing, needy := s.needy[n]
 	standing, code, reacts := s.reacts(v, n, standing)
@@ -58,7 +58,7 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 	return []string{fmt.Sprintf("%s: %s", n, standing.Why())}
 }
 
-// changeOf says what changed the answer to a node's question.
+// changeOf explains what changed the answer to a node's question.
 func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
 	c, known := s.data.LastChange(n, q)
 	if !known {
@@ -75,7 +75,7 @@ func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
 	return fmt.Sprintf("%s set by %s", c.Key, who(c.By))
 }
 
-// who is the name in `operator:NAME` and `node:NAME`.
+// who returns the name in `operator:NAME` or `node:NAME`.
 func who(by string) string {
 	if _, name, named := strings.Cut(by, ":"); named {
 		return name
@@ -83,7 +83,7 @@ func who(by string) string {
 	return by
 }
 
-// oneLine makes a text one short line.
+// oneLine turns a text into one short line.
 func oneLine(text string) string {
 	const cut = "…"
 	text = strings.Join(strings.Fields(text), " ")

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// causes are what the jobs since a place in their order say of why they began.
+// causes returns the causes of the jobs that began after the first since jobs.
 func (s *sim) causes(since int) []string {
 	var out []string
 	for _, id := range s.engine.Order[since:] {
@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // beside a, which reads x, and b, which exports
+		nodes  map[tutti.NodeName]*manifest // nodes in addition to a, which reads x, and b, which exports
 		change func(*sim)
 		want   string
 	}{
@@ -86,7 +86,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	}
 }
 
-// What a person begins has no cause but the person.
+// For a job that a person begins, the log names the person and no cause.
 func TestAJobOfAPersonNamesNoCause(t *testing.T) {
 	s := newSim(t, swift())
 	s.all(first)
@@ -95,7 +95,7 @@ func TestAJobOfAPersonNamesNoCause(t *testing.T) {
 	}
 }
 
-// A node's message can be part of a cause, and is one short line there.
+// A cause may contain a node's message, which is then cut to one short line.
 func TestACauseIsShort(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.reaction = reactive()

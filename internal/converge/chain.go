@@ -8,9 +8,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// chain prints a cycle in which nodes of this job keep changing each other's answers; empty:
-// there is none. In a cycle, each node publishes into the question that the next one asks.
-// The search begins at a changed question of a node that keeps changing.
+// chain prints a cycle in which nodes of this job keep changing each other's answers. The
+// method returns an empty string if there is no cycle. In a cycle, each node publishes
+// into the question that the next node asks. The search begins at a changed question of a
+// node that keeps changing.
 func (d *decision) chain() string {
 	nodes := sortedSeats(d.seats)
 	if !slices.ContainsFunc(nodes, func(n tutti.NodeName) bool { return d.seats[n].phase == diverging && d.seats[n].cycle == nil }) {
@@ -20,7 +21,7 @@ func (d *decision) chain() string {
 	for _, n := range nodes {
 		seat := d.seats[n]
 		if seat.phase != diverging || seat.cycle != nil {
-			continue // that node prints its own cycle
+			continue // another part of the message prints this node's own cycle
 		}
 		for _, q := range seat.standing.Changed {
 			for _, by := range d.state.Publishers(n, q, d.job.ID) {
@@ -39,8 +40,9 @@ func (d *decision) chain() string {
 	return ""
 }
 
-// answers returns, for the nodes that ran more than once in this job, which of these nodes each one
-// answers, and by which of their questions; of several the first by name.
+// answers considers the nodes that ran more than once in this job. For each node, answers returns
+// which of these nodes get their answers from it, and the question of each. If there are several
+// questions, answers takes the first by name.
 func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	out := map[tutti.NodeName]map[tutti.NodeName]tutti.Query{}
 	for n, seat := range d.seats {
@@ -63,7 +65,8 @@ func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	return out
 }
 
-// shortest is the shortest way from a node to another one, both included; nil: there is no way.
+// shortest returns the shortest path from a node to another node, including both. The
+// function returns nil if there is no path.
 func shortest(answers map[tutti.NodeName]map[tutti.NodeName]tutti.Query, from, to tutti.NodeName) []tutti.NodeName {
 	before := map[tutti.NodeName]tutti.NodeName{from: from}
 	for queue := []tutti.NodeName{from}; len(queue) > 0; queue = queue[1:] {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// ran are the nodes that ran in a job, sorted.
+// ran returns the nodes that ran in a job, sorted.
 func ran(did map[tutti.NodeName]string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range sortedKeys(did) {
@@ -25,10 +25,11 @@ func ran(did map[tutti.NodeName]string) []tutti.NodeName {
 	return out
 }
 
-// From good records a change runs those whose inputs it really changes, nobody else:
-// who publishes what was there before wakes nobody. Fleets of up to nine nodes, or of
-// up to four where nodes publish into other questions after having read other answers:
-// in larger ones what comes of a hidden edge can be read and taken back again.
+// If all records are good, a change causes runs of exactly the nodes whose inputs it
+// really changes. A node that publishes an unchanged value causes no run. The test uses
+// fleets of up to nine nodes. If a node's questions depend on its answers, the fleets
+// have up to four nodes. In larger fleets, a node can read an intermediate result of a
+// hidden edge that is withdrawn later.
 func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	changes := map[string]func(d dice, s *sim, operator map[string]string) (forced []tutti.NodeName){
 		"an operator's value": func(d dice, s *sim, operator map[string]string) []tutti.NodeName {
@@ -109,8 +110,8 @@ func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	}
 }
 
-// In fleets of any size each run has a reason at its time, and nobody whose inputs
-// change in the end is left out.
+// In fleets of any size, each run has a reason at its time, and each node runs if its
+// inputs are different in the end.
 func TestAChangeInALargerFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -128,8 +129,8 @@ func TestAChangeInALargerFleet(t *testing.T) {
 	})
 }
 
-// The six points of which each must hold for a compile to show that its node is
-// good (DESIGN 4.6).
+// A compile shows that its node is good only if each of six conditions holds (DESIGN
+// 4.6).
 func TestWhatProvesANodeGood(t *testing.T) {
 	other := tutti.DigestOf([]byte("other"))
 	cases := map[string]struct {
@@ -185,8 +186,8 @@ func TestWhatProvesANodeGood(t *testing.T) {
 	}
 }
 
-// A compile that was to show that a node is good, and was stopped for another reason,
-// leaves the need as it was.
+// A compile was started to show that a node is good, but was stopped for another reason.
+// After that, the node's need stays as it was.
 func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(answers) catalog { return catalog{} }}})
 	s.all(first)
@@ -205,9 +206,9 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	}
 }
 
-// TestAProofWaitsForWhoFeedsIt: b collects what a exports, c reads what b publishes, a what c does. New code
-// lets a export and b publish something else. The compile of c shows at first that nothing has
-// changed: were it good by that, a would run before c, and again after it.
+// TestAProofWaitsForWhoFeedsIt: b collects what a exports, c reads what b publishes, and a reads what c
+// publishes. New code changes a's exports and b's value. The first compile of c shows no change. If c
+// counted as good because of that, a would run before c and again after it.
 func TestAProofWaitsForWhoFeedsIt(t *testing.T) {
 	round := func(word string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

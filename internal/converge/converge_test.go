@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// swift is the example: storage exports its devices and reads what the ring
-// builder publishes when it applies.
+// swift is an example fleet. Storage nodes export their devices and read the value that
+// the ring builder publishes when it applies.
 func swift() map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{
 		"proxy-01": {types: []string{"Ring_device"}, compile: func(a answers) catalog {
@@ -32,7 +32,7 @@ func swift() map[tutti.NodeName]*manifest {
 			compile: func(a answers) catalog {
 				return catalog{
 					exports: map[string][]string{"Ring_device": {name}},
-					extra:   fmt.Sprint(a.exports), // the value is not used, and yet the run is needed
+					extra:   fmt.Sprint(a.exports), // the value is not used, but the run is needed
 				}
 			},
 		}
@@ -52,8 +52,8 @@ func TestSwiftFromNothing(t *testing.T) {
 	})
 }
 
-// converged fails unless a job has converged, the fleet is where running everything
-// over and over would have taken it, and another job finds nothing to do.
+// converged fails unless three things hold. The job has converged, the fleet is in the
+// state to which repeated runs of all nodes lead, and another job finds nothing to do.
 func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	s.t.Helper()
 	if j.Verdict != tutti.VerdictConverged {
@@ -90,8 +90,9 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// With cycles some do not get there within the bounds of one job (ADR 0008 has a fleet
-// for which no rule does): then it says so, and the next one goes on.
+// With cycles, some fleets do not converge within the bounds of one job (ADR 0008 shows a
+// fleet that no rule can handle). In that case the job reports this, and the next job
+// continues.
 func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -100,7 +101,7 @@ func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// atLast runs converge jobs until one does not reach a bound.
+// atLast runs converge jobs until a job ends within its bounds.
 func (s *sim) atLast(pick func(int) int) *engine.Job {
 	s.t.Helper()
 	for range 5 {
@@ -148,8 +149,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A plan says which questions have another answer, and what changed it: what all see,
-// or what the plan's own compiles export. Values are not in it.
+// A plan names the questions whose answers differ, and what changed each answer. The
+// change is in public data, or in an export of one of the plan's own compiles. A plan
+// contains no values.
 func TestPlanSaysWhatChanged(t *testing.T) {
 	hosts := []string{"one"}
 	values := []string{"db/port", "k1", "k2", "k3"}
@@ -195,7 +197,8 @@ func TestNoop(t *testing.T) {
 	}
 }
 
-// TestReadersAtOnce needs -race to say more than who needs something.
+// TestReadersAtOnce is a test for the race detector (-race). Without the race detector,
+// the test only checks which nodes need something.
 func TestReadersAtOnce(t *testing.T) {
 	s := newSim(t, swift())
 	s.converged(s.all(first), nil)

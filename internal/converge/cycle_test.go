@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ends are the verdicts of all jobs that have ended, with their messages.
+// ends returns the verdicts of all jobs that have ended, with their messages.
 func (s *sim) ends() (verdicts []tutti.Verdict, messages []string) {
 	for _, id := range s.engine.Order {
 		if j := s.engine.Jobs[id]; j.Steps[0].Verdict != "" {
@@ -26,8 +26,8 @@ func plusOne(key string) func(answers) string {
 	return func(a answers) string { n, _ := strconv.Atoi(a.values[key]); return strconv.Itoa(n + 1) }
 }
 
-// storm is a fleet whose nodes a and b count on from each other, and c reads what a counts: each change is
-// for the window, so that each job ends before the next change counts.
+// storm is a fleet in which nodes a and b increment each other's counter, and c reads a's counter. Each
+// change waits for the window, so each job ends before the next change counts.
 func storm(t *testing.T) *sim {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", plusOne("v/b"), "v/b"), "b": publishes("v/b", plusOne("v/a"), "v/a"), "c": reads("v/a"),
@@ -38,8 +38,8 @@ func storm(t *testing.T) *sim {
 	return s
 }
 
-// Nodes that react to each other do so six times within an hour, however many jobs that takes, and are
-// named then.
+// Nodes that react to each other do so six times within an hour, in any number of jobs. After six
+// reactions, a job names the nodes.
 func TestNodesThatReactToEachOther(t *testing.T) {
 	s := storm(t)
 	s.live(10 * time.Hour)
@@ -74,8 +74,8 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 	}
 
 	before := s.runs()
-	s.fold()          // a restart forgets nothing
-	s.set("v/b", "5") // and the answer of a person is for a, which is not let alone
+	s.fold()          // a restart keeps everything
+	s.set("v/b", "5") // a reads the person's answer, and is allowed to react
 	s.live(10 * time.Hour)
 	if got := since(before, s.runs()); got["a"] != 1 || len(got) != 1 {
 		t.Errorf("%v ran after a restart, want a once\n%s", got, s.tail())
@@ -88,7 +88,7 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 	}
 }
 
-// A person's converge lets a node react again.
+// After a person's converge, a node may react again.
 func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
 	s := storm(t)
 	s.live(10 * time.Hour)
@@ -104,8 +104,8 @@ func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
 	}
 }
 
-// What changes often without a cycle is taken up again when the bound lets it: seven nodes that join one
-// after the other are no mistake.
+// If answers change often without a cycle, a node reacts to them again when the bound allows it. For
+// example, seven nodes that join one after the other are not an error.
 func TestManyChangesAreNoCycle(t *testing.T) {
 	exporter := func(i int) *manifest {
 		return &manifest{compile: func(answers) catalog { return catalog{exports: map[string][]string{"Sshkey": {fmt.Sprint(i)}}} }}
@@ -136,7 +136,7 @@ func TestManyChangesAreNoCycle(t *testing.T) {
 	}
 }
 
-// A person may change their mind as often as they like.
+// A person may change a value as often as they like.
 func TestAPersonIsNotBounded(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	before := s.runs()["a"]
@@ -149,7 +149,7 @@ func TestAPersonIsNotBounded(t *testing.T) {
 	}
 }
 
-// A job that the server began is not converged while a node that is connected is not good.
+// A job that the server began is converged only if all connected nodes are good.
 func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 	cases := map[string]struct {
 		nodes map[tutti.NodeName]*manifest
@@ -188,8 +188,8 @@ func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 	}
 }
 
-// A node is stale, as everybody sees it, until what it has read of another one's compile is published. It is
-// not named when that has happened, whenever it was judged in between.
+// A node is stale in the public view until another node publishes what this node has read of the other's
+// compile. After that, no job names the node as stale, whenever the node was judged in between.
 func TestWhatIsNotStaleAnyMoreIsNotNamed(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSim(t, map[tutti.NodeName]*manifest{"builder": {types: []string{"Sshkey"}, compile: func(a answers) catalog {

@@ -10,58 +10,63 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// View is what a decision needs besides the log.
+// View is what a decision needs in addition to the log.
 type View struct {
 	Now     time.Time
-	Since   time.Time // this server serves since then
+	Since   time.Time // when this server began to serve
 	Seen    func(tutti.NodeName) time.Time
 	Silence time.Duration // a node that is silent for this long is not connected
 	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // an empty target has all nodes as members
-	// Unjoined returns the nodes that the fleet file lists in a target (empty: at all) and that have not joined, sorted; nil: unknown.
+	// Unjoined returns the nodes that the fleet file lists in a target and that have not joined, sorted. An empty
+	// target means the whole fleet. Unjoined is nil if the nodes are not known.
 	Unjoined func(target string) []tutti.NodeName
-	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: runs may begin
-	Order    []Order                     // of the fleet file
-	Serial   []Serial                    // of the fleet file, without nodes that have not joined
-	// Reaction says how the fleet reacts by itself; nil: not at all. Environment is
-	// that of its code.
+	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
+	Order    []Order                     // from the fleet file
+	Serial   []Serial                    // from the fleet file; only nodes that have joined
+	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
+	// react. Environment is the environment of its code.
 	Reaction    *tutti.Reaction
 	Environment string
 	Hold        bool // no run may begin
-	InFlight    int  // runs at once in the fleet, 0: no limit
+	InFlight    int  // how many runs the fleet may have at once; 0: no limit
 	Compiles    int  // compiles at once, 0: no limit
 
 	rollout *rollout // found by State
 	halts   *halts   // found by State
 }
 
-// Has is what a node would run with.
+// Has describes what a node would run with.
 type Has struct {
-	Puppet  string        // the version that it says it has; empty: not known
+	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // by which it runs
-	// Environment is the fleet's present environment; empty: that of the node's last run.
+	// Environment is the fleet's present environment. If Environment is empty, the
+	// environment of the node's last run counts.
 	Environment string
-	// Meant reports whether the node is among the targets of a secret; nil: it is not.
+	// Meant reports whether the node is among the targets of a secret. If Meant is nil,
+	// the node is not.
 	Meant func(targets []string) bool
-	// MayRead reports whether a grant lets it read a value; nil: it may read all.
+	// MayRead reports whether a grant lets the node read a value. If MayRead is nil, the
+	// node may read all values.
 	MayRead func(key string) bool
-	// Recorded: its Puppet Server also tells what a compile read.
+	// Recorded is true if the node's Puppet Server also reports what a compile read.
 	Recorded bool
-	// TellsFacts: after each run the node tells which facts it has then.
+	// TellsFacts is true if the node reports its facts after each run.
 	TellsFacts bool
 }
 
-// Order is an edge of the fleet file: the nodes in First are good before those in Then run.
+// Order is an edge of the fleet file. The nodes in First must be good before those in Then
+// run.
 type Order struct{ First, Then []tutti.NodeName }
 
 const (
-	// holdFor is how long a compiled run is held at most. A run that is held longer
-	// ends, and compiles again when its turn comes.
+	// holdFor is how long a compiled run is held at most. After that time the run ends.
+	// The node compiles again when its turn comes.
 	holdFor = time.Minute
 	// discoverFor is how long a step waits for the compiles of a node before it lets others go.
 	discoverFor = 5 * time.Minute
-	// recordedFor is the same for a node with a record of earlier code. By that record the node precedes others, and
-	// only these wait longer.
+	// recordedFor is discoverFor for a node that has a record of earlier code. Some nodes follow this node according
+	// to that record, and only those wait longer.
 	recordedFor = holdFor
 	// factsFor is how long a step waits for the facts of a node that it has changed.
 	factsFor = time.Minute
@@ -69,14 +74,14 @@ const (
 	maxHeld = 50
 )
 
-// connected reports whether a node is there, as far as this can be known yet.
+// connected reports whether a node is connected, as far as the server can know yet.
 func (v View) connected(n tutti.NodeName) bool {
 	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
 }
 
-// from returns when a logged event happened. A time in the future was
-// written by a clock that was ahead. It counts as the start of this server: otherwise
-// a wait from that time on would be that much longer.
+// from returns when a logged event happened. If the time is in the future, a clock that
+// was ahead has written it. In that case, from returns the start of this server. A wait
+// from a time in the future would last too long.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -91,9 +96,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Decide returns what should be appended now, in order. As with engine.State.Decide,
-// a second call gives the same answer, an applied answer leaves nothing of it to
-// decide, and runs come without their ids.
+// Decide returns the events that the server should append now, in order. As with
+// engine.State.Decide, a second call returns the same events. When the events are
+// appended, the decision is complete. The runs have no ids yet.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
 	if v = s.survey(v); v.Reaction != nil {
@@ -102,7 +107,7 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
-		if len(out) == 0 { // a decision in one step changes the others
+		if len(out) == 0 { // a decision in one step changes the other steps
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()
 		}
@@ -110,14 +115,14 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// survey returns a view with what State computes for one look.
+// survey returns the view together with the data that State computes for one look.
 func (s *State) survey(v View) View {
 	v.rollout, v.halts = s.rollout(v), &halts{}
 	return v
 }
 
-// InNeed is how many nodes need something, as of the last look. The
-// cost of the next decision depends on it.
+// InNeed returns how many nodes needed something at the last look. The cost of the next
+// decision depends on this number.
 func (s *State) InNeed() int { return len(s.needy) }
 
 // decision is one look at one converge step.
@@ -130,9 +135,9 @@ type decision struct {
 	before predecessors
 	out    []tutti.Body
 
-	phases  map[phase]int // how many nodes are in each, without those that an exclusive job has
-	unknown bool          // the order is not known yet, see discovering; no decision ends this
-	started int           // runs, by this decision
+	phases  map[phase]int // how many nodes are in each phase, without the nodes that an exclusive job holds
+	unknown bool          // the order is still unknown (see discovering), so no decision can end the step
+	started int           // how many runs this decision has started
 }
 
 func (d *decision) decide() []tutti.Body {
@@ -142,7 +147,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job has the node, and nothing runs
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and nothing runs there
 			d.phases[seat.phase]++
 		}
 	}
@@ -183,8 +188,8 @@ func (d *decision) decide() []tutti.Body {
 	return d.out
 }
 
-// spent reports whether so many nodes have failed that nothing more begins. Nodes that would be tried
-// again have then failed for good.
+// spent reports whether so many nodes have failed that nothing more may begin. If spent returns true,
+// nodes that were waiting for another try have failed for good.
 func (d *decision) spent() bool {
 	most := d.step.Converge.MaxFailed
 	if most == 0 {
@@ -205,7 +210,8 @@ func (d *decision) spent() bool {
 	return true
 }
 
-// broke reports whether a run ended badly. A run for which PuppetDB was too late did not.
+// broke reports whether a run ended badly. A run that ended because PuppetDB was too late
+// does not count.
 func broke(r *engine.Run) bool {
 	return r != nil && r.Ended() && !r.Lagged() && (r.Lost != "" || r.Result != nil && !r.Result.Stopped && !r.Outcome().Good() && r.Outcome() != tutti.Waiting)
 }
@@ -225,7 +231,8 @@ func (d *decision) move(seat *seat, to phase) {
 	seat.phase = to
 }
 
-// start lets a node compile if its turn has come, or if nothing is known of it yet.
+// start lets a node compile if its turn has come, or if nothing is known about the node
+// yet.
 func (d *decision) start(seat *seat) {
 	busy := len(d.state.engine.Active) + d.started
 	switch {
@@ -234,7 +241,7 @@ func (d *decision) start(seat *seat) {
 		return
 	case !seat.known:
 	case d.unknown, !d.before.free(seat.node), !d.room(compiling, applying):
-		return // its answers now would change with every node that hands over
+		return // its answers would change each time another node compiles
 	}
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
@@ -253,7 +260,7 @@ func (d *decision) room(phases ...phase) bool {
 	return limit == 0 || d.count(phases...) < limit
 }
 
-// gate decides on a run that is held at its gate.
+// gate decides about a run that is held at its gate.
 func (d *decision) gate(seat *seat, spent bool) {
 	r := seat.run
 	stop := func(why string) {
@@ -284,8 +291,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good, and then those of nodes that waited
-// for these.
+// proveAll ends the held runs that show that their nodes are good. After them, proveAll ends
+// those held runs whose nodes waited for these nodes.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -298,8 +305,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run that shows that its node is good, unless a node that feeds it may still change
-// its answers.
+// prove ends a held run that shows that its node is good. The method does nothing if a node that
+// feeds this node may still change its answers.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
@@ -314,11 +321,11 @@ func (d *decision) prove(seat *seat) bool {
 	return true
 }
 
-// proves reports whether a compile shows that its node is good as it is.
+// proves reports whether a compile shows that its node is good in its present state.
 func (d *decision) proves(r *engine.Run) bool {
 	last := d.state.engine.Last(r.Node)
 	if last.SetBack != nil {
-		return false // what the run before has left may be gone
+		return false // the results of the earlier run may be gone
 	}
 	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
 		return false // the catalogs do not show what the foreign run did to the node
@@ -326,10 +333,11 @@ func (d *decision) proves(r *engine.Run) bool {
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
-// tooLong says why a run is no longer held; empty: it is still held.
+// tooLong returns the reason why a run is no longer held. The method returns an empty
+// string if the run is still held.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
-		return "others have to compile before anybody goes: it compiles again when its turn comes"
+		return "other nodes must compile first: it compiles again when its turn comes"
 	}
 	if d.count(held) > maxHeld {
 		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
@@ -340,8 +348,8 @@ func (d *decision) tooLong(seat *seat) string {
 	return ""
 }
 
-// starved reports whether the held runs take the room that other nodes need to
-// compile for the first time.
+// starved reports whether held runs use up the runs that other nodes need for their first
+// compile.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
 		return false
@@ -364,8 +372,8 @@ func (d *decision) whyHeld(seat *seat) string {
 	return "it waited for its turn"
 }
 
-// discovering reports whether a node still compiles whose reads and exports are
-// unknown. Until then the order is not known.
+// discovering reports whether a node with unknown reads and exports is still compiling.
+// Until all these compiles are done, the order is not known.
 func (d *decision) discovering() bool {
 	for _, seat := range d.seats {
 		if seat.known {
@@ -373,7 +381,8 @@ func (d *decision) discovering() bool {
 		}
 		switch seat.phase {
 		case ready, compiling:
-			// Count from the node's first compile in the step: a step does not wait for a node twice.
+			// Count from the node's first compile in the step, because a step waits only once for
+			// each node.
 			limit := discoverFor
 			if d.state.recordedBefore(seat) {
 				limit = recordedFor
@@ -387,7 +396,7 @@ func (d *decision) discovering() bool {
 	return false
 }
 
-// over reports whether nothing goes on in the step, and nothing will begin by itself.
+// over reports whether nothing is running in the step, and nothing will begin by itself.
 func (d *decision) over(spent bool) bool {
 	for _, seat := range d.seats {
 		switch seat.phase {
@@ -401,13 +410,13 @@ func (d *decision) over(spent bool) bool {
 			if !spent {
 				return false
 			}
-		case good, restless, failed, waiting, diverging, absent, paused, deferred, barred: // nothing more by itself
+		case good, restless, failed, waiting, diverging, absent, paused, deferred, barred: // nothing more begins by itself
 		}
 	}
 	return true
 }
 
-// list names nodes, the first few.
+// list returns the first few names of nodes, and how many more there are.
 func list(names []tutti.NodeName) string {
 	const most = 5
 	var parts []string

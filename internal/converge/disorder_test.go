@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// trouble is what may still happen to a fleet.
+// trouble is the list of disturbances that may still happen to a fleet.
 type trouble struct {
 	d        dice
 	operator map[string]string
@@ -23,8 +23,8 @@ type trouble struct {
 	starts   int
 }
 
-// step lets nodes act, and anything happen, before the server decides. What a node
-// sends may come twice, at once and much later.
+// step lets nodes act, and disturbs them, before the server decides. A message from a
+// node may arrive twice, at once and much later.
 func (tr *trouble) step(s *sim) {
 	for range 1 + tr.d.roll(3, "batch") {
 		s.now = s.now.Add(time.Second)
@@ -55,7 +55,7 @@ func (tr *trouble) act(s *sim) {
 	tr.send(s, actions[tr.d.roll(len(actions), "next")])
 }
 
-// send delivers a message once or twice, and perhaps again some time.
+// send delivers a message once or twice, and perhaps once more later.
 func (tr *trouble) send(s *sim, message func()) {
 	message()
 	switch tr.d.roll(4, "again") {
@@ -66,7 +66,7 @@ func (tr *trouble) send(s *sim, message func()) {
 	}
 }
 
-// change is an operator who changes what is read.
+// change acts as an operator who changes a value that nodes read.
 func (tr *trouble) change(s *sim) {
 	if tr.changes == 0 {
 		return
@@ -77,8 +77,8 @@ func (tr *trouble) change(s *sim) {
 	s.write(key, value)
 }
 
-// crash ends a run that nobody hears of again, or late; or the server, which folds
-// its log anew.
+// crash ends a run of which the server hears nothing more, or hears later. Another kind
+// of crash ends the server, which then folds its log again.
 func (tr *trouble) crash(s *sim) {
 	if tr.d.roll(2, "who") == 0 {
 		if tr.starts > 0 {
@@ -110,12 +110,12 @@ func (tr *trouble) crash(s *sim) {
 	switch tr.d.roll(4, "how") {
 	case 0:
 		tr.send(s, broke)
-	case 1: // and never heard of again
+	case 1: // the server never hears of the run again
 		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
-	case 2: // it goes on unheard, and says so later
+	case 2: // the run goes on and reports later
 		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
 		if p != nil {
-			for range len(p.catalog.values) { // a node sends them in order, and its result after them
+			for range len(p.catalog.values) { // a node sends the values in order, and then its result
 				s.late = append(s.late, func() {
 					if p.published < len(p.catalog.values) {
 						s.publish(id, p, p.published)
@@ -130,7 +130,7 @@ func (tr *trouble) crash(s *sim) {
 	}
 }
 
-// run runs a converge job to its end in spite of everything.
+// run runs a converge job to its end despite all disturbances.
 func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	for range 5000 {
 		if j := s.engine.Jobs[id]; j.Ended() {
@@ -143,9 +143,10 @@ func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	return nil
 }
 
-// What was read may change at any moment, messages come in any order, twice and
-// late, the server and runs may be killed: a job that says it has converged has, and
-// what comes late changes nothing of it that would not be seen.
+// Values that nodes read may change at any moment. Messages may arrive in any order,
+// twice, or late. The server and runs may be killed. A job that reports that it has
+// converged has really converged. If a late message changes the state, the next job sees
+// this change.
 func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -165,20 +166,20 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 		if needy := s.converge.Needy(s.view()); j.Verdict == tutti.VerdictConverged && len(needy) > 0 {
 			rt.Fatalf("converged, and %v need something\n%s", needy, s.tail())
 		}
-		for range s.late { // all that is still under way
+		for range s.late { // all messages that have not arrived yet
 			s.late[0]()
 			s.late = slices.Delete(s.late, 0, 1)
 			s.settle()
 		}
 		if needy := s.converge.Needy(s.view()); len(needy) > 0 || j.Verdict != tutti.VerdictConverged {
-			j = s.all(pick(d)) // what came late is seen
+			j = s.all(pick(d)) // this job sees the late changes
 		}
 		s.converged(j, tr.operator)
 	})
 }
 
-// The log may end after any batch, and be found by a server that knows nothing else:
-// it comes to the same end.
+// The log may end after any batch. A new server that knows only this log comes to the
+// same end.
 func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -200,9 +201,9 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	})
 }
 
-// A job that only compiles, or changes nothing, leaves the fleet and what it needs as
-// they were, from nothing or after a change, also if the server dies; then a job that
-// applies comes to the end that it must.
+// A job with the mode compile or noop leaves the fleet and its needs unchanged. The same
+// holds for a new fleet, after a change, and if the server dies. After that, a job that
+// applies comes to the expected end.
 func TestJobsThatChangeNothing(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -238,7 +239,7 @@ func TestJobsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// Folding anew the whole log gives the state that decides the same.
+// A new fold of the whole log decides the same as the old fold.
 func TestAFoldDecidesAsTheOneBefore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

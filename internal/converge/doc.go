@@ -1,7 +1,7 @@
-// Package converge decides which nodes of a fleet run Puppet, and when, until all
-// are good (DESIGN 5 and 6, ADR 0008). It is pure: it reads the folds of package
-// engine (jobs, runs) and package data (values, exports, who reads what), and says
-// which events should be appended now.
+// Package converge decides which nodes of a fleet run Puppet, and when, until all are
+// good (DESIGN 5 and 6, ADR 0008). It is pure. The package reads the folds of package
+// engine (jobs, runs) and package data (values, exports, who reads what). It returns the
+// events that the server should append now.
 //
 // What a node needs follows from its last runs and from the answers of its record:
 //
@@ -9,7 +9,7 @@
 //	proof     the same, but under other code or another Puppet
 //	apply     anything else
 //
-// In a job, a node that needs something first compiles, unless what it reads and
-// exports is known. What it hands over at its gate says which nodes it waits for, and which
-// wait for it. A node without predecessors goes; see order.go.
+// In a job, a node that needs something compiles first, unless its reads and exports are
+// known. The compile's message at the gate shows for which nodes this node waits, and which
+// nodes wait for this node. A node without predecessors applies (see order.go).
 package converge

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// factsOf is what the agent of a node tells after its last run.
+// factsOf returns what a node's agent reports about facts after the node's last run.
 func (s *sim) factsOf(n tutti.NodeName) tutti.FactsSeen {
 	out := tutti.FactsSeen{Facts: tutti.DigestOf([]byte(s.facts[n]))}
 	last := s.engine.Last(n).Claimed
@@ -28,8 +28,8 @@ func (s *sim) factsOf(n tutti.NodeName) tutti.FactsSeen {
 	return out
 }
 
-// hosts are nodes that export the key which the package makes that they install, and collect
-// those of all others.
+// hosts are nodes that install a package which makes a key. Each node exports its key and
+// collects the keys of all other nodes.
 func hosts(names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {
@@ -48,8 +48,9 @@ func hosts(names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	return out
 }
 
-// TestPackageFactSecondRun: a run installs a package, the package makes a fact, and the fact makes
-// another catalog. One job does all of it, in any order of events.
+// TestPackageFactSecondRun: a run installs a package, the package makes a fact, and the fact leads
+// to another catalog. One job handles the run, the fact and the new catalog, with events in any
+// order.
 func TestPackageFactSecondRun(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -75,7 +76,7 @@ func TestPackageFactSecondRun(t *testing.T) {
 	})
 }
 
-// keeper is a node whose fact is another one after each collection.
+// restless gives a node a fact that is different after each collection.
 func (s *sim) restless(n tutti.NodeName) {
 	count := 0
 	s.onWanted = func(b *tutti.RunWanted) {
@@ -96,8 +97,8 @@ func TestFactsThatChange(t *testing.T) {
 	once := func(string) string { return "installed" }
 	for name, tc := range map[string]struct {
 		manifest *manifest
-		change   func(s *sim) // before the job, after a first one
-		silent   bool         // the agent tells no facts
+		change   func(s *sim) // called before the job and after a first job
+		silent   bool         // the agent reports no facts
 		restless bool
 		did      string
 		verdict  tutti.Verdict
@@ -120,7 +121,7 @@ func TestFactsThatChange(t *testing.T) {
 			if tc.change != nil {
 				s.all(first)
 				tc.change(s)
-				for _, act := range s.actions() { // it tells
+				for _, act := range s.actions() { // the agent reports its facts
 					act()
 				}
 			}
@@ -132,7 +133,8 @@ func TestFactsThatChange(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForEverForFacts: a node that is there, and does not tell, keeps the job for a minute.
+// TestNobodyWaitsForEverForFacts: if a connected node does not report its facts, the job waits only a
+// minute for it.
 func TestNobodyWaitsForEverForFacts(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tells = true
@@ -144,8 +146,8 @@ func TestNobodyWaitsForEverForFacts(t *testing.T) {
 	}
 }
 
-// TestAReactionToFacts: a fact that was written makes a node run by itself; one that never stays makes it
-// run twice and is then let alone; a person's job looks again.
+// TestAReactionToFacts: when a fact is written, the node runs by itself. A fact that keeps changing
+// causes two runs, and then the node is left alone. A person's job runs the node again.
 func TestAReactionToFacts(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}})
 	s.tells = true
@@ -177,7 +179,8 @@ func TestAReactionToFacts(t *testing.T) {
 	}
 }
 
-// TestAFailedNodeWithOtherFacts: what failed by its facts is tried again when these are other ones.
+// TestAFailedNodeWithOtherFacts: a node that failed because of its facts is tried again when its
+// facts have changed.
 func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tells = true
@@ -199,10 +202,10 @@ func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	}
 }
 
-// TestProve: a person's job compiles every node of its target once, and applies where the catalog is another
-// one though nothing that Tutti records has changed.
+// TestProve: a person's job compiles every node of its target once. The job applies on a node whose
+// catalog has changed, even if nothing that Tutti records has changed.
 func TestProve(t *testing.T) {
-	hidden := "one" // what no fact and no answer says, like a file that a function reads
+	hidden := "one" // a change outside of facts and answers, for example in a file that a function reads
 	nodes := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{extra: hidden} }}, "b": reads(), "c": reads()}
 	s := newSim(t, nodes)
 	s.all(first)
@@ -230,7 +233,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// compiledSince is how many runs have compiled since the log had so many events.
+// compiledSince returns how many runs have compiled since an earlier length of the log.
 func (s *sim) compiledSince(from int) (n int) {
 	for _, e := range s.log[from:] {
 		if _, is := e.Body.(*tutti.RunCompiled); is {
@@ -240,7 +243,7 @@ func (s *sim) compiledSince(from int) (n int) {
 	return n
 }
 
-// tellAll lets all nodes tell which facts they have.
+// tellAll makes all nodes report their facts.
 func (s *sim) tellAll() {
 	for _, act := range s.actions() {
 		act()
@@ -248,7 +251,8 @@ func (s *sim) tellAll() {
 	s.settle()
 }
 
-// TestNoFactsKeepAFleetBusy: however facts change, a fleet that reacts leaves the node alone after a few runs.
+// TestNoFactsKeepAFleetBusy: however often facts change, a reacting fleet leaves the node alone after a few
+// runs.
 func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	uses := func(a answers) catalog { return catalog{extra: a.fact} }
 	ignores := func(answers) catalog { return catalog{} }
@@ -256,9 +260,9 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compile func(answers) catalog
 		program tutti.Program
-		delay   time.Duration // until the facts are told
+		delay   time.Duration // how long the report of the facts is delayed
 		changes int           // resources of a run
-		every   time.Duration // how often the fact is another one; 0: at each look
+		every   time.Duration // how often the fact changes; 0: at each look
 		most    int           // compiles in six hours
 	}{
 		"used":                                    {compile: uses, changes: 1, most: 8},
@@ -294,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: what a node told before counts after a run for another reason, too, and
-// after one that judges nothing.
+// TestOtherFactsAreNotForgotten: facts that a node has reported still count after a run for another
+// reason, and after a run that does not judge the node.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}
@@ -307,7 +311,7 @@ func TestOtherFactsAreNotForgotten(t *testing.T) {
 			s.facts["a"] = "two"
 			s.tellAll()
 			s.push("two", s.nodes)
-			s.facts["a"] = "one" // as it compiles
+			s.facts["a"] = "one" // as when it compiles
 			s.afterEnd = func(tutti.NodeName) { s.facts["a"] = "two" }
 			s.all(first)
 			s.tellAll()
@@ -343,8 +347,8 @@ func TestOtherFactsAreNotForgotten(t *testing.T) {
 	}
 }
 
-// TestProofsOfAChain: after code that changes nothing, each node compiles once, whoever feeds whom and
-// whatever bounds there are.
+// TestProofsOfAChain: after new code that changes nothing, each node compiles once. The order in which
+// nodes feed each other, and the bounds, do not matter.
 func TestProofsOfAChain(t *testing.T) {
 	const count = 60
 	for name, bound := range map[string]func(s *sim){

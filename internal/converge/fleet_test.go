@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// world is what a fleet has published, and what its nodes last read to do so.
+// world is what a fleet has published, and what its nodes read before they published it.
 type world struct {
 	Values  map[string]string
 	Exports map[tutti.NodeName]map[string][]string
@@ -26,7 +26,7 @@ func newWorld(operator map[string]string) *world {
 	return &world{values, map[tutti.NodeName]map[string][]string{}, map[tutti.NodeName]string{}}
 }
 
-// answers are what a node is told.
+// answers returns the answers that a node gets.
 func (w *world) answers(node tutti.NodeName, m *manifest) answers {
 	got := answers{values: map[string]string{}, exports: map[string][]string{}}
 	for _, key := range m.values {
@@ -52,8 +52,8 @@ func (w *world) answers(node tutti.NodeName, m *manifest) answers {
 	return got
 }
 
-// fixpoint runs everything over and over until nothing changes. A node that waits
-// leaves all as it was.
+// fixpoint runs all nodes repeatedly until nothing changes. A node that waits changes
+// nothing.
 func fixpoint(nodes map[tutti.NodeName]*manifest, operator map[string]string) (*world, bool) {
 	w := newWorld(operator)
 	owned := map[tutti.NodeName][]string{}
@@ -90,7 +90,7 @@ func withoutEmpty(exports map[string][]string) map[string][]string {
 	return out
 }
 
-// world is what the simulated fleet has come to.
+// world returns the state of the simulated fleet.
 func (s *sim) world() *world {
 	w := newWorld(map[string]string{})
 	for _, v := range s.data.Values("") {
@@ -109,7 +109,8 @@ func (s *sim) world() *world {
 	return w
 }
 
-// dice are where random fleets come from: rapid, or numbers in a row.
+// dice are the source of randomness for fleets. The source is rapid, or a sequence of
+// numbers.
 type dice interface {
 	roll(n int, what string) int // from 0 to n-1
 }
@@ -130,7 +131,7 @@ func pick(d dice) func(int) int {
 
 func nodeNamed(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("n%d", i)) }
 
-// subset are the first n names of a kind, each or not.
+// subset returns a random subset of the first n names of a kind.
 func subset(d dice, n int, format string) []string {
 	var out []string
 	for i := range n {
@@ -141,7 +142,7 @@ func subset(d dice, n int, format string) []string {
 	return out
 }
 
-// mix makes a number of answers that are used.
+// mix computes a number from the answers that are used.
 func mix(seed int, used []string, got answers) int {
 	h := fnv.New32a()
 	fmt.Fprint(h, seed)
@@ -151,7 +152,7 @@ func mix(seed int, used []string, got answers) int {
 	return int(h.Sum32() >> 4 & 0xffff)
 }
 
-// operators are the values of persons that random fleets read.
+// operators returns values of persons that random fleets read.
 func operators(d dice) map[string]string {
 	out := map[string]string{}
 	for i := range 3 {
@@ -162,16 +163,16 @@ func operators(d dice) map[string]string {
 	return out
 }
 
-// kinds say what random fleets may be like.
+// kinds restricts the shape of random fleets.
 type kinds struct {
 	nodes   int  // at most
-	shapely bool // into which questions a node publishes does not depend on what it reads
-	calm    bool // nobody waits
+	shapely bool // the questions into which a node publishes do not depend on what it reads
+	calm    bool // no node waits
 }
 
-// acyclic is a fleet without cycles, with any functions. A node publishes v/N,
-// sometimes w/N and the hiera key hN, and exports of the types of its place; it reads
-// those of nodes before it, and what operators set.
+// acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N,
+// sometimes w/N and the hiera key hN, and exports resources of the types of its place. A
+// node of the fleet reads what nodes before it publish, and what operators set.
 func acyclic(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for i := range 1 + d.roll(k.nodes, "nodes") {
@@ -185,7 +186,7 @@ func random(d dice, i int, k kinds) *manifest {
 	m.values = append(m.values, subset(d, i, "v/%d")...)
 	m.values = append(m.values, subset(d, i, "w/%d")...)
 	m.hiera = subset(d, i, "h%d")
-	var used []string // of what is read: the rest changes nothing
+	var used []string // the answers that are used; the other answers change nothing
 	for _, key := range slices.Concat(m.values, m.types) {
 		if d.roll(3, "uses") > 0 {
 			used = append(used, key)
@@ -212,7 +213,7 @@ func random(d dice, i int, k kinds) *manifest {
 			c.values[fmt.Sprintf("w/%d", i)] = fmt.Sprint(h / 8 % 2)
 			c.values[fmt.Sprintf("shared/hiera/h%d", i)] = fmt.Sprint(h / 16 % many)
 		}
-		typ := fmt.Sprintf("Type%d", (i+1)/2) // those of half of it before read them
+		typ := fmt.Sprintf("Type%d", (i+1)/2) // nodes with about half of this number read this type
 		switch {
 		case exports == 1, exports == 2 && (h/32%2 == 0 || k.shapely):
 			c.exports[typ] = []string{fmt.Sprintf("n%d-%d", i, h/64%many)}
@@ -222,8 +223,8 @@ func random(d dice, i int, k kinds) *manifest {
 	return m
 }
 
-// monotone is a fleet that may have cycles: a node publishes a set, which grows with
-// those that it reads.
+// monotone is a fleet that may have cycles. A node publishes a set, which grows with the
+// sets that the node reads.
 func monotone(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	count := 1 + d.roll(k.nodes, "nodes")
@@ -269,8 +270,8 @@ func bits(s string) int {
 	return n
 }
 
-// mustNeed fails if a run is wanted without a reason: its node has a last run that
-// was good, of the same code, and all that it read is as it was.
+// mustNeed fails if a run is wanted without a reason. There is no reason if the node's
+// last run was good and of the same code, and all that it read is unchanged.
 func (s *sim) mustNeed(o tutti.Order) {
 	last := s.engine.Last(o.Node)
 	r := last.Passed

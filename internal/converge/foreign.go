@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// standing judges a node in the view of a job (empty: the public view) that wants this
-// code (empty: any) on the node. It looks at Tutti's runs, and at foreign runs since then
-// (ADR 0011).
+// standing judges a node in the view of a job that wants this code on the node. An empty
+// job means the public view. An empty code means any code. The judgement considers
+// Tutti's runs, and foreign runs since then (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {
@@ -29,13 +29,14 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// goingOn reports whether a run may be changing its node. Before the run ends, nothing is known of what it leaves, and of what
-// a failed run before it has left. A proof changes nothing before its gate.
+// goingOn reports whether a run may be changing its node. Before this run ends, nobody knows the state in which it
+// leaves the node. The state is also unknown if an earlier run has failed. A proof changes nothing before its
+// gate.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
 
-// ended is standing as if no run were going on.
+// ended returns the standing of a node as if no run were going on.
 func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
@@ -48,20 +49,20 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	if agent && !has.Recorded && len(out.Changed) == 0 { // otherwise its exports are not published
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the latest one that counts decides
+	for _, f := range last.Foreign { // the latest foreign run that counts decides
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
 			continue
-		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also a run that failed before it changed anything
+		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also a local run that failed before it changed anything
 			continue
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // f ran after it, or beside it
+		mends = nil // f ran after mends, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // the fleet reacts to this need: an away run happens only while nothing else can react
+			out.Need = Apply // the fleet reacts to this need, because an away run happens only while nothing else can react
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -76,13 +77,14 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// mends returns the latest whole run of the node's daemon that makes the node good whatever was before; nil: there is none.
-// It certainly began after the end of all known runs of Tutti, and after what was told of the machine and its facts.
+// mends returns the latest whole run of the node's daemon that makes the node good, whatever happened before. The
+// method returns nil if no run makes the node good. The run certainly began after the end of all known runs of
+// Tutti. That run also began after the last report about the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run that ended unseen may have run beside it
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run that ended unseen may have run at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -91,7 +93,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // older ones are not kept, but a claimed run began after their end
+	if len(last.Partial) == retain.MaxPartial { // older runs are not kept, but a claimed run began after their end
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack
@@ -106,8 +108,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// found returns a run that has changed nothing and has found that its node is not good, and says what it found; nil and
-// empty: there is none.
+// found returns a run that has changed nothing, but has shown that its node is not good. The method also returns
+// what the run has found. The method returns nil and an empty string if no run has found something.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
@@ -123,8 +125,8 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 	return nil, ""
 }
 
-// showsAnother reports whether a stopped proof has shown another catalog than that of the run that passed, with the present
-// code, answers and facts.
+// showsAnother reports whether a stopped proof has shown another catalog than that of the last passed run. The proof
+// must have the present code, answers and facts.
 func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
 	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
 		return false
@@ -134,7 +136,8 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold says what such a run has found that still counts. Its catalog is that of the last full run, or its code and answers still hold.
+// foretold returns the finding of a run that changed nothing, if the finding still counts. The finding counts if
+// the run's catalog is that of the last full run, or if its code and answers are still the present ones.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -158,8 +161,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending says what a noop run would change, without what the full run before it has also reported; empty: nothing. A resource
-// that is noop by itself, and a Notify, are reported by each run.
+// pending describes what a noop run would change, except what the full run before it has also reported. The function
+// returns an empty string if nothing is left. Every run reports resources that are noop by themselves, and Notify
+// resources.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {
@@ -179,7 +183,7 @@ func pending(r *tutti.Result, left *engine.Run) string {
 	return ""
 }
 
-// foreignWhy says why a node is not good after a run that Tutti did not order.
+// foreignWhy explains why a node is not good after a run that Tutti did not order.
 func foreignWhy(f *engine.Run) string {
 	r, what := f.Result, f.Foreign.Local.Kind()
 	switch {

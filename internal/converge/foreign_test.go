@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is what somebody else does on a node: a run that ends well, changes nothing,
-// and of which nobody knows more.
+// others is a run by somebody else on a node. A run of this kind ends well and changes
+// nothing. Nothing else is known about the run.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -37,7 +37,7 @@ func unwatched(f *tutti.Foreign) { f.Unwatched = true }
 
 func noop(f *tutti.Foreign) { f.Noop = true }
 
-// tell tells now of a run that began at a time, and took a second.
+// tell reports now a run that began at the given time and took a second.
 func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
 	s.tellOf(n, began, began.Add(time.Second), f)
 }
@@ -51,7 +51,7 @@ func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) 
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
-// by makes a program that of all nodes; the code of the agent has no digest.
+// by sets the program of all nodes. Code of the agent has no digest.
 func (s *sim) by(program tutti.Program) {
 	s.program, s.manifests[""] = program, s.nodes
 }
@@ -60,14 +60,15 @@ func (s *sim) standing(n tutti.NodeName) converge.Standing {
 	return s.converge.Standing(n, s.view().Has(n))
 }
 
-// TestForeignRuns: what a run that Tutti did not start means, by the table of ADR 0011.
+// TestForeignRuns checks what a foreign run means for its node, according to the table of
+// ADR 0011.
 func TestForeignRuns(t *testing.T) {
 	const unseen = "ended while the agent was off: what ran before it in that time is not known"
 	const disturbed, broken = "has changed what Tutti's last run left", "failed:resources: 1 resource failed"
 	type told []tutti.Foreign
 	for _, tc := range []struct {
 		reason       string
-		told         told // one after the other
+		told         told // reported one after the other
 		apply, agent string
 	}{
 		{"unchanged", told{others()}, "nothing", "nothing"},
@@ -116,8 +117,8 @@ func TestForeignRuns(t *testing.T) {
 	}
 }
 
-// TestWhichRunIsLater: an older foreign run never replaces a newer run of ours,
-// whenever it is told, and one of ours behind it ends what it means.
+// TestWhichRunIsLater: an older foreign run never replaces a newer run of ours, whenever
+// it is reported. After a later run of ours, the foreign run no longer counts.
 func TestWhichRunIsLater(t *testing.T) {
 	begin := func(t *testing.T) *sim {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -180,7 +181,8 @@ func TestWhichRunIsLater(t *testing.T) {
 	}
 }
 
-// TestAForeignRunMakesNothingGoodThatIsStale: it has no record of what was read.
+// TestAForeignRunMakesNothingGoodThatIsStale: a foreign run does not make a stale node
+// good, because it has no record of its reads.
 func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
@@ -195,8 +197,8 @@ func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	}
 }
 
-// TestAForeignRunOfANodeThatNeverRan is the last one that Tutti knows, where there
-// are no reads to know.
+// TestAForeignRunOfANodeThatNeverRan: Tutti never ran the node. For the program agent,
+// Tutti needs no reads, so the foreign run counts as the last known run.
 func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	for program, want := range map[tutti.Program]converge.Need{tutti.ProgramApply: converge.Apply, tutti.ProgramAgent: converge.Nothing} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -208,11 +210,12 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
-// TestAFailedForeignRunHoldsNobodyBack: who needs a run of ours anyway gets it.
+// TestAFailedForeignRunHoldsNobodyBack: a node that needs a run of ours anyway gets this
+// run.
 func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
-	s.tell("a", s.now, others(failed)) // its daemon, before Tutti ever ran it
+	s.tell("a", s.now, others(failed)) // its daemon ran before Tutti ever ran the node
 	if got := s.standing("a"); got.Need != converge.Apply || got.Foreign {
 		t.Errorf("it needs %s, foreign %t", got.Need, got.Foreign)
 	}
@@ -223,8 +226,8 @@ func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestAForeignRunWhereTheModuleIsOnThePuppetServer leaves no record, and what it
-// exports is not published: it makes no node good.
+// TestAForeignRunWhereTheModuleIsOnThePuppetServer: the foreign run leaves no record, and
+// its exports are not published. A foreign run of this kind therefore makes no node good.
 func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
@@ -238,8 +241,8 @@ func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	}
 }
 
-// TestAForeignRunStartsNothing: a daemon and a reactive fleet that undo each other
-// do so once per safety run.
+// TestAForeignRunStartsNothing: if a daemon and a reactive fleet undo each other's
+// changes, this happens only once per safety run.
 func TestAForeignRunStartsNothing(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -252,7 +255,7 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 		s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 		s.reaction.Safety = tc.safety
 		before := s.runs()
-		for range 48 { // a day of a daemon with another catalog
+		for range 48 { // for a day, a daemon applies another catalog
 			s.tell("a", s.now, others(changed))
 			if got := s.standing("a"); got.Need != converge.Apply {
 				t.Fatalf("%s: it needs %s", tc.reason, got.Need)
@@ -262,7 +265,7 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 		if got := s.runs()["a"] - before["a"]; got != tc.runs {
 			t.Errorf("%s: %d runs, want %d", tc.reason, got, tc.runs)
 		}
-		s.set("x", "1") // a change is one all the same
+		s.set("x", "1") // a change still causes a run
 		s.live(5 * time.Minute)
 		if got := s.runs()["a"] - before["a"]; got != tc.runs+1 {
 			t.Errorf("%s: %d runs after a change, want one more than %d", tc.reason, got, tc.runs)
@@ -270,8 +273,8 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 	}
 }
 
-// TestAJobIsBoundedWhateverOthersDo: in a job that a person started, a node that
-// others change after each of its runs is tried six times.
+// TestAJobIsBoundedWhateverOthersDo: others change a node after each of its runs. A job
+// that a person started tries this node six times.
 func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tell("a", s.now, others(changed))
@@ -293,7 +296,8 @@ func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	}
 }
 
-// TestAProofDoesNotLetOffWhatOthersChanged: a proof compares catalogs, not machines.
+// TestAProofDoesNotLetOffWhatOthersChanged: a proof does not make a node good that others
+// have changed. A proof compares catalogs, not machines.
 func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	for _, tc := range []struct {
@@ -339,8 +343,8 @@ func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	}
 }
 
-// TestAForeignRunThatIsToldBehindAProof: what a node is it is by the last run that
-// applied, whatever was proved since.
+// TestAForeignRunThatIsToldBehindAProof: the last run that applied determines the state
+// of a node, even if a proof came later.
 func TestAForeignRunThatIsToldBehindAProof(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	s := newSim(t, nodes)

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// TestALocalRunPushesNoFailureOut: what the node's agent does itself says nothing of what others did, however often.
+// TestALocalRunPushesNoFailureOut: local runs of the agent show nothing about foreign runs. Any number of local
+// runs therefore does not push a foreign failure out of the list.
 func TestALocalRunPushesNoFailureOut(t *testing.T) {
 	for reason, tc := range map[string]struct {
 		theirs tutti.Foreign
@@ -30,7 +31,8 @@ func TestALocalRunPushesNoFailureOut(t *testing.T) {
 	}
 }
 
-// TestALongForeignRunBesideOurs: short ones that came and went while it ran do not hide it.
+// TestALongForeignRunBesideOurs: short foreign runs that began and ended during a long one
+// do not hide the long one.
 func TestALongForeignRunBesideOurs(t *testing.T) {
 	s := daemons(t)
 	began := s.now
@@ -48,7 +50,8 @@ func TestALongForeignRunBesideOurs(t *testing.T) {
 	s.needs(t, "a long one has ended", converge.Apply)
 }
 
-// TestTheLastWordOfAForeignRun: the time of the node, which is set back, hides none that was told last.
+// TestTheLastWordOfAForeignRun: if the node's clock was set back, this does not hide the foreign run
+// that was reported last.
 func TestTheLastWordOfAForeignRun(t *testing.T) {
 	s := daemons(t)
 	count := uint64(1)

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// daemons is a fleet of one node that Puppet's daemon runs, too, an hour after its last run of ours.
+// daemons is a fleet of one node, an hour after its last run of ours. Puppet's daemon also runs on
+// the node.
 func daemons(t *testing.T) *sim {
 	t.Helper()
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -19,7 +20,7 @@ func daemons(t *testing.T) *sim {
 	return s
 }
 
-// needs checks what a needs, also after a start of the server.
+// needs checks what node a needs, now and after a restart of the server.
 func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
 	t.Helper()
 	for _, when := range []string{"told", "after a start"} {
@@ -30,14 +31,14 @@ func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
 	}
 }
 
-// passes begins a run of ours on a, and lets it pass its gate.
+// passes begins a run of ours on a, and makes it pass its gate.
 func (s *sim) passes() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0001-%012d", s.ids))
 	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program})
 }
 
-// orders begins a run of an order, and lets it pass its gate.
+// orders begins a run of an order, and makes it pass its gate.
 func (s *sim) orders(o tutti.Order) tutti.RunID {
 	s.append(&tutti.RunWanted{Order: o})
 	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
@@ -46,7 +47,7 @@ func (s *sim) orders(o tutti.Order) tutti.RunID {
 	return o.Run
 }
 
-// concludes ends a run that took as long as it was claimed.
+// concludes ends a run now. The run began when it was claimed.
 func (s *sim) concludes(id tutti.RunID, change ...func(*tutti.Result)) {
 	r := tutti.Result{Run: id, Outcome: tutti.Unchanged, StartedAt: s.engine.Runs[id].ClaimedAt, EndedAt: s.now}
 	for _, c := range change {
@@ -61,13 +62,13 @@ func broken(r *tutti.Result) {
 
 func mended(r *tutti.Result) { r.Outcome, r.Counts.Changed = tutti.Changed, 1 }
 
-// TestADaemonThatHadTheLockFirst: a daemon's run that ended before ours had Puppet's lock is told after our gate. It does
-// not make good what ours has left.
+// TestADaemonThatHadTheLockFirst: a daemon's run ended before our run got Puppet's lock, and is reported after our
+// gate. The daemon's run does not repair what our run has left.
 func TestADaemonThatHadTheLockFirst(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		ours   func(*tutti.Result)
-		after  time.Duration // it is told, after our end
+		after  time.Duration // how long after our run's end it is reported
 		want   converge.Need
 	}{
 		{"ours failed", broken, -time.Second, converge.Apply},
@@ -93,7 +94,8 @@ func TestADaemonThatHadTheLockFirst(t *testing.T) {
 	}
 }
 
-// TestAWholeRunBehindOneThatWasGivenUp: nobody knows how long a run goes on that was given up behind its gate.
+// TestAWholeRunBehindOneThatWasGivenUp: if a run was given up after its gate, nobody knows how long it goes
+// on.
 func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
 	s := daemons(t)
 	id := s.passes()
@@ -109,14 +111,15 @@ func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
 	s.needs(t, "a whole one behind its end", converge.Nothing)
 }
 
-// tagged begins a run of ours with tags on a, and lets it pass its gate.
+// tagged begins a run of ours with tags on a, and makes it pass its gate.
 func (s *sim) tagged() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0002-%012d", s.ids))
 	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program, Tags: []string{"web"}})
 }
 
-// TestARunWithTagsBehindAWholeRun: what it has left, no earlier run has made good.
+// TestARunWithTagsBehindAWholeRun: an earlier whole run does not repair what a run with
+// tags has left.
 func TestARunWithTagsBehindAWholeRun(t *testing.T) {
 	for reason, ends := range map[string]func(*tutti.Result){"it failed": broken, "it changed something": mended} {
 		s := daemons(t)
@@ -142,7 +145,8 @@ func TestARunWithTagsBehindAWholeRun(t *testing.T) {
 	}
 }
 
-// TestARunWithTagsThatGoesOn: nobody knows yet what it leaves.
+// TestARunWithTagsThatGoesOn: nobody knows yet the state in which the run will leave the
+// node.
 func TestARunWithTagsThatGoesOn(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
 		s := daemons(t)
@@ -153,7 +157,7 @@ func TestARunWithTagsThatGoesOn(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		id := s.tagged()
 		s.now = s.now.Add(time.Minute)
-		s.tell("a", s.now, others(whole)) // it may have begun before ours took the lock
+		s.tell("a", s.now, others(whole)) // it may have begun before our run took the lock
 		s.needs(t, string(program), converge.Apply)
 		s.now = s.now.Add(time.Minute)
 		s.concludes(id)
@@ -161,7 +165,8 @@ func TestARunWithTagsThatGoesOn(t *testing.T) {
 	}
 }
 
-// TestWhatIsWorseBehindAWholeRun: a whole run makes good only what was there when it began.
+// TestWhatIsWorseBehindAWholeRun: a whole run repairs only problems that were there when it
+// began.
 func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), broken)
@@ -172,7 +177,7 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.tell("a", s.now, others(changed))
 	s.needs(t, "another one changed something behind it", converge.Apply)
 	s.now = s.now.Add(time.Hour)
-	s.tell("a", s.now.Add(-30*time.Minute), others(changed)) // it is told late
+	s.tell("a", s.now.Add(-30*time.Minute), others(changed)) // it is reported late
 	s.tell("a", s.now, others(whole))
 	s.needs(t, "it began when the one before was told", converge.Apply)
 	s.now = s.now.Add(time.Minute)
@@ -180,7 +185,7 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.needs(t, "the next one", converge.Nothing)
 }
 
-// TestAWholeRunIsNews: of what was known when it began it says something, and of nothing else.
+// TestAWholeRunIsNews: a whole run only counts for what the server knew when the run began.
 func TestAWholeRunIsNews(t *testing.T) {
 	facts := func(s *sim) {
 		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: s.engine.Last("a").Claimed.Run, Facts: tutti.DigestOf([]byte("other"))}})
@@ -218,7 +223,8 @@ func TestAWholeRunIsNews(t *testing.T) {
 	s.needs(t, "an agent that does not say when it began", converge.Apply)
 }
 
-// TestFactsThatGoBackBehindAForeignRun: the daemon has applied what other facts make, and these have gone.
+// TestFactsThatGoBackBehindAForeignRun: the daemon has applied a catalog of other facts, and then the
+// facts change back.
 func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
@@ -241,7 +247,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s.needs(t, "applied again", converge.Nothing)
 }
 
-// counted is what an agent says that counts.
+// counted gives a foreign run the count of an agent that counts.
 func counted(count uint64) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
 }
@@ -250,13 +256,13 @@ func onLine(line int, count uint64) tutti.Clock {
 	return tutti.Clock{Line: fmt.Sprintf("c%07d-0000-4000-8000-000000000000", line), Count: count}
 }
 
-// TestTheCountOfTheNode: what the node's agent has seen in which order says which run is later, however its time is set.
+// TestTheCountOfTheNode: the count of the node's agent shows which run is later, however the node's clock is set.
 func TestTheCountOfTheNode(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		ours   tutti.Clock
 		told   tutti.Foreign
-		ended  time.Duration // since ours began, by the node's time
+		ended  time.Duration // since our run began, by the node's clock
 		want   converge.Need
 	}{
 		{"seen behind ours, and the time was set back", onLine(1, 5), others(changed, counted(6)), -time.Hour, converge.Apply},
@@ -278,8 +284,8 @@ func TestTheCountOfTheNode(t *testing.T) {
 	}
 }
 
-// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. Its count does not say that what runs then
-// was before.
+// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. A lower count does not mean that
+// its new runs happened earlier.
 func TestACountThatWasSetBack(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 100) })
@@ -298,13 +304,13 @@ func TestACountThatWasSetBack(t *testing.T) {
 	s.needs(t, "one that changed something behind that", converge.Apply)
 }
 
-// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs behind one that counts. Its runs do not come before
-// all others.
+// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs after an agent that counts. The runs of the
+// earlier agent do not count as earlier than all others.
 func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
 	s.now = s.now.Add(time.Minute)
-	s.concludes(s.passes(), broken) // of the earlier release
+	s.concludes(s.passes(), broken) // by the agent of the earlier release
 	s.now = s.now.Add(time.Second)
 	s.tell("a", s.now.Add(-30*time.Second), others(whole, counted(4)))
 	s.needs(t, "it began before ours was told", converge.Apply)
@@ -315,7 +321,8 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s.needs(t, "told behind ours, and nothing shows that it was before", converge.Apply)
 }
 
-// TestTheCountBehindAProof: a proof stands where the run does on which it rests.
+// TestTheCountBehindAProof: in the order of runs, a proof has the place of the run on
+// which it rests.
 func TestTheCountBehindAProof(t *testing.T) {
 	for _, tc := range []struct {
 		count uint64

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// largest is how many nodes the largest cycle has.
+// largest returns the number of nodes in the largest cycle.
 func largest(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
 	most := 0
 	for _, names := range cyclesOf(nodes, operator) {
@@ -19,8 +19,8 @@ func largest(nodes map[tutti.NodeName]*manifest, operator map[string]string) int
 	return most
 }
 
-// ring is a fleet in which each node reads what one other one publishes, whatever
-// their names.
+// ring is a fleet in which each node reads what one other node publishes. The names are
+// in random order.
 func ring(d dice, k kinds) map[tutti.NodeName]*manifest {
 	count := 2 + d.roll(k.nodes-1, "nodes")
 	names := make([]int, count)
@@ -38,10 +38,11 @@ func ring(d dice, k kinds) map[tutti.NodeName]*manifest {
 	return nodes
 }
 
-// From nothing a fleet needs no more runs than the fewest that one who knows
-// everything would need, and one for each node that is in a cycle: as long as no cycle
-// has more than two nodes, or it is a ring; without cycles of several nodes just the
-// fewest. In larger knots nobody can promise it, see below.
+// From nothing, a fleet needs at most the smallest possible number of runs, plus one for
+// each node in a cycle. The smallest number is what someone with full knowledge would
+// need. The bound holds if no cycle has more than two nodes, or if the fleet is a ring.
+// Without cycles of several nodes, the fleet needs just the smallest number. For larger
+// knots no rule can promise the bound (see below).
 func TestFromNothingWithinTheBound(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
@@ -49,8 +50,8 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 		kinds    kinds
 		largest  int
 		more     func(inCycles int) int
-		allBut   int // of a thousand
-		leastOf  int // fleets that are looked at
+		allBut   int // in a thousand fleets
+		leastOf  int // how many fleets must be examined at least
 		fleets   uint64
 		meanMost float64
 	}{
@@ -70,7 +71,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 				}
 				best := optimum(nodes, operator)
 				if best == 0 {
-					continue // too many positions
+					continue // the search has too many positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)
@@ -93,9 +94,9 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 	}
 }
 
-// What a node publishes itself is no reason to let others go first: nobody else will
-// answer it. The smallest fleet that broke the bound: with its own two questions
-// counted, a follows each single change of b.
+// A node's own questions do not count as unanswered, because no other node will answer
+// them. The test uses the smallest fleet that broke the bound. When a's two own questions
+// counted, a ran after each single change of b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {
@@ -116,8 +117,8 @@ func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	})
 }
 
-// chain is a knot in which everybody reads from everybody, and only the values tell
-// who should follow whom.
+// chain is a knot in which each node reads from each other node. Only the values show
+// which node should follow which.
 func chain(places []int) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for at, i := range places {
@@ -137,7 +138,7 @@ func chain(places []int) map[tutti.NodeName]*manifest {
 	return nodes
 }
 
-// permutations calls f with all orders of 0 to n-1.
+// permutations calls f with all orders of the numbers 0 to n-1.
 func permutations(n int, f func([]int)) {
 	var next func(chosen []int)
 	next = func(chosen []int) {
@@ -158,9 +159,10 @@ func permutations(n int, f func([]int)) {
 	next(nil)
 }
 
-// Nobody can know the values beforehand (ADR 0008): the chain's nodes look alike, so
-// each rule has names for which it finds the next one last. From four nodes on that
-// is beyond the bound, for every rule; this one needs at most one run more than any must.
+// Nobody can know the values beforehand (ADR 0008). The chain's nodes look alike, so for
+// each rule there are names with which it finds the next node last. From four nodes on,
+// this exceeds the bound for every rule. Our rule needs at most one run more than every
+// rule needs.
 func TestNobodyKnowsTheValues(t *testing.T) {
 	for _, tc := range []struct{ nodes, fewest, must, most int }{
 		{nodes: 2, fewest: 3, must: 4, most: 4},
@@ -185,9 +187,10 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 	}
 }
 
-// Nor can anybody know what nodes will publish into when they have read what is not
-// there yet: these two fleets look alike, p and y are who can begin, and who begins
-// in the one runs twice in the other. There are no cycles, and four runs would do.
+// Nobody can know into which questions nodes will publish after they have read answers
+// that do not exist yet. The two fleets of this test look alike, and either p or y can
+// begin. The right choice in one fleet costs an extra run in the other. There are no
+// cycles, and four runs would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

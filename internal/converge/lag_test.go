@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// collecting is a node that exports, and one that collects it from a PuppetDB.
+// collecting is one node that exports, and one node that collects these exports from a
+// PuppetDB.
 func collecting() map[tutti.NodeName]*manifest {
 	return map[tutti.NodeName]*manifest{
 		"a": {compile: func(answers) catalog { return catalog{exports: map[string][]string{"T": {"x"}}} }},
@@ -18,8 +19,8 @@ func collecting() map[tutti.NodeName]*manifest {
 	}
 }
 
-// However often PuppetDB is too late for a node, that is no try of its own: it
-// compiles again, and runs once when PuppetDB has stored it.
+// However often PuppetDB is too late for a node, this does not count as a try. The node
+// compiles again, and runs once when PuppetDB has stored the exports.
 func TestConvergingWaitsForPuppetDB(t *testing.T) {
 	s := newSim(t, collecting())
 	until := s.now.Add(4 * time.Minute)
@@ -44,8 +45,8 @@ func TestConvergingWaitsForPuppetDB(t *testing.T) {
 	}
 }
 
-// A PuppetDB that never stores it ends the job, which says what it waited for; who
-// reacts leaves the node alone for a while.
+// If PuppetDB never stores the exports, the job ends and reports what it waited for. A
+// reactive fleet leaves the node alone for a while.
 func TestConvergingDoesNotWaitForPuppetDBForEver(t *testing.T) {
 	s := newSim(t, collecting())
 	s.behind = func(n tutti.NodeName) bool { return n == "b" }

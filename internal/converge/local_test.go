@@ -8,26 +8,27 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// byItself is what a node's agent does while its server is away.
+// byItself is a run that a node's agent makes while its server is away.
 func byItself(as tutti.RunID, change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := others(change...)
 	f.Local = &tutti.Local{Safety: true, Away: true, As: as}
 	return f
 }
 
-// cutOff is a run that was interrupted in a phase.
+// cutOff makes a run that was interrupted in a phase.
 func cutOff(phase string) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
 }
 
-// TestLocalRuns: what a run that the node's agent began means, by ADR 0023.
+// TestLocalRuns checks what a run that the node's agent began means, according to ADR
+// 0023.
 func TestLocalRuns(t *testing.T) {
 	atHand := func(f tutti.Foreign) tutti.Foreign { f.Local = &tutti.Local{}; return f }
 	for _, tc := range []struct {
 		reason  string
 		told    func(last tutti.RunID) tutti.Foreign
 		need    converge.Need
-		foreign bool // it does not react
+		foreign bool // the fleet does not react to it
 	}{
 		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
 		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},
@@ -58,7 +59,7 @@ func TestLocalRuns(t *testing.T) {
 			check("told")
 			s.fold()
 			check("after a start")
-			s.write("x", "1") // whatever it did, a change of data is one
+			s.write("x", "1") // after every local run, a change of data counts
 			if got := s.standing("a"); got.Need != converge.Apply {
 				t.Errorf("%s, %s: after a change it needs %s", tc.reason, program, got.Need)
 			}
@@ -66,7 +67,7 @@ func TestLocalRuns(t *testing.T) {
 	}
 }
 
-// TestALocalRunAfterAProof did the same again as the run on which the proof rests.
+// TestALocalRunAfterAProof: a local run repeats the run on which the last proof rests.
 func TestALocalRunAfterAProof(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.all(first)
@@ -84,7 +85,8 @@ func TestALocalRunAfterAProof(t *testing.T) {
 	}
 }
 
-// TestALocalRunReacts: what a node did alone is judged as soon as the server is back, once.
+// TestALocalRunReacts: when the server is back, it judges what a node did alone, and the
+// node runs once.
 func TestALocalRunReacts(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.reaction.Safety = 0

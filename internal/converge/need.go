@@ -26,19 +26,20 @@ const (
 // Standing is what a node needs.
 type Standing struct {
 	Need    Need
-	Changed []tutti.Query // its reads whose answers differ now
-	Run     *engine.Run   // the run by which it is judged; nil: there is none
+	Changed []tutti.Query // its reads whose answers have changed
+	Run     *engine.Run   // the run that shows the need; nil: there is none
 
-	// Foreign: the need comes only from a run that Tutti did not start, or from what a noop run has found.
+	// Foreign is true if the need comes only from a run that Tutti did not start, or from the findings of
+	// a noop run.
 	Foreign bool
-	// Facts: the need comes only from changed facts.
+	// Facts is true if the need comes only from changed facts.
 	Facts bool
 
 	why string // empty: Changed is the reason, if there is a need
 }
 
-// Why says why something is needed; empty: nothing is needed. The text is made only when
-// it is asked for: nodes are judged far more often.
+// Why explains why something is needed. Why returns an empty string if nothing is needed.
+// Why makes the text only when it is called, because nodes are judged far more often.
 func (s Standing) Why() string {
 	if s.why != "" || len(s.Changed) == 0 {
 		return s.why
@@ -50,8 +51,7 @@ func (s Standing) Why() string {
 	return text
 }
 
-// Standing returns what a node needs under the current code and data, in the public
-// view.
+// Standing returns what a node needs with the current code and data, in the public view.
 func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	environment := has.Environment
 	if last := s.engine.Last(node).Applied; last != nil {
@@ -60,8 +60,8 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 
-// recorded judges a node by Tutti's runs, in the view of a job (empty: the
-// public view) that wants this code (empty: any) on the node.
+// recorded judges a node by Tutti's runs, in the view of a job that wants this code on
+// the node. An empty job means the public view. An empty code means any code.
 func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
@@ -74,15 +74,15 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	passed := last.Passed
 	if passed.Asked == nil {
-		out.why = "nobody has noted what its last run read"
+		out.why = "there is no record of what its last run read"
 		return out
 	}
 	out.Run = passed
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, for the order
+		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, which the order needs
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // the record is what a compile of a job that goes on read
+		out.Changed = s.outdatedSince(passed, "") // the record is what a compile of a running job read
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -105,7 +105,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
-	case s.supersedes(passed, job): // this job must not take back what that job has brought
+	case s.supersedes(passed, job): // this job must not undo what that job has done
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
@@ -123,7 +123,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// supersedes reports whether a run is of a job that began later than another one, with other code.
+// supersedes reports whether a run is from a later job with other code than this job.
 func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
@@ -132,7 +132,7 @@ func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 // maxByFacts bounds the runs of a node in a step that only facts cause.
 const maxByFacts = 2
 
-// factsWhy says why a node with changed facts is not good.
+// factsWhy explains why a node with changed facts is not good.
 func factsWhy(f *engine.Facts) string {
 	what := "its facts have changed since its last run"
 	if f.KeepChanging() {
@@ -144,9 +144,31 @@ func factsWhy(f *engine.Facts) string {
 	return what
 }
 
-// unfinished says why a node is not good whatever it read; empty: there is no
-// such reason.
+// unfinished explains why a node is not good, independent of what it has read. The
+// function returns an empty string if the node has no reason of this kind.
 func unfinished(last engine.Last) string {
+	if why := ended(last); why != "" {
+		return why
+	}
+	return owed(last)
+}
+
+// owed says which refresh the node owes by the run that was told last; empty: none.
+func owed(last engine.Last) string {
+	var latest *engine.Run
+	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
+		if r != nil && r.Foreign == nil && r.Result != nil && (latest == nil || r.EndedSeq > latest.EndedSeq) {
+			latest = r
+		}
+	}
+	if latest == nil {
+		return ""
+	}
+	return latest.Result.Owes()
+}
+
+// ended says why the end of a node's last runs is not good; empty: there is no such reason.
+func ended(last engine.Last) string {
 	a := last.Applied
 	switch {
 	case a == nil:
@@ -165,7 +187,7 @@ func unfinished(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil: // it runs; until its end is known, the run before counts, see goingOn
+	case a.Result == nil: // it is running; until its end is known, the run before counts (see goingOn)
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
 		return "" // the result of the run before still counts
@@ -181,7 +203,8 @@ func unfinished(last engine.Last) string {
 	return ""
 }
 
-// notGood says why the state that a run has left is not good; empty: it is good.
+// notGood explains why the state that a run has left is not good. The function returns an
+// empty string if the state is good.
 func notGood(r *engine.Run) string {
 	switch {
 	case r.Proved:
@@ -194,7 +217,8 @@ func notGood(r *engine.Run) string {
 	return ""
 }
 
-// denied is the first value that a run read and that its node may not read now; empty: there is none.
+// denied returns the first value that a run read and that its node may not read any more. The
+// function returns an empty string if the node may read all values.
 func denied(passed *engine.Run, has Has) string {
 	if has.MayRead == nil {
 		return ""
@@ -207,8 +231,9 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart says which run with tags has left the node in another state than its last full run did; empty: none. A run with
-// tags and the catalog of the full run has only repaired.
+// inPart names the run with tags that has left the node in another state than its last full run did. The function
+// returns an empty string if no run with tags has done this. If a run with tags had the full run's catalog, it
+// only repaired the node.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {
@@ -235,9 +260,10 @@ func (s *State) Needy(v View) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(s.needy))
 }
 
-// Standings returns what every node needs in the public view. Only nodes to which something has happened since the
-// last call are judged again, so that a call is cheap for a large fleet. A change without an event, like a heartbeat with another
-// version of Puppet, counts with the next event about the node.
+// Standings returns what every node needs in the public view. The method judges a node again only if something has
+// happened to the node since the last call. A call is therefore cheap in a large fleet. Some changes have no event,
+// for example a heartbeat with another version of Puppet. A change without an event counts with the next event
+// about the node.
 func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -251,7 +277,7 @@ func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	}
 }
 
-// look judges again the nodes to which something has happened since the last call.
+// look judges a node again if something has happened to the node since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {
@@ -273,14 +299,14 @@ func (s *State) look(v View) {
 	}
 }
 
-// changedSince reports whether an answer that a node's last good run read
-// differs now, in the view of a job.
+// changedSince reports whether an answer that a node's last good run read has changed, in
+// the view of a job.
 func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
 }
 
-// outdatedSince returns the questions of a node's last good run whose answers
-// differ now, in the view of a job.
+// outdatedSince returns the questions of a node's last good run whose answers have
+// changed, in the view of a job.
 func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query {
 	reads := slices.Clone(passed.Asked.Reads)
 	for _, key := range passed.Asked.Keys { // keys that were absent
@@ -293,10 +319,10 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 	return out
 }
 
-// provable reports whether a compile shows that nothing can have changed since the
-// last run of its node (DESIGN 4.6): each of the six points must hold. Facts are
-// part of the catalog as far as it uses them. Exports are not part of it, because
-// they are not applied on the node.
+// provable reports whether a compile shows that nothing can have changed since the last
+// run of its node. All six conditions of DESIGN 4.6 must hold. The catalog covers the
+// facts that it uses. The catalog does not cover exports, because the node does not apply
+// them.
 func provable(passed, now *engine.Run) bool {
 	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
 		return false
@@ -309,7 +335,7 @@ func provable(passed, now *engine.Run) bool {
 }
 
 // goodBasis reports whether a run was full, good and not noop, or has shown that an
-// earlier one was.
+// earlier such run still counts.
 func goodBasis(r *engine.Run) bool {
 	if !r.Full() || r.Lost != "" {
 		return false

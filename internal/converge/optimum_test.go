@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// numbers are dice that fall the same way each time.
+// numbers are dice that give the same numbers each time.
 type numbers struct{ *rand.Rand }
 
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
 
-// optimum is the fewest runs that take a fleet from nothing to where all are good, if
-// one knows everything beforehand and compiles cost nothing: found by trying all
-// orders. 0: not found within the bound of positions looked at.
+// optimum returns the smallest number of runs after which all nodes of a fleet are good,
+// from nothing. The function assumes full knowledge and free compiles, and tries all
+// orders. The function returns 0 if it finds no result within its bound of positions.
 func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
 	names := sortedKeys(nodes)
 	start := newWorld(operator)
@@ -61,8 +61,8 @@ func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int
 	return 0
 }
 
-// cyclesOf are the nodes that are in cycles once all is there, by cycle; also one that
-// reads what it publishes itself.
+// cyclesOf returns the cycles of nodes in the final state. A node that reads what it
+// publishes itself is also a cycle.
 func cyclesOf(nodes map[tutti.NodeName]*manifest, operator map[string]string) [][]tutti.NodeName {
 	w, _ := fixpoint(nodes, operator)
 	g := dag.New[string]()
@@ -100,7 +100,7 @@ func cyclesOf(nodes map[tutti.NodeName]*manifest, operator map[string]string) []
 	return out
 }
 
-// inCycles counts the nodes that are in cycles.
+// inCycles returns the number of nodes that are in cycles.
 func inCycles(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
 	return len(slices.Concat(cyclesOf(nodes, operator)...))
 }
@@ -117,8 +117,9 @@ func runsOf(j *engine.Job) int {
 	return count
 }
 
-// From nothing each node runs once, as long as there are no cycles and what nodes
-// publish into does not depend on what they read: nobody can know that beforehand.
+// From nothing, each node runs once if two conditions hold. There are no cycles, and the
+// questions into which nodes publish do not depend on what they read. Nobody can know
+// such questions beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -131,7 +132,8 @@ func TestFromNothingEachRunsOnce(t *testing.T) {
 	})
 }
 
-// How many runs converging from nothing needs in the mean, for the fewest possible.
+// The test compares the mean number of runs that converging from nothing needs with the
+// smallest possible number.
 func TestFromNothingInTheMean(t *testing.T) {
 	fewest := func(nodes map[tutti.NodeName]*manifest, _ map[string]string) int { return len(nodes) }
 	cases := map[string]struct {
@@ -152,7 +154,7 @@ func TestFromNothingInTheMean(t *testing.T) {
 				nodes, operator := tc.fleet(d, tc.kinds), operators(d)
 				best := tc.fewest(nodes, operator)
 				if best == 0 {
-					continue // too many positions
+					continue // the search has too many positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)

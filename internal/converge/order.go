@@ -9,37 +9,40 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// vertex is a node, or a question between the nodes that publish into it and those that ask
-// it. If all nodes read and feed the same, this costs 2n edges, not n².
+// vertex is a node or a question. A question stands between the nodes that publish into it
+// and the nodes that ask it. If all nodes read and feed the same question, this costs 2n
+// edges in place of n².
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
-	edge     int // of the fleet file, or of a serial group, from 1
-	serial   int // group of the fleet file, from 1
+	edge     int // number of the edge or serial group, counted from 1
+	serial   int // group of the fleet file, counted from 1
 }
 
 func (v vertex) isNode() bool { return v.node != "" }
 
-// edge says that one vertex comes before another. On a cycle, a soft edge is dropped
-// first: its question is answered after a compile already. A firm edge
-// is of the fleet file and dropped last.
+// edge says that one vertex comes before another. On a cycle, soft edges are dropped
+// first, because a compile alone answers their questions. Firm edges come from the fleet
+// file and are dropped last.
 type edge struct {
 	from, to vertex
 	soft     bool
 	firm     bool
 }
 
-// order says which of the nodes that are not good precede which.
+// order says which nodes precede which other nodes. It contains only nodes that are not
+// good.
 type order struct {
 	state *State
 	job   tutti.JobID
 	seats map[tutti.NodeName]*seat
 	edges []edge
-	turn  map[tutti.NodeName]int // a node's place in serial groups, from 1
+	turn  map[tutti.NodeName]int // a node's place in serial groups, counted from 1
 }
 
-// precedence finds which nodes of a step precede which, among those that still have
-// something to do. Nodes that apply already precede others and follow none.
+// precedence finds which nodes of a step precede which other nodes. It considers the
+// nodes that still have something to do. A node that is applying precedes others but
+// follows no node.
 func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, t turns) predecessors {
 	o := &order{state: s, job: job, seats: seats, turn: t.places()}
 	precedes := func(n tutti.NodeName) bool { return seats[n] != nil && seats[n].toDo() }
@@ -53,9 +56,9 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 	return o.predecessors()
 }
 
-// data adds which nodes answer whose questions.
+// data adds edges from nodes to the nodes whose questions they answer.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
-	produced := map[*data.Question]bool{} // by one of the nodes: most questions are not
+	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; most questions have none
 	for _, name := range names {
 		if !follows(name) {
 			continue
@@ -95,12 +98,12 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 	}
 }
 
-// breakCycles drops edges until no node precedes itself. First it drops the soft edges of
-// each cycle. If a cycle remains, it drops the edges that lead to one node: the node with the fewest unanswered
-// questions that others in the cycle answer; among equals the one that has run least, so
-// that no node follows each single change of the others; then the first by its turn in a serial
-// group, and by name. Edges of the fleet file are dropped only if they alone make a cycle, which nodes in several
-// groups can do.
+// breakCycles drops edges until no node precedes itself. First, breakCycles drops the soft edges of each cycle.
+// If a cycle remains, breakCycles chooses one node of the cycle and drops the edges that lead to this node. The
+// method chooses the node with the fewest unanswered questions that others in the cycle answer. Among equal
+// nodes, the method chooses the node that has run least. So no node runs after each single change of the
+// others. After that, the turn in a serial group decides, and then the name. Edges of the fleet file are
+// dropped only if they alone form a cycle. Nodes in several groups can cause such a cycle.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -120,7 +123,7 @@ func (o *order) breakCycles() {
 	}
 }
 
-// knots are the components with more than one node.
+// knots returns the components that have more than one node.
 func (o *order) knots() []map[vertex]bool {
 	g := dag.New[vertex]()
 	for _, e := range o.edges {
@@ -143,7 +146,7 @@ func (o *order) knots() []map[vertex]bool {
 	return out
 }
 
-// drop removes the edges inside the knots for which goes is true.
+// drop removes the edges inside the knots for which goes returns true.
 func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
 	of := map[vertex]int{}
 	for i, knot := range knots {
@@ -157,8 +160,9 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 	})
 }
 
-// first is the node of a knot that starts, though all in the knot wait for each other.
-// A node that has to wait by the fleet file is chosen only if there is no other.
+// first returns the node of a knot that starts, although all nodes in the knot wait for
+// each other. The method chooses a node that has to wait by the fleet file only if there
+// is no other node.
 func (o *order) first(knot map[vertex]bool) vertex {
 	feeds := map[vertex][]vertex{}
 	for _, e := range o.edges {
@@ -175,7 +179,7 @@ func (o *order) first(knot map[vertex]bool) vertex {
 		switch {
 		case e.firm:
 			waits[e.to] = 1
-		case len(from) == 1 && from[0] == e.to: // its own question: no other node will answer it
+		case len(from) == 1 && from[0] == e.to: // its own question, which no other node will answer
 		case !e.from.question.Answered(e.to.node, o.job):
 			unanswered[e.to]++
 		}
@@ -192,8 +196,9 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	})
 }
 
-// predecessors are the nodes that each node directly follows. They are kept by the vertex between
-// them: pairs would be n² if all nodes read what all nodes feed.
+// predecessors are the nodes that each node directly follows. The edges are stored by the
+// vertex between the nodes. Pairs of nodes would be n² if all nodes read what all nodes
+// feed.
 type predecessors struct {
 	between map[tutti.NodeName][]vertex
 	before  map[vertex][]tutti.NodeName

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// TestContradictingOrderEnds: groups that share nodes can let nodes wait for each
-// other though the groups do not; nobody may wait for himself for ever.
+// TestContradictingOrderEnds: if groups share nodes, nodes can wait for each other
+// although the groups do not. No node may wait for itself for ever.
 func TestContradictingOrderEnds(t *testing.T) {
 	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})

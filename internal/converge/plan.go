@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// plan says what would run, in which order and why, after all nodes that need
-// something have compiled. It lists waves, each of which waits for those before it. What
-// runs publish is not known before they apply, so later waves are only what is known
-// now.
+// plan describes what would run, in which order and why, after all nodes that need
+// something have compiled. The method lists waves, and each wave waits for the waves
+// before it. The values that runs publish are not known before the runs apply. The later
+// waves therefore show only what is known now.
 func (d *decision) plan() string {
 	todo := map[tutti.NodeName]*seat{}
 	var lines, proved []string
@@ -50,7 +50,7 @@ func (d *decision) plan() string {
 			waves = append(waves, text)
 			delete(todo, n)
 		}
-		if len(free) == 0 { // the fleet file's order has no cycle, and other cycles are broken
+		if len(free) == 0 { // the fleet file's order has no cycle, and other cycles were broken
 			break
 		}
 	}
@@ -68,7 +68,8 @@ func (d *decision) plan() string {
 
 func nobody(tutti.NodeName) bool { return false }
 
-// planStops takes the nodes out of a plan whose serial groups stop before their turn, and says why.
+// planStops removes the nodes from a plan whose serial groups stop before their turn, and returns a
+// line for each with the reason.
 func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	seats := maps.Clone(d.seats) // the seats of proved nodes are good
 	maps.Copy(seats, todo)
@@ -82,8 +83,9 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	return lines
 }
 
-// unmet says why a node that has compiled would apply; empty: it would not. The node's
-// record is already what it has just read, so its last run is asked.
+// unmet explains why a node that has compiled would apply. The method returns an empty
+// string if the node would not apply. The node's record is already what the compile has
+// read, so unmet looks at the node's last run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
@@ -100,7 +102,7 @@ func (d *decision) unmet(seat *seat) string {
 		return seat.standing.Why()
 	}
 	if last.Passed.Asked == nil {
-		return "nobody has noted what its last run read"
+		return "there is no record of what its last run read"
 	}
 	if changed := d.state.outdatedSince(last.Passed, d.job.ID); len(changed) > 0 {
 		return d.whatChanged(seat.node, changed)
@@ -112,7 +114,8 @@ func (d *decision) unmet(seat *seat) string {
 }
 
 // whatChanged names the questions of a node whose answers differ from those of its last
-// run, and what changed each: public data, or what this job's compiles export.
+// run. The method also says what changed each answer: public data, or exports of this
+// job's compiles.
 func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) string {
 	var public []tutti.Query
 	if passed := d.state.engine.Last(node).Passed; passed != nil && passed.Asked != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// went are the nodes in the order in which they were let go since a place in the log.
+// went returns the nodes that passed their gates after a place in the log, in this order.
 func (s *sim) went(since int) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, e := range s.log[since:] {
@@ -24,8 +24,8 @@ func (s *sim) went(since int) []tutti.NodeName {
 	return out
 }
 
-// feeds is one of two nodes that are in a cycle: it exports what the other one
-// collects, and reads the value that that one publishes.
+// feeds is two nodes in a cycle. Node a exports what b collects, and reads the value that
+// b publishes.
 func feeds(n string) map[tutti.NodeName]*manifest {
 	return map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/b"}, compile: func(got answers) catalog {
@@ -37,9 +37,9 @@ func feeds(n string) map[tutti.NodeName]*manifest {
 	}
 }
 
-// Inside a cycle what is known after a compile orders nobody: the one goes first whose
-// word is there only when it has applied. All questions have answers already, and by
-// name it would be the other.
+// Inside a cycle, an answer that is known after a compile does not determine the order.
+// The node whose answer exists only after it has applied goes first. All questions have
+// answers already. By name, the other node would go first.
 func TestSoftEdgesAreDroppedFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, feeds("1"))
@@ -53,7 +53,7 @@ func TestSoftEdgesAreDroppedFirst(t *testing.T) {
 	})
 }
 
-// Of what is still a cycle the one with the fewest unanswered questions starts.
+// In a remaining cycle, the node with the fewest unanswered questions starts.
 func TestTheFewestUnansweredQuestionsStart(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", constant("1"), "v/b", "v/c"),
@@ -66,15 +66,16 @@ func TestTheFewestUnansweredQuestionsStart(t *testing.T) {
 	}
 }
 
-// What the fleet file says is always honoured, also against what nodes read of each
-// other: nobody's first run begins before those that it names first have ended one.
+// The order of the fleet file always holds, even against what nodes read from each other.
+// No first run of a node begins before the nodes that the file names first have ended a
+// run.
 func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
 		nodes := monotone(d, kinds{nodes: 5})
 		s := newSim(rt, nodes)
 		names := s.names()
-		at := d.roll(len(names), "turn") // an order against which the cycles know nothing
+		at := d.roll(len(names), "turn") // an order that does not depend on the cycles
 		names = append(names[at:], names[:at]...)
 		if d.roll(2, "back") == 1 {
 			slices.Reverse(names)
@@ -105,8 +106,8 @@ func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 	})
 }
 
-// What changes while a run applies, or in the batch of its result, is compared when it
-// ends.
+// If a value changes while a run applies, or in the batch of its result, the comparison
+// at the run's end sees the change.
 func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 	for _, batch := range []string{"while it applies", "with its result", "right after it"} {
 		t.Run(batch, func(t *testing.T) {
@@ -139,8 +140,8 @@ func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 	}
 }
 
-// What nodes publish is known of those that have just compiled, also if their last
-// runs were of other code and published something else.
+// If nodes have just compiled, the server knows what they will publish. The server also
+// knows the values if the nodes' last runs had other code and published other values.
 func TestOtherCodeMayTurnTheOrderRound(t *testing.T) {
 	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// cancelled is a proof of a with the code of now that has compiled and is cancelled at its gate.
+// cancelled makes a proof of a with the present code that has compiled and is cancelled at its
+// gate.
 func (s *sim) cancelled(catalog string) {
 	s.ids++
 	id := tutti.RunID("00000000-0000-0000-0003-00000000000" + string(rune('0'+s.ids%10)))
@@ -21,7 +22,8 @@ func (s *sim) cancelled(catalog string) {
 	s.append(&tutti.RunFinished{Result: tutti.Result{Run: id, Stopped: true, StartedAt: s.now, EndedAt: s.now}})
 }
 
-// TestAProofThatShowedAnotherCatalog: that it was cancelled does not make its node good.
+// TestAProofThatShowedAnotherCatalog: a proof that has shown another catalog is
+// cancelled. The cancelled proof does not make its node good.
 func TestAProofThatShowedAnotherCatalog(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.all(first)

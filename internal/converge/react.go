@@ -12,23 +12,25 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// An answer has many readers from one in widePart of the fleet on, and from wideMin nodes
-// on. Many readers do not run at once.
+// An answer has many readers if more than one in widePart of the fleet's nodes reads it,
+// and more than wideMin nodes. Many readers do not run at once.
 const (
 	widePart = 10
 	wideMin  = 20
 )
 
-// aloneFor is how long a node is left alone after its last run was lost or interrupted,
-// before a reaction tries it again.
+// aloneFor is how long a node is left alone after its last run was lost or interrupted.
+// After that, a reaction tries the node again.
 const aloneFor = 2 * time.Minute
 
 // disabledFor is how long a node is left alone after Puppet was disabled there, or after
-// its wait for PuppetDB ran out: as long as its own daemon would wait.
+// its wait for PuppetDB has ended without success. The node's own daemon would wait as
+// long.
 const disabledFor = 30 * time.Minute
 
-// waked is since when a node has reasons to run, by how soon they let it run; zero: it has
-// no such reason.
+// waked says since when a node has reasons to run. The field now is for reasons to run at
+// once, and wide for reasons to run later. A zero time means that the node has no reason
+// of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
@@ -38,8 +40,8 @@ type Reaction struct {
 	Cause string // in words
 }
 
-// React returns the job to start now; nil: there is no reason, or a job that goes on
-// takes care of it.
+// React returns the job to start now. React returns nil if there is no reason for a job,
+// or if a running job handles the reason.
 func (s *State) React(v View) *Reaction {
 	if v.Reaction == nil || v.Hold || v.Now.Sub(v.from(s.reacted)) < v.Reaction.Window {
 		return nil
@@ -66,7 +68,7 @@ func (s *State) React(v View) *Reaction {
 	return out
 }
 
-// Due returns the nodes that are to run now by themselves, sorted.
+// Due returns the nodes that should run now by themselves, sorted.
 func (s *State) Due(v View) []tutti.NodeName {
 	return s.due(s.survey(v))
 }
@@ -99,9 +101,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule has come to a node, whatever the node needs:
-// Tutti may not know what would mend it. Nodes that keep changing each other's data
-// are left out, because a run would set them off again.
+// turn reports whether the safety schedule has come to a node. The node's need does not
+// matter, because Tutti may not know what would repair the node. Nodes that keep changing
+// each other's data are left out, because a run would start this again.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -112,8 +114,8 @@ func (s *State) letAlone(n tutti.NodeName) bool {
 	return is
 }
 
-// isDue reports whether the time has come for a node that needs something. A node that
-// failed waits for changed inputs, for a person, or for its turn.
+// isDue reports whether the time has come for a node that needs something. A failed node
+// waits for changed inputs, for a person, or for its turn.
 func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 	standing, code, reacts := s.reacts(v, n, standing)
 	if !reacts {
@@ -124,7 +126,7 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		return false
 	}
 	if q, from := s.bounded(v, n, standing); v.Now.Before(from) {
-		return s.cycle(v, n, q) != nil // to say so, once
+		return s.cycle(v, n, q) != nil // run the node once, to report the cycle
 	}
 	w := s.waked[n]
 	now, wide := s.urgency(v, standing)
@@ -144,9 +146,9 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
-// soon returns the nodes that are not due yet and will be within the window. A
-// job does not end before that: what nodes cause each other to do belongs together, and
-// the bounds of one job apply to it.
+// soon returns the nodes that are not due yet but will be within the window. A job does
+// not end before that. Changes that nodes cause in each other belong in one job, and the
+// bounds of one job apply to them.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -158,8 +160,9 @@ func (s *State) soon(v View) []tutti.NodeName {
 	return out
 }
 
-// Rests says why a node that is not good does not run by itself within Reaction.Window; empty: it does. The
-// text is the same for many nodes where possible.
+// Rests explains why a node does not run by itself within Reaction.Window, although the node is not good.
+// Rests returns an empty string if the node does run. Where possible, the text is the same for many
+// nodes.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	if v.halts == nil {
 		v = s.survey(v)
@@ -192,10 +195,10 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	return "the fleet file lets it wait: it runs with the next run for another reason, with the safety run, or for a person"
 }
 
-// urgency says how soon a node's reasons let it run: now, or later with many
-// others. Neither: at the next run for another reason.
+// urgency returns how soon a node's reasons let it run: now, or later together with many
+// others. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // its author may undo each reaction, for ever
+	if standing.Foreign { // the author of the foreign run may undo each reaction, for ever
 		return false, false
 	}
 	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever
@@ -210,13 +213,13 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 			now = true
 		case tutti.ReactWindow:
 			wide = true
-		case tutti.ReactScheduled: // the safety run takes it up
+		case tutti.ReactScheduled: // the safety run handles this change
 		}
 	}
 	return now, wide
 }
 
-// When says how soon the readers of a question run after its answer has changed.
+// When returns how soon the readers of a question run after its answer has changed.
 func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	for _, rule := range r.Reads {
 		if rule.Fits(q) {
@@ -229,20 +232,21 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	return tutti.ReactNow
 }
 
-// hopeless reports whether a node has failed, or waits, and nothing has changed
-// since.
+// hopeless reports whether a node has failed or waits, and nothing has changed since
+// then.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node has told since its last run that its facts have changed,
-// and a run because of that may help.
+// otherFacts reports whether a node has reported changed facts since its last run, and a run
+// because of these facts may help.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed, or waits, and its inputs except facts are the same since then.
+// same reports whether a node has failed or waits, and its inputs except facts have not changed since
+// then.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
@@ -252,8 +256,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone is until when a node is left alone whose last run ended unknown, lagged, or could
-// not begin.
+// alone returns until when a node is left alone. A node is left alone if its last run
+// ended unknown, waited for PuppetDB too long, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -268,16 +272,16 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread returns a node's own part of a time, the same at each call, so that many nodes act
-// one after the other.
+// spread returns a node's own part of a time span. The part is the same at each call, so
+// many nodes act one after the other.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))
 	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
 }
 
-// schedule notes the nodes whose last run is so long ago that they run though they
-// need nothing. It looks at all nodes only when one can be due.
+// schedule notes the nodes whose last run is so long ago that they run although they need
+// nothing. The method looks at all nodes only at a time when a node can be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {
@@ -302,7 +306,7 @@ func (s *State) schedule(v View) {
 	}
 }
 
-// fingerprint is a digest of the answers to all that a node is known to ask.
+// fingerprint returns a digest of the answers to all known questions of a node.
 func (s *State) fingerprint(n tutti.NodeName) tutti.Digest {
 	asked := s.data.Asked(n)
 	if asked == nil {

@@ -17,7 +17,7 @@ func reactive() *tutti.Reaction {
 	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
 }
 
-// since returns the runs of each node that were not there before.
+// since returns how many more runs each node has than before.
 func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for n, runs := range now {
@@ -32,7 +32,7 @@ func reads(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
 }
 
-// living is a fleet that keeps itself converged, and has been.
+// living is a fleet that keeps itself converged, and is converged now.
 func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s := newSim(t, nodes)
 	s.reaction = reactive()
@@ -45,7 +45,7 @@ func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	return s
 }
 
-// live lets the nodes act, and time pass, for so long.
+// live lets the nodes act and time pass, for the given time.
 func (s *sim) live(d time.Duration) {
 	s.t.Helper()
 	for end := s.now.Add(d); s.now.Before(end); {
@@ -61,7 +61,7 @@ func (s *sim) live(d time.Duration) {
 	s.settle()
 }
 
-// set is what an operator does.
+// set acts as an operator who sets a value.
 func (s *sim) set(key, value string) {
 	s.write(key, value)
 	s.settle()
@@ -79,7 +79,7 @@ func (s *sim) remove(n tutti.NodeName) {
 	s.settle()
 }
 
-// runs are how often each node has passed its gate.
+// runs returns how often each node has passed its gate.
 func (s *sim) runs() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, id := range s.engine.Order {
@@ -139,7 +139,7 @@ func TestAChangeDuringARunIsNotLost(t *testing.T) {
 		}
 		s.live(100 * time.Millisecond)
 	}
-	s.set("x", "2") // behind its gate
+	s.set("x", "2") // after its gate
 	s.live(time.Minute)
 	if got := since(before, s.runs()); got["a"] != 2 {
 		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, s.tail())
@@ -183,7 +183,8 @@ func TestManyReadersRunLater(t *testing.T) {
 	}
 }
 
-// DESIGN's example: what a fourth storage node causes, and its end.
+// An example of DESIGN: a fourth storage node causes runs when it joins and when it
+// leaves.
 func TestScaleOut(t *testing.T) {
 	nodes := swift()
 	delete(nodes, "storage-03")
@@ -198,7 +199,7 @@ func TestScaleOut(t *testing.T) {
 	before = s.runs()
 	s.remove("storage-03")
 	s.live(5 * time.Minute)
-	want = map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "proxy-01": 1} // these rings lose its devices
+	want = map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "proxy-01": 1} // these rings lose the devices of the removed node
 	if diff := cmp.Diff(want, since(before, s.runs())); diff != "" {
 		t.Errorf("a storage node was removed: -want +got\n%s%s", diff, s.tail())
 	}
@@ -223,7 +224,8 @@ func TestWhatFailedWaitsForAChange(t *testing.T) {
 	}
 }
 
-// A disabled node is looked at as often as its daemon would, and runs when it may.
+// A reaction tries a disabled node as often as its daemon would, and the node runs when
+// Puppet is enabled.
 func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.reaction, s.disabled = reactive(), true
@@ -238,7 +240,8 @@ func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	}
 }
 
-// quarrel is two nodes each of which publishes something new whenever the other has.
+// quarrel is two nodes. Each of the two nodes publishes a new value whenever the other
+// has published one.
 func quarrel() map[tutti.NodeName]*manifest {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {
@@ -260,7 +263,7 @@ func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
 	if last.Verdict != tutti.VerdictDiverging || !strings.Contains(last.Message, `value "of/`) {
 		t.Errorf("verdict %s: %s", last.Verdict, last.Message)
 	}
-	s.set("salt", "1") // somebody does something about it
+	s.set("salt", "1") // somebody repairs the problem
 	s.live(2 * time.Hour)
 	if got := since(first, s.runs()); got["a"]+got["b"] == 0 || got["a"]+got["b"] > 12 {
 		t.Errorf("%v runs after somebody changed what they read", got)
@@ -282,14 +285,15 @@ func TestSafetyRuns(t *testing.T) {
 	}
 }
 
-// The schedule tries what failed, or waits, too, whoever ran last: what is to be
-// mended may be nothing that Tutti knows of. Each time is one job, with its bounds.
+// The safety schedule also tries nodes that failed or wait, whoever ran them last.
+// Perhaps Tutti does not know what has to be repaired. Each try is one job, with the
+// bounds of a job.
 func TestSafetyRunsOfWhatFailed(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		program tutti.Program
 		fails   tutti.Reason
-		foreign []tutti.Foreign // half an hour after each of ours
+		foreign []tutti.Foreign // half an hour after each run of ours
 	}{
 		{"it failed", tutti.ProgramApply, tutti.BecauseResources, nil},
 		{"it failed through the agent", tutti.ProgramAgent, tutti.BecauseResources, nil},
@@ -334,8 +338,8 @@ func TestSafetyRunsOfWhatFailed(t *testing.T) {
 	}
 }
 
-// Who was stopped because it and another change each other's data is not set off again
-// by the schedule; the other, which is good, runs once each time.
+// A node was stopped because it and another node change each other's data. The schedule
+// does not start this node again. The other node is good and runs once each time.
 func TestSafetyRunsEndNoQuarrel(t *testing.T) {
 	s := newSim(t, quarrel())
 	s.reaction = reactive()
@@ -350,7 +354,8 @@ func TestSafetyRunsEndNoQuarrel(t *testing.T) {
 	}
 }
 
-// An answer whose readers run `when: scheduled` reaches them with the safety run.
+// If readers of an answer run `when: scheduled`, they get a changed answer with the
+// safety run.
 func TestSafetyRunsTakeUpWhatIsScheduled(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.reaction.Reads = []tutti.ReadReaction{{Key: "x", When: tutti.ReactScheduled}}
@@ -367,7 +372,8 @@ func TestSafetyRunsTakeUpWhatIsScheduled(t *testing.T) {
 	}
 }
 
-// A new fleet file may have the grant that a node lacked.
+// After a new fleet file, a failed node is tried again, because the file may have the
+// grant that the node lacked.
 func TestAFleetFileIsAReasonToTryAgain(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{fails: tutti.BecauseResources} }}})
 	s.reaction = reactive()
@@ -380,7 +386,7 @@ func TestAFleetFileIsAReasonToTryAgain(t *testing.T) {
 	}
 }
 
-// Held nodes give their places to those who have not compiled yet.
+// Held nodes make room for nodes that have not compiled yet.
 func TestHeldNodesMakeRoom(t *testing.T) {
 	s := newSim(t, swift())
 	s.inFlight = 1
@@ -390,7 +396,7 @@ func TestHeldNodesMakeRoom(t *testing.T) {
 	}
 }
 
-// A reaction has no more runs at once than the fleet file says.
+// A reaction has no more runs at once than the fleet file allows.
 func TestAReactionsLimit(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{}
 	for _, n := range []tutti.NodeName{"a", "b", "c", "d", "e"} {

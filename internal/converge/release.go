@@ -10,15 +10,15 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// rollout is how the nodes of an environment react while the code that was pushed last is held.
+// rollout describes how the nodes of an environment react while the last pushed code is held.
 type rollout struct {
 	pushed   tutti.CodePushed
-	ahead    map[tutti.NodeName]bool // nodes that have run with it, or do so now
-	canaries map[tutti.NodeName]bool // nodes that may, including those in ahead
-	could    int                     // how many nodes run with code of Tutti
+	ahead    map[tutti.NodeName]bool // nodes that have run with this code, or are running with it
+	canaries map[tutti.NodeName]bool // nodes that may run with this code, including those in ahead
+	could    int                     // how many nodes could run with Tutti's code
 }
 
-// rollout returns nil if nothing is held. It looks at all nodes.
+// rollout returns nil if no code is held. The method looks at all nodes.
 func (s *State) rollout(v View) *rollout {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held {
@@ -56,7 +56,7 @@ func (s *State) rollout(v View) *rollout {
 	return out
 }
 
-// lot is a node's place among those that could be canaries of some code.
+// lot returns a node's place in the random order of canaries for some code.
 func lot(n tutti.NodeName, code tutti.Digest) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(code) + string(n)))
@@ -69,8 +69,9 @@ func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
 	return last != nil && last.Program != tutti.ProgramAgent && slices.Contains(pushed.PassedOver, last.Code)
 }
 
-// codeOf returns the code with which a node runs by itself. It returns false if the node does not run by
-// itself: no code was released yet, or the node's last run had code that was never released.
+// codeOf returns the code with which a node runs by itself. The method returns false if the node does
+// not run by itself. There are two reasons not to run by itself. No code was released yet, or the
+// node's last run had code that was never released.
 func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
 	switch {
 	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
@@ -81,7 +82,7 @@ func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool
 	return r.pushed.Goes(), r.pushed.Goes() != ""
 }
 
-// ofCode keeps the nodes that run with some code by themselves.
+// ofCode keeps only the nodes that run with this code by themselves.
 func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutti.NodeName {
 	return slices.DeleteFunc(nodes, func(n tutti.NodeName) bool {
 		is, known := s.codeOf(v, v.rollout, n)
@@ -89,8 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself. It returns false if the node needs nothing, or
-// has no such code.
+// reacts judges a node by the code with which it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -99,7 +99,7 @@ func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, t
 	return standing, code, known && standing.Need != Nothing
 }
 
-// heldBack says what the held code waits for.
+// heldBack explains what the held code waits for.
 func (r *rollout) heldBack() string {
 	if r.pushed.Canary == 0 {
 		return "the code that was pushed waits for a person: it runs after `tutti code release`"
@@ -107,7 +107,7 @@ func (r *rollout) heldBack() string {
 	return fmt.Sprintf("the code that was pushed waits until %s with it: it runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
 }
 
-// canaries names a number of nodes with a verb.
+// canaries returns a number of nodes with a verb.
 func canaries(n int, one, many string) string {
 	if n == 1 {
 		return "1 node " + one
@@ -115,7 +115,8 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the end of a hold whose canaries are good; nil: they are not, or nothing is held.
+// release returns the event that ends a hold whose canaries are good. The result is nil if the
+// canaries are not good or if no code is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil
@@ -129,7 +130,8 @@ func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	return &tutti.CodeReleased{Environment: v.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
 }
 
-// releasedBy returns the end of a hold by a converge of the whole fleet that a person wanted; nil: this is not one.
+// releasedBy returns the event that ends a hold after a person's converge of the whole fleet. The method returns
+// nil if the job is not a converge of the whole fleet by a person.
 func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||

@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// hold pushes code that waits for its release: for a person (0), or for so many canaries.
+// holdBack pushes code that waits for its release. With canary 0, the code waits for a
+// person. Otherwise it waits for this number of canaries.
 func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manifest) {
 	before := s.pushed
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
@@ -22,13 +23,13 @@ func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manife
 	s.append(&s.pushed)
 }
 
-// release is a person's.
+// release acts as a person who releases the code.
 func (s *sim) release() {
 	s.pushed.Held = false
 	s.append(&tutti.CodeReleased{Environment: "production", Code: s.code})
 }
 
-// ran are the nodes that have run with the code that was pushed last.
+// ran returns the nodes that have run with the last pushed code.
 func (s *sim) ran() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range s.names() {
@@ -62,7 +63,8 @@ func other() *manifest {
 	return &manifest{values: []string{"x"}, compile: func(a answers) catalog { return catalog{extra: "new " + a.values["x"]} }}
 }
 
-// Code that a person lets go: until then nodes react to other changes with the code that was released last.
+// Held code waits for a person. Until the release, nodes react to other changes with the code that was
+// released last.
 func TestHeldCodeWaitsForAPerson(t *testing.T) {
 	s := living(t, ten(readsX))
 	s.holdBack("two", 0, ten(other))
@@ -92,7 +94,7 @@ func TestHeldCodeWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// Canaries run first, and all others when they are good.
+// Canaries run first. When the canaries are good, all other nodes run.
 func TestCanaries(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := living(t, ten(readsX))
@@ -103,7 +105,7 @@ func TestCanaries(t *testing.T) {
 				break
 			}
 			s.live(time.Second)
-			if restart && i%10 == 9 { // each fold begins the window again
+			if restart && i%10 == 9 { // each fold restarts the window
 				s.fold()
 			}
 			most = max(most, len(s.ran()))
@@ -118,8 +120,8 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// A canary that fails keeps the code from the others, which go on as before, until new code mends it. The
-// one that has failed is the first to have that.
+// A canary that fails keeps the code from the other nodes. The other nodes go on with the earlier
+// code until new code repairs the problem. The failed canary is the first node to get the new code.
 func TestACanaryThatFails(t *testing.T) {
 	s := living(t, ten(readsX))
 	s.holdBack("two", 1, ten(func() *manifest { return breaks(tutti.BecauseCompile) }))
@@ -151,7 +153,8 @@ func TestACanaryThatFails(t *testing.T) {
 	}
 }
 
-// A node that has run with code that was passed over does not go back, nor on, by itself.
+// A node has run with code that was never released, and newer code was pushed. The node
+// runs by itself with neither of the two codes.
 func TestWhoRanWithCodeThatWasPassedOverRests(t *testing.T) {
 	s := living(t, ten(readsX))
 	s.holdBack("two", 0, ten(other))
@@ -165,7 +168,8 @@ func TestWhoRanWithCodeThatWasPassedOverRests(t *testing.T) {
 	}
 }
 
-// A person's converge of the whole fleet that ends well lets the code go; one that does not, or of a part, does not.
+// If a person's converge of the whole fleet ends well, it releases the code. A failed converge or a converge of a
+// part of the fleet does not.
 func TestAConvergeOfAllLetsCodeGo(t *testing.T) {
 	cases := map[string]struct {
 		target string
@@ -192,7 +196,7 @@ func TestAConvergeOfAllLetsCodeGo(t *testing.T) {
 	}
 }
 
-// The first code of a fleet is held like any other.
+// The first code of a fleet can be held like any other code.
 func TestTheFirstCodeIsHeld(t *testing.T) {
 	s := emptySim(t)
 	for n := range ten(readsX) {

@@ -10,20 +10,20 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// seat is a node in a converge step, at one moment.
+// seat is the state of a node in a converge step, at one moment.
 type seat struct {
 	node     tutti.NodeName
 	phase    phase
 	standing Standing
 	run      *engine.Run   // the present run
-	runs     []*engine.Run // of the step
-	why      string        // empty: as standing says
+	runs     []*engine.Run // the runs of the step
+	why      string        // empty: standing has the reason
 	retryAt  time.Time     // of phase resting
-	byFacts  bool          // it failed, and since then only its facts have changed
-	cycle    []link        // of phase diverging: nodes that react to each other
-	known    bool          // what it reads and exports can be relied on
-	stops    string        // why its serial group keeps it from running; empty: it may run
-	cause    phase         // the phase of the node at which that group stops
+	byFacts  bool          // the run failed, and since then only the facts of the node have changed
+	cycle    []link        // only in phase diverging: the nodes that react to each other
+	known    bool          // the order can rely on the known reads and exports of the node
+	stops    string        // the reason why the node's serial group keeps it from running; empty: the node may run
+	cause    phase         // the phase of the node at which this group stops
 }
 
 // phase is where a node is in a converge step.
@@ -32,23 +32,23 @@ type phase string
 const (
 	good      phase = "good"
 	ready     phase = "ready"     // it may be started
-	compiling phase = "compiling" // its run was wanted, and has not reached its gate
+	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
 	held      phase = "held"      // at its gate
-	applying  phase = "applying"  // after its gate, or busy with another job
-	resting   phase = "resting"   // it failed and will be tried again
+	applying  phase = "applying"  // the node's run is after its gate, or another job has the node
+	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
-	waiting   phase = "waiting" // for an answer that is missing
+	waiting   phase = "waiting" // the node waits for an answer that is missing
 	diverging phase = "diverging"
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
-	barred    phase = "barred"   // its serial group stops at another node
-	deferred  phase = "deferred" // its reasons are for a later reaction
-	soon      phase = "soon"     // changes are collected a moment longer
-	telling   phase = "telling"  // it is good, but has not told its facts after its run yet
-	restless  phase = "restless" // its facts keep changing, which made no difference
+	barred    phase = "barred"   // the node's serial group stops at another node
+	deferred  phase = "deferred" // the node's reasons belong to a later reaction
+	soon      phase = "soon"     // changes are collected for another moment
+	telling   phase = "telling"  // the node is good, but has not reported its facts after its run yet
+	restless  phase = "restless" // the node's facts keep changing, without any effect
 )
 
-// reason says why a node is in its phase.
+// reason explains why a node is in its phase.
 func (st *seat) reason() string { return cmp.Or(st.why, st.standing.Why()) }
 
 // toDo reports whether a node runs or can start.
@@ -61,13 +61,14 @@ func (st *seat) toDo() bool {
 	}
 }
 
-// Bounds of a job, per node (DESIGN 6, rule 5).
+// The constants are the bounds of a job for each node (DESIGN 6, rule 5).
 const (
-	maxTries = 6  // runs that passed their gate, or failed before it
-	maxSame  = 3  // of these with the same inputs
+	maxTries = 6  // runs that passed their gate or failed before it
+	maxSame  = 3  // tries with the same inputs
 	maxStops = 12 // compiles that were stopped
-	// restFor is after how long a node that failed is tried again with the same
-	// inputs, if no other node has finished a good run meanwhile. Then the time doubles.
+	// restFor is the time after which a failed node is tried again with the same inputs.
+	// If another node finishes a good run in the meantime, the node is tried earlier.
+	// After each try the time doubles.
 	restFor = 30 * time.Second
 )
 
@@ -117,8 +118,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction keeps the nodes that may run by themselves in a job, which has one code. While other code is
-// held, these are the nodes that run with the job's code.
+// inReaction keeps only the nodes that may run by themselves in a job. A job has one code. While other
+// code is held, inReaction keeps the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -126,7 +127,8 @@ func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutt
 	return s.ofCode(v, nodes, j.Code)
 }
 
-// ownRuns are a node's runs in a step, without those of a machine that had its name before.
+// ownRuns returns a node's runs in a step, without the runs of an earlier machine of that
+// name.
 func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	i := slices.IndexFunc(n.Runs, func(r *engine.Run) bool { return r.Seq > s.since[n.Node] })
 	if i < 0 {
@@ -135,17 +137,17 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in is what a node would run with in a job, whose code and environment stay what they
-// were when it began.
+// in returns what a node would run with in a job. A job keeps the code and environment
+// that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env
 	return has
 }
 
-// affected adds the nodes that are good in the public view, and will not be
-// after others publish what they have handed over in the job. To know these nodes early saves
-// the others a run, if they read what these nodes then publish.
+// affected adds the nodes that are good in the public view, but will not be good after other
+// nodes of the job publish their results. If affected finds these nodes early, each node that
+// reads their later values needs one run less.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {
@@ -165,7 +167,8 @@ func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.N
 	}
 }
 
-// lastGoodEnd is the sequence of the end of the last good run of a step, by node.
+// lastGoodEnd returns, for each node, the sequence of the end of its last good run in a
+// step.
 func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 	out := map[tutti.NodeName]uint64{}
 	for _, n := range st.Nodes {
@@ -182,8 +185,8 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// After a compile nothing more is known of a node that runs by the agent, unless its
-	// Puppet Server tells.
+	// If a node runs by the agent, nothing more is known after its compile. Only a Puppet
+	// Server with the module reports what the compile read.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
@@ -192,7 +195,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 			seat.phase = applying
 		case r.Held():
 			seat.phase = held
-		default: // stopped, it is about to end
+		default: // the run was stopped and is about to end
 			seat.phase = compiling
 		}
 		return
@@ -203,7 +206,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	}
 	last := lastOf(seat.runs)
 	if last == nil && s.scheduled[seat.node] && seat.standing.Need == Nothing {
-		seat.standing.Need, seat.why = Apply, "nothing has changed; it runs once in a while all the same"
+		seat.standing.Need, seat.why = Apply, "nothing has changed; this is its regular safety run"
 	}
 	if st.Converge.Prove && seat.standing.Need == Nothing && !slices.ContainsFunc(seat.runs, shows) {
 		seat.standing.Need, seat.why = Proof, "a proof was asked for"
@@ -212,7 +215,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // good enough for a job that changes nothing
 	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
-		seat.phase = good // its Puppet Server would store the catalog
+		seat.phase = good // a compile would store the catalog on its Puppet Server
 	case seat.standing.Need == Nothing && s.tells(v, seat, last):
 		seat.phase = telling
 	case seat.standing.Need == Nothing:
@@ -236,7 +239,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	}
 }
 
-// tooOften defers a node that has reacted as often as it may.
+// tooOften defers a node that has reacted as often as the fleet file allows.
 func (s *State) tooOften(v View, seat *seat) bool {
 	q, from := s.bounded(v, seat.node, seat.standing)
 	if !v.Now.Before(from) {
@@ -249,18 +252,18 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says: it has applied the code, or
-// proved it.
+// shows reports whether a run has shown that its node is as the code says. To show this, a run has
+// applied the code, or has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
-// tells reports whether a node still has to tell its facts after its last run in the step. A node
-// that is away, or whose agent does not tell facts, does not have to.
+// tells reports whether a node must still report its facts after its last run in the step. A node
+// need not do this if it is away, or if its agent does not report facts.
 func (s *State) tells(v View, seat *seat, last *engine.Run) bool {
 	return last != nil && s.engine.Facts(seat.node).ToTell(last) && v.Has(seat.node).TellsFacts && v.connected(seat.node) &&
 		v.Now.Sub(later(v.from(last.EndedAt), v.Since)) < factsFor
 }
 
-// byFacts is how many runs of a step only facts caused.
+// byFacts returns how many runs of a step were caused only by facts.
 func byFacts(runs []*engine.Run) int {
 	n := 0
 	for _, r := range runs {
@@ -271,8 +274,8 @@ func byFacts(runs []*engine.Run) int {
 	return n
 }
 
-// usable reports whether the order can rely on what is known of a node: the node has
-// compiled in this job, or its record is of this code.
+// usable reports whether the order can rely on what is known about a node. The order can
+// rely on this if the node has compiled in this job, or if its record is of this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {
@@ -293,7 +296,7 @@ func (s *State) recordedBefore(seat *seat) bool {
 }
 
 // begin finds the phase of a node that has not run in this step. A node that failed before is tried
-// again if a person asks, if something has changed since, or at its turn.
+// again if a person wants it, if something has changed since then, or at its turn.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
 	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, j.Code) {
@@ -308,8 +311,8 @@ func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	}
 }
 
-// urgent reports whether a node's reasons let it run in a step at once. If a person has
-// asked for the step, all reasons do.
+// urgent reports whether a node's reasons let it run at once in a step. If a person
+// started the job, every reason does.
 func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	if !st.Converge.Reaction || v.Reaction == nil {
 		return true
@@ -318,13 +321,13 @@ func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	return now
 }
 
-// again finds the phase of a node that has run in this step and is not good.
+// again finds the phase of a node that has run in this step but is not good.
 func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]uint64) {
 	tries, same, stops := count(seat.runs)
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
 	again, over := engine.Lagging(seat.runs, v.from)
-	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // another try of a run that facts caused
+	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // another try of a run that only facts caused
 	switch {
 	case over:
 		seat.phase, seat.why = failed, last.Result.Message
@@ -338,7 +341,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if !v.Now.Before(again) {
 			seat.phase = ready
 		}
-	case outcome == tutti.Skipped: // Puppet is disabled there, which a person has to end
+	case outcome == tutti.Skipped: // Puppet is disabled there, and only a person can enable it
 		seat.phase = failed
 	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
@@ -358,8 +361,9 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 	}
 }
 
-// final reports whether a run failed by its code, its answers or its grants: with the
-// same ones it fails again. What a Puppet Server answers may be its machine's error.
+// final reports whether a run failed because of its code, its answers or its grants. With
+// the same inputs, the run would fail again. An error that a Puppet Server returns does
+// not count, because it may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false
@@ -374,9 +378,9 @@ func final(r *engine.Run) bool {
 	return false
 }
 
-// count returns how often a node was tried, how often lately with the inputs of
-// the last time, and how often its compile was stopped. It leaves out runs for which PuppetDB
-// was too late.
+// count returns how often a node was tried, how many of the latest tries had the same inputs,
+// and how often its compile was stopped. The function leaves out runs for which PuppetDB was
+// too late.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {
@@ -394,7 +398,7 @@ func count(runs []*engine.Run) (tries, same, stops int) {
 	return tries, same, stops
 }
 
-// lastTry is the try before a run.
+// lastTry returns the last try before a run.
 func lastTry(runs []*engine.Run, r *engine.Run) *engine.Run {
 	var before *engine.Run
 	for _, other := range runs {

@@ -10,20 +10,23 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// Serial is a serial group of the fleet file: one node runs at a time, and is good before the next one runs. Its
-// nodes are in the order of the file. What they read of each other comes before that order.
+// Serial is a serial group of the fleet file. Only one node of the group runs at a time, and this node must
+// be good before the next one runs. The nodes are in the order of the file. If nodes read from each other,
+// that order takes precedence over the file's order.
 type Serial struct {
 	Group tutti.GroupName
 	Nodes []tutti.NodeName
 }
 
-// turns are the serial groups for one look at a step; the zero value: no group is serial.
+// turns are the serial groups for one look at a step. In the zero value, no group is
+// serial.
 type turns struct {
 	groups []Serial
 	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began it
 }
 
-// turns returns the serial groups for a step. A job that changes nothing ignores them.
+// turns returns the serial groups for a step. A job that changes nothing ignores serial
+// groups.
 func (d *decision) turns() turns {
 	if d.job.Mode != tutti.ModeApply {
 		return turns{}
@@ -31,7 +34,8 @@ func (d *decision) turns() turns {
 	return turns{d.view.Serial, d.state.busy}
 }
 
-// places numbers the nodes of the groups. A node in several groups has its place in the first.
+// places numbers the nodes of the groups. A node in several groups gets its place from the
+// first group.
 func (t turns) places() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, group := range t.groups {
@@ -44,8 +48,8 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// busy reports whether a run applies on a node, or will without asking a converge step, or an exclusive job
-// has the node.
+// busy reports whether a run is applying on a node, or will apply independent of a converge step. The
+// method also returns true if an exclusive job holds the node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
@@ -53,8 +57,8 @@ func (s *State) busy(n tutti.NodeName) bool {
 	return s.engine.ExclusiveOn(n) != nil
 }
 
-// inTurn lets the nodes of each serial group wait for each other. The order so far has no
-// cycles, and a group's turns follow that order, so they make no cycle.
+// inTurn makes the nodes of each serial group wait for each other. The order has no
+// cycles before this call. The turns of a group follow that order, so they make no cycle.
 func (o *order) inTurn(t turns) {
 	for g, group := range t.groups {
 		queue, busy := o.queue(group, t)
@@ -69,8 +73,8 @@ func (o *order) inTurn(t turns) {
 	}
 }
 
-// queue returns the nodes of a group that wait for their turn, in the order of the file, and those whose turn
-// it is.
+// queue returns the nodes of a group that wait for their turn, in the order of the file. The method also
+// returns the nodes whose turn it is now.
 func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	for _, n := range group.Nodes {
 		seat := o.seats[n]
@@ -88,7 +92,7 @@ func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	return queue, busy
 }
 
-// after adds edges by which a node follows others.
+// after adds edges so that the node then follows the nodes in first.
 func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeName) {
 	for _, n := range first {
 		o.edges = append(o.edges, edge{from: vertex{node: n}, to: between})
@@ -98,8 +102,8 @@ func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeNam
 	}
 }
 
-// againFirst drops the edges by which a node that broke in this step follows others of its group: these stand still
-// until the node is good.
+// againFirst considers a node that broke in this step. The method drops the edges by which this node follows
+// others of its group, because the others do not run until this node is good.
 func (o *order) againFirst(queue []tutti.NodeName) {
 	again := map[vertex]bool{}
 	others := map[vertex]bool{}
@@ -126,7 +130,7 @@ func (o *order) againFirst(queue []tutti.NodeName) {
 	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
 }
 
-// ranked puts the nodes that broke first.
+// ranked puts the nodes first that broke in the step.
 func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	rank := func(n tutti.NodeName) int {
 		if o.seats[n].broken() {
@@ -138,7 +142,8 @@ func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	return queue
 }
 
-// sorted puts nodes into an order that contradicts no edge outside a cycle, and otherwise keeps their order.
+// sorted returns the nodes in an order that respects all edges outside cycles. In all other respects,
+// sorted keeps their order.
 func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	if len(queue) < 2 {
 		return queue
@@ -159,8 +164,8 @@ func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	return inOrder(queue, at, o.edges, len(components))
 }
 
-// broken reports whether a node broke in the step, and was not good since. A run that was stopped at its gate, or goes
-// on, does not count. A good result counts even if it came after the run was given up.
+// broken reports whether a node broke in the step and was not good since then. A run that was stopped at its gate, or
+// is still going on, does not count. A good result counts even if it came after the run was given up.
 func (st *seat) broken() bool {
 	for _, r := range slices.Backward(st.runs) {
 		switch {
@@ -174,10 +179,10 @@ func (st *seat) broken() bool {
 	return false
 }
 
-// inOrder takes the components in an order that their edges allow. Components without a node of the queue come as early
-// as possible. Of the others, the first of the queue comes first.
+// inOrder returns the components in an order that respects their edges. Components without a node of the queue come as
+// early as possible. The others come in the order of the queue.
 func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
-	place := make([]int, components) // of its first node in the queue, from 1; 0: it has no node in the queue
+	place := make([]int, components) // the place of its first node in the queue, counted from 1; 0: none of its nodes is in the queue
 	nodes := make([][]tutti.NodeName, components)
 	for i, n := range queue {
 		c := at[vertex{node: n}]
@@ -222,19 +227,22 @@ func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components
 	return out
 }
 
-// halt says why a node that is not good does not run, so that its serial groups stop there.
+// halt explains why a node does not run although it is not good. Its serial groups stop at
+// this node.
 type halt struct {
 	phase phase
 	why   string
 }
 
-// halts are the nodes of serial groups that are not good and do not run by themselves, judged without a job.
+// halts are the nodes of serial groups that do not run by themselves although they are not good. The
+// halts are judged without a job.
 type halts struct {
 	of     map[tutti.NodeName]halt
 	queues []Serial // see State.queues
 }
 
-// haltsIn returns the halts of a surveyed view. Before the first call, no node is looked at.
+// haltsIn returns the halts of a view that survey has returned. The first call computes
+// the halts.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	if v.halts.of != nil {
 		return v.halts.of
@@ -250,7 +258,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt notes a node if it is one of the halts.
+// halt adds a node to out if the node is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {
@@ -268,15 +276,15 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 		return
 	}
 	if s.engine.Active[n] != "" {
-		return // the end of its run decides
+		return // the end of its run will decide
 	}
 	if standing, _, reacts := s.reacts(v, n, s.Standing(n, v.Has(n))); standing.Need != Nothing && (reacts || h.phase == failed) {
 		out[n] = h
 	}
 }
 
-// haltsFor says what stops a node that runs by itself: a node of a serial group with an earlier turn; empty:
-// nothing does.
+// haltsFor names the node of a serial group with an earlier turn that stops a node which runs by itself.
+// The method returns an empty string if nothing stops the node.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
 	if !slices.ContainsFunc(v.Serial, in) {
@@ -296,7 +304,7 @@ func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	return ""
 }
 
-// queues are the serial groups with their nodes that are not good, and with n, in the order of their turns. All
+// queues returns the serial groups in the order of their turns, with n and their nodes that are not good. All
 // groups share one order, so that no two nodes stop each other.
 func (s *State) queues(v View, n tutti.NodeName) []Serial {
 	if slices.ContainsFunc(v.halts.queues, func(g Serial) bool { return slices.Contains(g.Nodes, n) }) {
@@ -321,13 +329,14 @@ func (s *State) queues(v View, n tutti.NodeName) []Serial {
 	return v.halts.queues
 }
 
-// stopsAt says where a serial group stops.
+// stopsAt returns a text that says where a serial group stops.
 func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes of serial groups that do not run in a job, because a node with an earlier turn is not
-// good and does not run either. If a node was tried and broke in the step, all others of its groups come after it.
+// stop finds the nodes of serial groups that do not run in a job. The nodes do not run because of a node with
+// an earlier turn. That node is not good and does not run either. If a node was tried and broke in the step,
+// all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -361,9 +370,9 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	}
 }
 
-// notGood returns the serial groups without the nodes that are good, in the order of their turns. What the nodes read of
-// each other, also through nodes of no group, and the fleet file's order come before their lists. It is nil if no node
-// stops its groups.
+// notGood returns the serial groups without the nodes that are good, in the order of their turns. The order in which
+// nodes read from each other comes before the lists of the groups. Reads through nodes that are in no group count,
+// too. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
 	for n, seat := range seats {
@@ -388,7 +397,8 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf is the order of nodes by what they read of each other, and by the fleet file.
+// orderOf returns the order of nodes that follows from what they read from each other and
+// from the fleet file.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }
@@ -397,7 +407,7 @@ func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *or
 	return o
 }
 
-// halts says whether a node of the step is not good and does not run any more in the step.
+// halts reports whether a node of the step no longer runs although it is not good.
 func (st *seat) halts() (halt, bool) {
 	switch st.phase {
 	case failed:

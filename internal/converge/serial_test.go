@@ -14,12 +14,13 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// one is a serial group.
+// one returns one serial group.
 func one(name string, nodes ...tutti.NodeName) []converge.Serial {
 	return []converge.Serial{{Group: tutti.GroupName(name), Nodes: nodes}}
 }
 
-// plain are nodes that read and publish nothing; those in fails break when they apply.
+// plain returns nodes that read and publish nothing. The nodes in fails break when they
+// apply.
 func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {
@@ -28,8 +29,9 @@ func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[t
 	return out
 }
 
-// watchTurns fails if a node of a serial group is let go while another one of it applies, or while one broke in this job
-// and is not good since. Of those that broke any one may be tried again.
+// watchTurns fails if a node of a serial group goes while another node of the group applies. The method also fails if
+// another node of the group broke in this job and is not good since. If several nodes broke, any of them may be tried
+// again.
 func (s *sim) watchTurns() {
 	applies, bad := map[tutti.NodeName]bool{}, map[tutti.NodeName]bool{}
 	for _, e := range s.log {
@@ -54,7 +56,7 @@ func (s *sim) watchTurns() {
 			r := s.engine.Runs[b.Result.Run]
 			delete(applies, r.Node)
 			switch broke := !b.Result.Outcome.Good() && b.Result.Outcome != tutti.Waiting; {
-			case b.Result.Stopped, broke && r.Lost != "": // it says nothing, or is of a run before the last one
+			case b.Result.Stopped, broke && r.Lost != "": // the result says nothing, or belongs to an earlier run
 			default:
 				bad[r.Node] = broke
 			}
@@ -68,7 +70,8 @@ func (s *sim) watchTurns() {
 	}
 }
 
-// groupsOf are up to two random serial groups of a fleet, whose lists may contradict each other.
+// groupsOf returns up to two random serial groups of a fleet. The lists of the groups may
+// contradict each other.
 func groupsOf(d dice, names []tutti.NodeName) (out []converge.Serial) {
 	for i := range 1 + d.roll(2, "groups") {
 		var nodes []tutti.NodeName
@@ -86,8 +89,8 @@ func groupsOf(d dice, names []tutti.NodeName) (out []converge.Serial) {
 	return out
 }
 
-// In any fleet, with and without cycles of what nodes read: one node of a serial group applies at a time, and the
-// fleet comes to the end to which it comes without groups.
+// In any fleet, with and without cycles, only one node of a serial group applies at a time. The fleet comes to
+// the same end as without groups.
 func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	for name, fleet := range map[string]func(dice, kinds) map[tutti.NodeName]*manifest{"acyclic": acyclic, "cyclic": monotone} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +110,8 @@ func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	}
 }
 
-// The same while runs are lost, messages come twice and late, and the server starts again.
+// The same must hold if runs are lost, messages arrive twice and late, and the server
+// restarts.
 func TestSerialGroupsInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -125,14 +129,14 @@ func TestSerialGroupsInDisorder(t *testing.T) {
 	})
 }
 
-// Without data between them the nodes run in the order of the list, each after the one before has ended; also those
-// of two groups, and those who could run by themselves do not wait.
+// If nodes read nothing from each other, they run in the order of the list. Each node runs after the previous one
+// has ended. Nodes of two groups also run one after the other. Nodes outside the groups do not wait.
 func TestTurns(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		serial []converge.Serial
 		order  []converge.Order
-		data   [2]tutti.NodeName // the first publishes what the second reads
+		data   [2]tutti.NodeName // the first node publishes what the second reads
 		want   []tutti.NodeName
 	}{
 		"list":   {reason: "the order of the list, not of names", serial: one("g", "c", "a", "b"), want: []tutti.NodeName{"c", "a", "b"}},
@@ -167,7 +171,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A node that is not good and does not run stops those after it. The job says which node that is, and who waits.
+// If a node is not good and does not run, it stops the nodes after it. The job names this node and the nodes
+// that wait.
 func TestASerialGroupStops(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -237,7 +242,7 @@ func TestASerialGroupStops(t *testing.T) {
 	}
 }
 
-// A node that is good stops nobody, also while it is not connected.
+// A good node stops no other node, even while it is not connected.
 func TestAGoodNodeStopsNobody(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", constant("1"), "op/0"), "b": publishes("v/b", constant("1"), "op/1"),
@@ -252,8 +257,8 @@ func TestAGoodNodeStopsNobody(t *testing.T) {
 	}
 }
 
-// What an earlier job left broken stops a job that does not try it, and a reaction does not begin. When it is mended the
-// others go by themselves.
+// A node that an earlier job left broken stops a job that does not try it. A reaction does not begin either. When the
+// node is repaired, the others run by themselves.
 func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{
@@ -299,7 +304,7 @@ func (s *sim) idle(d time.Duration) {
 	}
 }
 
-// Two jobs at once heed the same turns.
+// Two jobs at the same time respect the same turns.
 func TestTwoJobsHeedTurns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -322,7 +327,8 @@ func TestTwoJobsHeedTurns(t *testing.T) {
 	})
 }
 
-// A plan shows the turns. It names the nodes that do not run, and the node that stops them. It compiles all at once. So does noop.
+// A plan shows the turns. The plan names the nodes that do not run, and the node that stops them. A plan compiles all
+// nodes at once, and so does a noop job.
 func TestPlanShowsTurns(t *testing.T) {
 	s := newSim(t, plain(nil, "a", "b", "c", "d"))
 	s.serial = one("g", "c", "a", "b", "d")
@@ -340,7 +346,8 @@ not: d: serial group g stops at b: not connected`
 	}
 }
 
-// The canaries of held code run in turn, and one that breaks stops the others of its group.
+// The canaries of held code run in turn. A canary that breaks stops the other nodes of its
+// group.
 func TestCanariesRunInTurn(t *testing.T) {
 	s := newSim(t, plain(nil, "a", "b", "c"))
 	s.serial = one("g", "a", "b", "c")
@@ -356,7 +363,8 @@ func TestCanariesRunInTurn(t *testing.T) {
 	s.watchTurns()
 }
 
-// Nor does a reaction begin behind a node that is away and not good. When it is back, they run in turn.
+// A reaction does not begin if an earlier node of the group is away and not good. When this node is
+// back, the nodes run in turn.
 func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", constant("1"), "op/0"), "b": publishes("v/b", constant("1"), "op/0"), "c": publishes("v/c", constant("1"), "op/1"),
@@ -380,8 +388,8 @@ func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
 	s.watchTurns()
 }
 
-// TestBrokenNodesDoNotStopEachOther: three nodes of a group are broken, and what one reads is before the list. When
-// their input is mended, all run by themselves, one after the other.
+// TestBrokenNodesDoNotStopEachOther: three nodes of a group are broken, and the order of their reads differs from
+// the list. When the input of the broken nodes is repaired, all of them run by themselves, one after the other.
 func TestBrokenNodesDoNotStopEachOther(t *testing.T) {
 	broken := false
 	node := func(key string, reads ...string) *manifest {
@@ -415,7 +423,8 @@ func TestBrokenNodesDoNotStopEachOther(t *testing.T) {
 	}
 }
 
-// Random fleets that react by themselves, while nodes come and go, heed the turns and come to rest.
+// In random fleets that react by themselves while nodes come and go, nodes respect the turns. In
+// the end no node needs anything.
 func TestReactionsHeedTurns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

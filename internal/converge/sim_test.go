@@ -15,7 +15,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// tester is what testing and rapid have in common.
+// tester has the methods that testing and rapid have in common.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -25,31 +25,31 @@ type tester interface {
 type sim struct {
 	t     tester
 	now   time.Time
-	since time.Time // the server serves
+	since time.Time // when the server began to serve
 	ids   int
 
 	engine   *engine.State
 	data     *data.State
 	converge *converge.State
 	log      []tutti.Event
-	cuts     []int // lengths of the log at which it may end
+	cuts     []int // lengths of the log at which the log may end
 
 	code      tutti.Digest
 	pushed    tutti.CodePushed                              // of it
 	nodes     map[tutti.NodeName]*manifest                  // of the current code
 	manifests map[tutti.Digest]map[tutti.NodeName]*manifest // by code
 	memory    map[tutti.RunID]*process                      // of the nodes
-	late      []func()                                      // messages that come (once more) some time
+	late      []func()                                      // messages that will arrive (again) later
 
 	order    []converge.Order
 	serial   []converge.Serial
-	tells    bool          // the agents tell which facts there are after a run
-	mute     bool          // and none comes
-	delay    time.Duration // so long after a run
+	tells    bool          // the agents report their facts after a run
+	mute     bool          // no report arrives
+	delay    time.Duration // how long after a run the report arrives
 	changes  int           // resources that a run changes
-	clock    tutti.Clock   // of the runs of ours
+	clock    tutti.Clock   // for our runs
 	facts    map[tutti.NodeName]string
-	afterEnd func(tutti.NodeName) // a run of the node has ended
+	afterEnd func(tutti.NodeName) // called when a run of the node has ended
 	disabled bool                 // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
@@ -59,10 +59,10 @@ type sim struct {
 	compiles int
 	inFlight int
 	reaction *tutti.Reaction
-	onWanted func(*tutti.RunWanted)    // looks at each, before it is folded
-	compiled func(*tutti.Compiled)     // changes what a compile hands over
+	onWanted func(*tutti.RunWanted)    // called with each event before it is folded
+	compiled func(*tutti.Compiled)     // changes the message of a compile at its gate
 	behind   func(tutti.NodeName) bool // whether PuppetDB lacks what a compile of the node collects
-	dies     func() bool               // whether the server dies now, within what it decides
+	dies     func() bool               // whether the server dies now, in the middle of its decision
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
@@ -84,7 +84,7 @@ func emptySim(t tester) *sim {
 	return s
 }
 
-// fold is a start of the server: all is folded anew.
+// fold simulates a start of the server, which folds the whole log.
 func (s *sim) fold() {
 	s.engine, s.data = engine.NewState(), data.NewState()
 	s.converge = converge.New(s.engine, s.data)
@@ -100,8 +100,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server that finds the first events of another one's log, and nodes
-// that remember what they did.
+// from returns a server that finds the first events of another server's log. The nodes of
+// the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
@@ -118,7 +118,7 @@ func (s *sim) from(end int) *sim {
 
 func (s *sim) names() []tutti.NodeName { return sortedKeys(s.nodes) }
 
-// push makes these manifests the current code.
+// push pushes code with these manifests.
 func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
 	s.manifests[s.code] = nodes
@@ -135,7 +135,7 @@ func (s *sim) append(b tutti.Body) {
 	s.apply(e)
 }
 
-// cut says that the log may end here.
+// cut notes that the log may end here.
 func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {
@@ -182,8 +182,8 @@ func (s *sim) startJobOf(code tutti.Digest, mode tutti.Mode, spec tutti.Converge
 	return id
 }
 
-// settle appends what is decided until nothing is, as the server does after each
-// batch.
+// settle appends the decided events until nothing is left to decide, as the server does
+// after each batch.
 func (s *sim) settle() {
 	s.t.Helper()
 	s.cut()
@@ -222,7 +222,7 @@ func (s *sim) emit(bodies []tutti.Body) {
 		s.append(b)
 		if _, proved := b.(*tutti.RunProved); !proved {
 			s.cut()
-			if s.dies != nil && s.dies() { // the rest was never written
+			if s.dies != nil && s.dies() { // the rest of the events is never written
 				s.fold()
 				return
 			}
@@ -234,8 +234,7 @@ func (s *sim) exports(r *engine.Run, exports []tutti.Export, overlay bool) {
 	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
 }
 
-// run lets the nodes act, in the order that pick chooses, until the job has its
-// verdict.
+// run lets the nodes act, in the order that pick chooses, until the job has its verdict.
 func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	for range 5000 {
@@ -249,7 +248,7 @@ func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	return nil
 }
 
-// step lets one node act, or time pass.
+// step lets one node act. If no node can act, time passes.
 func (s *sim) step(pick func(n int) int) {
 	actions := s.actions()
 	if len(actions) == 0 {
@@ -266,8 +265,8 @@ func (s *sim) all(pick func(n int) int) *engine.Job {
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// done are how often each node ran and compiled in a job, without those that did
-// neither.
+// done returns how often each node ran and compiled in a job. The function leaves out
+// nodes that did neither.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}
 	for _, n := range j.Steps[0].Nodes {
@@ -287,7 +286,7 @@ func done(j *engine.Job) map[tutti.NodeName]string {
 	return out
 }
 
-// write is an operator who sets a value.
+// write acts as an operator who sets a value.
 func (s *sim) write(key, value string) {
 	raw := fmt.Appendf(nil, "%q", value)
 	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
@@ -341,7 +340,8 @@ func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Key
 
 func first(int) int { return 0 }
 
-// Fleets shrink slowly, and the log of one that is not minimal is readable, too.
+// Rapid shrinks fleets slowly, and the log of a fleet that is not minimal is readable,
+// too.
 func init() {
 	if err := flag.Set("rapid.shrinktime", "2s"); err != nil {
 		panic(err)

@@ -11,33 +11,32 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// State is the fold of the log for records. It uses the
-// folds of engine and data, which take each event first. Basis, Needy,
-// Publishers, Standing, Standings and When may be called concurrently, as long as nothing is applied
-// or decided.
+// State is the fold of the log for records. State uses the folds of engine and data, which must
+// fold each event first. Basis, Needy, Publishers, Standing, Standings and When may be called
+// concurrently. During these calls, no event may be applied and nothing may be decided.
 type State struct {
 	engine *engine.State
 	data   *data.State
-	pushed map[string]tutti.CodePushed // the last one of each environment; Held ends with its release
+	pushed map[string]tutti.CodePushed // the last push of each environment; Held ends with its release
 	nodes  map[tutti.NodeName]bool     // nodes that have joined
-	since  map[tutti.NodeName]uint64   // the sequence at which each of them joined, as this machine
+	since  map[tutti.NodeName]uint64   // the sequence at which each of them joined with its present machine
 
-	looking sync.Mutex                  // held while nodes are judged again, which changes the fields below
+	looking sync.Mutex                  // locked while nodes are judged again, which changes the fields below
 	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
 	needy   map[tutti.NodeName]Standing // nodes that need something, except those in dirty
 
-	// withdrawn is when what a node had published was withdrawn last, because no grant covers it any more.
+	// withdrawn is when values of a node were last withdrawn because no grant covers them any more.
 	withdrawn map[tutti.NodeName]uint64
 
-	// Of reactions (react.go).
-	// diverged are nodes that are left alone, until their answers have another digest than this one;
-	// empty: until new code, or a person.
+	// The following fields are for reactions (react.go). The nodes in diverged are left alone
+	// until the digest of their answers changes. If the digest is empty, the nodes are left
+	// alone until new code or a person's converge.
 	diverged   map[tutti.NodeName]tutti.Digest
 	reactions  map[tutti.NodeName]reactionsOf
 	waked      map[tutti.NodeName]waked
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
-	reacted    time.Time // when the last job began that the server began by itself
+	reacted    time.Time // when the server last began a job by itself
 	fleetSeq   uint64    // of the fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment, and what released it
@@ -62,7 +61,7 @@ func New(e *engine.State, d *data.State) *State {
 	}
 }
 
-// Apply folds an event that engine and data have folded.
+// Apply folds an event. The folds of engine and data must have folded the event before.
 func (s *State) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:
@@ -84,7 +83,7 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetSeq, s.fleetBy = e.Seq, e.By
-		for n := range s.nodes { // the node may run by another program
+		for n := range s.nodes { // the node may now run by another program
 			s.dirty[n] = true
 		}
 	case *tutti.CodePushed:
@@ -131,7 +130,8 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// newCode judges all nodes again. If nodes react to the code, those that were left alone do, too.
+// newCode judges all nodes again. If nodes react to the code, newCode also ends the time for
+// which nodes are left alone.
 func (s *State) newCode(react bool) {
 	if react {
 		clear(s.diverged)
@@ -148,15 +148,15 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 	}
 }
 
-// follow keeps a node's record in step with its run. In a converge
-// step the record is what the run has just compiled, elsewhere what it applies.
+// follow updates a node's record according to its run. In a converge step the record is
+// what the run has just compiled. In other steps the record is what the run applies.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {
 	case *tutti.RunClaimed:
 		delete(s.scheduled, r.Node)
 		if j := s.engine.Jobs[r.Job]; j != nil && !reaction(j.Plan) {
-			delete(s.diverged, r.Node) // a person has asked for it
+			delete(s.diverged, r.Node) // a person has started this run
 			delete(s.reactions, r.Node)
 		}
 	case *tutti.RunCompiled:
@@ -171,7 +171,8 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		// What a Puppet Server says counts from the run's gate on, or from its end.
+		// A Puppet Server's message about a compile counts from the run's gate on, or
+		// from its end.
 		if b.Served == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}
@@ -182,12 +183,12 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 	}
 }
 
-// reaction reports whether a plan is of a job that the server began by itself.
+// reaction reports whether a plan belongs to a job that the server began by itself.
 func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember makes what a run asked and declared the record of its node.
+// remember makes the questions and the declared values of a run the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return
@@ -198,7 +199,8 @@ func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	}
 }
 
-// leave makes the records of a job's nodes those of their own runs, without the job's overlay.
+// leave makes the records of a job's nodes the records of their own runs, without the job's
+// overlay.
 func (s *State) leave(j *engine.Job) {
 	if j == nil {
 		return
@@ -216,7 +218,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore makes a node's record that of the run by which it is judged.
+// restore makes a node's record that of the run which determines its standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
@@ -229,8 +231,8 @@ func (s *State) restore(node tutti.NodeName) {
 	}
 }
 
-// Basis is the run whose reads show that a node is stale: the last one
-// that it applied, or that failed before it could.
+// Basis returns the run whose reads show whether a node is stale. Basis returns the last
+// run that the node applied, or a later run that failed before it could apply.
 func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)
 	if a := last.Applied; a != nil && a.Asked != nil && (a.Served == nil || a.Compiled != nil || a.Ended()) && (!a.Proof || a.Gate != tutti.GateStop) {
@@ -239,8 +241,8 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	return last.Passed
 }
 
-// overlay names the job whose overlay a run reads and writes because it belongs to
-// a converge step; empty for other runs.
+// overlay returns the job whose overlay a run reads and writes, because the run belongs
+// to a converge step. The method returns an empty id for other runs.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
 	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
 		return r.Job

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// seedDice are numbers that a seed decides: a million fleets need no shrinking.
+// seedDice are dice that a seed determines. A million fleets need no shrinking.
 type seedDice struct{ *rand.Rand }
 
 func (d seedDice) roll(n int, _ string) int {
@@ -28,11 +28,12 @@ func (d seedDice) roll(n int, _ string) int {
 	return d.IntN(n)
 }
 
-// truthFleets is how many fleets TestTruth makes; TRUTH_FLEETS replaces it, TRUTH_SEED the first seed.
+// truthFleets is how many fleets TestTruth makes. TRUTH_FLEETS replaces this number, and TRUTH_SEED
+// replaces the first seed.
 const truthFleets = 200
 
-// TestTruth: at each moment in the life of a random fleet, a node that is called good is what a compile of now would
-// make of it: the catalog that was applied, the exports and the values that are published.
+// TestTruth checks random fleets at each moment of their lives. For each node that counts as good, a compile at this
+// moment must lead to the applied catalog, the present exports and the published values.
 func TestTruth(t *testing.T) {
 	number := func(variable string, without int) int {
 		text := os.Getenv(variable)
@@ -53,7 +54,7 @@ func TestTruth(t *testing.T) {
 			t.Run(strconv.Itoa(hand), func(t *testing.T) {
 				t.Parallel()
 				for i := hand; i < fleets; i += hands {
-					// Of many all cannot live long.
+					// If there are many fleets, only some fleets can live long.
 					checks.Add(int64(lives(t, uint64(seed+i), fleets <= truthFleets || i%25 == 0)))
 				}
 			})
@@ -65,7 +66,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// TestANoopJobMakesNobodyGood: what a noop run reads is not what its node has.
+// TestANoopJobMakesNobodyGood: a noop run does not make its node good, because the node
+// does not get what the run reads.
 func TestANoopJobMakesNobodyGood(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeNoop, tutti.ModeCompile} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x"), "b": reads("x")})
@@ -88,8 +90,9 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 	}
 }
 
-// TestAStoppedCompileMakesNobodyGood: nor does one that waits for its turn. What it read is not what its node has, also
-// while its job goes on.
+// TestAStoppedCompileMakesNobodyGood: a stopped compile and a compile that waits for its turn do not make a node good.
+// A stopped compile does not make the node good while the job goes on, either. The node does not have what these
+// compiles read.
 func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.write("x", "1")
@@ -120,19 +123,19 @@ func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	}
 }
 
-// life is a random fleet, and what its machines have.
+// life is a random fleet together with the state of its machines.
 type life struct {
 	*sim
 	d       seedDice
-	applied map[tutti.NodeName]string      // the catalog that a machine has certainly applied last, whole
-	earlier map[tutti.NodeName][]string    // those before it
-	full    map[tutti.NodeName]*engine.Run // the last full one that it knows to have passed its gate
-	untold  map[tutti.NodeName]func()      // a run without an order that the server has not heard of
+	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
+	earlier map[tutti.NodeName][]string    // earlier ones
+	full    map[tutti.NodeName]*engine.Run // the last full run that the node knows to have passed its gate
+	untold  map[tutti.NodeName]func()      // a run without an order that the server does not know yet
 	checks  int
 }
 
-// lives lets one fleet live, through four to seven jobs if it lives long, else through one or two. It returns how often a
-// node that was called good was looked at.
+// lives lets one fleet live. A long life has four to seven jobs, a short one has one or two. The function returns
+// how often it checked a node that counted as good.
 func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
 	nodes := acyclic(d, kinds{nodes: 6})
@@ -180,8 +183,8 @@ func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	return l.checks
 }
 
-// livelier lets a node's code use more than random fleets of other tests do: all that it reads, a fact, and it makes
-// one, or fails.
+// livelier makes a node's code use more than in random fleets of other tests. The code may use a fact and all
+// that the node reads. The code may make a fact, or fail.
 func livelier(d seedDice, m *manifest) *manifest {
 	compile, uses, all, fails := m.compile, d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(5) == 0
 	m.compile = func(got answers) catalog {
@@ -203,13 +206,14 @@ func livelier(d seedDice, m *manifest) *manifest {
 	return m
 }
 
-// onDisk is what a run leaves of a catalog on its machine: exports are elsewhere.
+// onDisk returns what a run leaves of a catalog on its machine. Exports are not on the
+// machine.
 func onDisk(c catalog) string {
 	c.exports = nil
 	return fmt.Sprint(c)
 }
 
-// ended is called when the result of a node's run is there.
+// ended is called when a node's run has its result.
 func (l *life) ended(n tutti.NodeName) {
 	r := l.engine.Last(n).Applied
 	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] == r {
@@ -222,7 +226,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has notes what a machine has now; empty: nobody knows.
+// has notes the present state of a machine. Empty means that nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)
@@ -233,26 +237,26 @@ func (l *life) has(n tutti.NodeName, disk string) {
 	}
 }
 
-// look compares what is said with what is.
+// look compares the judgement of the nodes with their real state.
 func (l *life) look(t *testing.T, seed uint64, did string) {
 	s := l.sim
 	needy := s.converge.Needy(converge.View{Has: s.view().Has})
 	job := slices.ContainsFunc(slices.Collect(maps.Values(s.engine.Jobs)), func(j *engine.Job) bool { return !j.Ended() })
 	for _, n := range s.names() {
 		stands := s.standing(n)
-		// While a job goes on, the list is as of what its nodes read in it.
+		// While a job goes on, the list reflects what its nodes have read in the job.
 		if !job && slices.Contains(needy, n) != (stands.Need != converge.Nothing) {
 			t.Fatalf("seed %d, after %s: %s needs %s, and is counted otherwise\n%s", seed, did, n, stands.Need, s.tail())
 		}
 		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil {
 			continue
 		}
-		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // within a minute it does
+		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // the node will report them within a minute
 			continue
 		}
 		l.checks++
 		c := s.nodes[n].compile(s.asks(s.nodes[n], data.Asker{Node: n}).got)
-		if !s.tells { // nobody looks at facts
+		if !s.tells { // no node reports facts
 			c.extra = strings.Replace(c.extra, "fact "+s.facts[n], "fact "+s.factThen(n), 1)
 		}
 		if got := onDisk(c); got != l.applied[n] || c.waits != "" {
@@ -267,7 +271,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 	}
 }
 
-// factThen is the fact by which a node's last run that counts was compiled.
+// factThen returns the fact that a node had in the compile of its last run that counts.
 func (s *sim) factThen(n tutti.NodeName) string {
 	if r := s.engine.Last(n).Passed; r != nil && s.memory[r.Run] != nil {
 		return s.memory[r.Run].got.fact
@@ -275,7 +279,8 @@ func (s *sim) factThen(n tutti.NodeName) string {
 	return ""
 }
 
-// change is what people do to a fleet, and what happens to its machines.
+// change simulates a random change by a person, or a random event on a machine. It
+// returns a description.
 func (l *life) change() string {
 	s, d := l.sim, l.d
 	all := s.names()
@@ -333,7 +338,7 @@ func (l *life) change() string {
 	return "nothing"
 }
 
-// blank is a machine that has nothing.
+// blank makes a machine empty.
 func (l *life) blank(n tutti.NodeName) {
 	l.has(n, "")
 	delete(l.earlier, n)
@@ -342,7 +347,7 @@ func (l *life) blank(n tutti.NodeName) {
 	delete(l.facts, n)
 }
 
-// setBack puts a machine back to what it was, and the server notices, as it does at the next claim.
+// setBack restores an earlier state of a machine. The server notices this at the next claim.
 func (l *life) setBack(n tutti.NodeName) string {
 	r := l.engine.Last(n).Passed
 	if r == nil || r.Proved || l.engine.Active[n] != "" || len(l.earlier[n]) == 0 {
@@ -355,7 +360,8 @@ func (l *life) setBack(n tutti.NodeName) string {
 	return "a set back of " + string(n)
 }
 
-// interrupt ends a run that goes on: its process dies, or its machine is not heard of any more, and goes on.
+// interrupt ends a run that goes on. Either its process dies, or the server hears no more of its machine,
+// where the run goes on.
 func (l *life) interrupt(n tutti.NodeName) string {
 	r := l.engine.Runs[l.engine.Active[n]]
 	if r == nil || r.ClaimedAt.IsZero() {
@@ -371,7 +377,7 @@ func (l *life) interrupt(n tutti.NodeName) string {
 		if l.d.IntN(2) == 0 {
 			return "the loss of a run on " + string(n)
 		}
-		// its word comes late
+		// the result comes late
 	}
 	l.finish(tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone", Stopped: false})
 	if applies {
@@ -381,7 +387,7 @@ func (l *life) interrupt(n tutti.NodeName) string {
 }
 
 // alone is a run that the node's agent makes by itself, with the code of its last full run and the last known
-// answers. The server hears of it at once, or later.
+// answers. The server hears of this run at once, or later.
 func (l *life) alone(n tutti.NodeName) string {
 	s, r := l.sim, l.full[n]
 	if r == nil || s.engine.Active[n] != "" || l.untold[n] != nil {
@@ -420,7 +426,8 @@ func (l *life) alone(n tutti.NodeName) string {
 	return "a run that " + string(n) + " made by itself and has not told"
 }
 
-// lastKnown are the answers that a node's agent has had last to what its code asks, and whether they are those of then.
+// lastKnown returns the last answers that a node's agent got to the questions of its code. The method also reports
+// whether they equal the answers in then.
 func (l *life) lastKnown(n tutti.NodeName, m *manifest, then answers) (answers, bool) {
 	out := answers{values: map[string]string{}, exports: map[string][]string{}}
 	var runs []tutti.RunID
@@ -456,7 +463,7 @@ func prefixed(prefix string, keys []string) []string {
 	return out
 }
 
-// publishedBy are the values that a node publishes now.
+// publishedBy returns the values that a node publishes now.
 func (s *sim) publishedBy(n tutti.NodeName) map[string]string {
 	out := map[string]string{}
 	for _, v := range s.data.Values("") {
@@ -467,7 +474,7 @@ func (s *sim) publishedBy(n tutti.NodeName) map[string]string {
 	return out
 }
 
-// exported are the titles that a node exports now, by type.
+// exported returns the titles that a node exports now, by type.
 func (s *sim) exported(n tutti.NodeName) map[string][]string {
 	out := map[string][]string{}
 	for _, e := range s.data.Exports(n) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// verdict says how a step ended in which nothing goes on any more, with what a
-// person needs to act.
+// verdict describes how a step ended after all its runs, with what a person must know to
+// act.
 func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	var lines []string
 	say := func(verdict tutti.Verdict) (tutti.Verdict, string) {
@@ -66,7 +66,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	return say(tutti.VerdictConverged)
 }
 
-// unjoined returns the nodes that a person wants to converge and that have never joined.
+// unjoined returns the nodes that a person wants to converge but that have never joined.
 func (d *decision) unjoined() []tutti.NodeName {
 	if d.step.Converge.Reaction || d.view.Unjoined == nil {
 		return nil
@@ -74,13 +74,14 @@ func (d *decision) unjoined() []tutti.NodeName {
 	return d.view.Unjoined(d.step.Converge.Target)
 }
 
-// notJoined says that a node is listed and has not joined. This is so before each join, because grants are pushed first.
+// notJoined says that a node is listed but has not joined. Nodes are often listed before they join, because grants
+// are pushed first.
 func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
-// barred says which nodes did not run because their serial group stopped at another one: a line for each
-// place where one stopped.
+// barred names the nodes that did not run because their serial group stopped at another node. The method
+// returns one line for each place where a group stopped.
 func (d *decision) barred() []string {
 	at := map[string][]tutti.NodeName{}
 	for _, n := range sortedSeats(d.seats) {
@@ -99,7 +100,7 @@ func (d *decision) barred() []string {
 	return out
 }
 
-// stoppedBy reports whether a node did not run because of another one that is in one of these phases.
+// stoppedBy reports whether a node did not run because another node is in one of these phases.
 func (d *decision) stoppedBy(phases ...phase) bool {
 	for _, seat := range d.seats {
 		if seat.phase == barred && slices.Contains(phases, seat.cause) {
@@ -109,7 +110,8 @@ func (d *decision) stoppedBy(phases ...phase) bool {
 	return false
 }
 
-// broken says why nodes failed: a line for each node, or for all those that failed in the same way.
+// broken explains why nodes failed. The method returns one line for each node, or for all nodes
+// that failed in the same way.
 func (d *decision) broken() []string {
 	alike := map[string][]tutti.NodeName{}
 	var order, out []string
@@ -121,7 +123,7 @@ func (d *decision) broken() []string {
 		if !strings.HasPrefix(text, string(tutti.Failed)+":") {
 			text = string(tutti.Failed) + ": " + text
 		}
-		text = strings.ReplaceAll(text, " on node "+string(n), "") // at the end of Puppet's own words
+		text = strings.ReplaceAll(text, " on node "+string(n), "") // Puppet's own message ends with this
 		if alike[text] == nil {
 			order = append(order, text)
 		}
@@ -139,8 +141,9 @@ func (d *decision) broken() []string {
 	return out
 }
 
-// left says why nodes that are not good after a reaction, and did not take part in it, do not
-// run now: in later the nodes that will run at another time, in gone those that cannot run.
+// left explains why some nodes do not run now. These nodes are not good after a reaction and
+// did not take part in it. The map later has the nodes that will run at another time, and
+// gone has the nodes that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -149,10 +152,11 @@ func (d *decision) left() (later, gone []string) {
 	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
 		seat := d.seats[n]
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
-			continue // what the seat says counts
+			continue // the phase in the node's seat counts
 		}
-		// Judge again: while the node's record is of this job's view, others may have published what the
-		// node has read of their compiles, and that touches no node that sees it already.
+		// Judge the node again. In the view of this job, other nodes may already have published what
+		// this node has read from their compiles. A publication of this kind changes nothing for a
+		// node that already sees these values. The node is therefore not judged again.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue
@@ -177,7 +181,7 @@ func (d *decision) left() (later, gone []string) {
 	return later, gone
 }
 
-// tell says why a node is not good.
+// tell explains why a node is not good.
 func (d *decision) tell(seat *seat) string {
 	switch seat.phase {
 	case diverging:
@@ -188,12 +192,12 @@ func (d *decision) tell(seat *seat) string {
 		}
 	case waiting:
 		return d.missing(seat)
-	default: // its reason says it
+	default: // the reason is enough
 	}
 	return seat.reason()
 }
 
-// endOf is how a run ended, in a line.
+// endOf describes in a line how a run ended.
 func endOf(r *engine.Run) string {
 	text, said := string(r.Outcome()), []string{r.Lost}
 	if r.Result != nil {
@@ -210,7 +214,8 @@ func endOf(r *engine.Run) string {
 	return text
 }
 
-// changers names the questions whose answers kept changing, and who changed them.
+// changers names the questions whose answers kept changing, and the nodes that changed
+// them.
 func (d *decision) changers(seat *seat) string {
 	switch {
 	case seat.cycle != nil:
@@ -234,7 +239,7 @@ func (d *decision) changers(seat *seat) string {
 	return text + " these have changed again: " + strings.Join(parts, ", ")
 }
 
-// missing says what a node waits for, and which nodes could provide it.
+// missing names what a node waits for, and which nodes could provide it.
 func (d *decision) missing(seat *seat) string {
 	last := d.state.engine.Last(seat.node).Applied
 	if last == nil || last.Result == nil {
@@ -249,7 +254,8 @@ func (d *decision) missing(seat *seat) string {
 	return text
 }
 
-// Publishers returns the nodes that publish into a question of a node, or declare to.
+// Publishers returns the nodes that publish into a question of a node, or declare that
+// they will.
 func (s *State) Publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
 	var out []tutti.NodeName
 	for q := range s.data.Questions(node) {

@@ -2,10 +2,10 @@ package dag
 
 import "slices"
 
-// Components returns the strongly connected components: the largest sets of nodes
-// each of which can be reached from each other one. Every node is in exactly one. A
-// component comes after those that lead to it, and its nodes are in the order of
-// their addition.
+// Components returns the strongly connected components. A component is a largest set in
+// which each node can be reached from each other node. Every node is in exactly one
+// component. A component comes after the components that lead to it. The nodes of a
+// component are in the order in which they were added.
 func (g *Graph[N]) Components() [][]N {
 	t := tarjan{
 		after: g.after, index: make([]int, len(g.nodes)), low: make([]int, len(g.nodes)), on: make([]bool, len(g.nodes)),
@@ -26,13 +26,13 @@ func (g *Graph[N]) Components() [][]N {
 	return out
 }
 
-// tarjan finds components by R. Tarjan's algorithm, without recursion: graphs are
-// as deep as fleets are large.
+// tarjan finds components by R. Tarjan's algorithm. The algorithm does not use recursion,
+// because graphs are as deep as fleets are large.
 type tarjan struct {
 	after [][]int
-	index []int // of the visit, from 1; 0: not visited
+	index []int // order of the visit, from 1; 0: not visited
 	low   []int
-	on    []bool // the stack
+	on    []bool // whether the node is on the stack
 	stack []int
 	count int
 	found [][]int
@@ -74,7 +74,7 @@ func (t *tarjan) enter(n int) frame {
 	return frame{node: n}
 }
 
-// leave takes the component of which n is the first off the stack.
+// leave removes the component whose first node is n from the stack.
 func (t *tarjan) leave(n int) {
 	var component []int
 	for t.on[n] {

@@ -35,7 +35,7 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// Two nodes are in one component exactly if each is a descendant of the other.
+// Two nodes are in one component if and only if each is a descendant of the other.
 func TestComponentsAreMutual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := dag.New[string]()

@@ -1,8 +1,8 @@
-// Package dag holds small directed graphs: the order of things that wait for
-// each other, and the names of those that wait for themselves.
+// Package dag implements small directed graphs. The package finds the order of things
+// that wait for each other, and the things that wait for themselves.
 //
-// All answers are deterministic: where several are right, the node that was
-// added first comes first.
+// All results are deterministic. If several results are right, the node that was added
+// first comes first.
 package dag
 
 import (
@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// Graph is a directed graph. An edge from a to b says that b comes after a.
-// The zero Graph is not usable; call New. It may be read by many goroutines
-// at once while nobody adds to it.
+// Graph is a directed graph. An edge from a to b means that b comes after a. The zero
+// Graph is not usable, so call New. Many goroutines may read a Graph at the same time as
+// long as nobody adds to it.
 type Graph[N comparable] struct {
 	nodes []N
 	index map[N]int
@@ -25,7 +25,8 @@ func New[N comparable]() *Graph[N] {
 	return &Graph[N]{index: map[N]int{}}
 }
 
-// Add adds nodes. Adding one again changes nothing, also not its place.
+// Add adds nodes. If a node was added before, Add changes nothing and the node keeps its
+// place.
 func (g *Graph[N]) Add(nodes ...N) {
 	for _, n := range nodes {
 		g.add(n)
@@ -44,9 +45,9 @@ func (g *Graph[N]) add(n N) int {
 	return i
 }
 
-// Connect adds the edge from one node to a later one, and the nodes that are
-// not there yet. Adding an edge again changes nothing. An edge from a node to
-// itself is a cycle.
+// Connect adds the edge from one node to a later one. Connect also adds the nodes if they
+// are missing. Adding an edge again changes nothing. An edge from a node to itself is a
+// cycle.
 func (g *Graph[N]) Connect(from, to N) {
 	f, t := g.add(from), g.add(to)
 	if slices.Contains(g.after[f], t) {
@@ -65,10 +66,12 @@ func (g *Graph[N]) Has(n N) bool {
 // Nodes returns all nodes in the order of their addition.
 func (g *Graph[N]) Nodes() []N { return slices.Clone(g.nodes) }
 
-// Successors returns the nodes with an edge from n, none for an unknown n.
+// Successors returns the nodes with an edge from n. For an unknown node, Successors
+// returns no nodes.
 func (g *Graph[N]) Successors(n N) []N { return g.neighbours(g.after, n) }
 
-// Predecessors returns the nodes with an edge to n, none for an unknown n.
+// Predecessors returns the nodes with an edge to n. For an unknown node, Predecessors
+// returns no nodes.
 func (g *Graph[N]) Predecessors(n N) []N { return g.neighbours(g.upon, n) }
 
 func (g *Graph[N]) neighbours(edges [][]int, n N) []N {
@@ -79,12 +82,12 @@ func (g *Graph[N]) neighbours(edges [][]int, n N) []N {
 	return g.named(edges[i])
 }
 
-// Descendants returns all nodes that come after n, directly or not, in the
-// order of their addition. n is among them only if it lies on a cycle.
+// Descendants returns all nodes that come after n, directly or not, in the order in which
+// they were added. The node n is among them only if n is on a cycle.
 func (g *Graph[N]) Descendants(n N) []N { return g.reach(g.after, n) }
 
-// Ancestors returns all nodes that come before n, directly or not, in the
-// order of their addition. n is among them only if it lies on a cycle.
+// Ancestors returns all nodes that come before n, directly or not, in the order in which
+// they were added. The node n is among them only if n is on a cycle.
 func (g *Graph[N]) Ancestors(n N) []N { return g.reach(g.upon, n) }
 
 func (g *Graph[N]) reach(edges [][]int, n N) []N {
@@ -110,16 +113,16 @@ func (g *Graph[N]) reach(edges [][]int, n N) []N {
 	return g.named(found)
 }
 
-// Sort returns the nodes so that each comes after all its predecessors; among
-// those that could come next, the one that was added first does. It reports
-// false, and nothing else, if there is a cycle.
+// Sort returns the nodes in an order in which each node comes after all its predecessors.
+// If several nodes could come next, the node that was added first comes first. If there
+// is a cycle, Sort returns no nodes and false.
 func (g *Graph[N]) Sort() ([]N, bool) {
 	waits := make([]int, len(g.nodes))
 	var ready indexes
 	for i := range g.nodes {
 		waits[i] = len(g.upon[i])
 		if waits[i] == 0 {
-			ready = append(ready, i) // ascending, so a heap already
+			ready = append(ready, i) // the indexes ascend, so ready is already a heap
 		}
 	}
 	order := make([]N, 0, len(g.nodes))
@@ -138,9 +141,9 @@ func (g *Graph[N]) Sort() ([]N, bool) {
 	return order, true
 }
 
-// Cycle returns a cycle, none if there is no one: each node has an edge to the
-// next, the last one to the first. It begins at the first added node that lies
-// on any cycle and is the shortest through it.
+// Cycle returns a cycle, or nothing if the graph has no cycle. Each node has an edge to
+// the next node, and the last node has an edge to the first. The cycle begins at the
+// first added node that is on any cycle. The cycle is the shortest one through this node.
 func (g *Graph[N]) Cycle() []N {
 	left := g.tangle()
 	for i := range g.nodes {
@@ -154,9 +157,9 @@ func (g *Graph[N]) Cycle() []N {
 	return nil
 }
 
-// tangle marks the nodes that remain after taking away, again and again, all
-// without a predecessor and all without a successor. They lie on cycles or
-// between two; without a cycle none remains.
+// tangle removes nodes repeatedly, and marks the nodes that remain. In each round, tangle
+// removes all nodes that lack a predecessor or a successor. The remaining nodes are on a
+// cycle or between two cycles. Without a cycle no node remains.
 func (g *Graph[N]) tangle() []bool {
 	left := make([]bool, len(g.nodes))
 	for i := range left {
@@ -192,7 +195,7 @@ func (g *Graph[N]) strip(left []bool, holds, frees [][]int) {
 	}
 }
 
-// shortest returns the shortest way from start to start within left.
+// shortest returns the shortest path from start to start within left.
 func (g *Graph[N]) shortest(start int, left []bool) []int {
 	from := map[int]int{}
 	queue := []int{start}
@@ -230,7 +233,7 @@ func (g *Graph[N]) named(indexes []int) []N {
 	return nodes
 }
 
-// indexes is a heap, the smallest first.
+// indexes is a heap with the smallest index first.
 type indexes []int
 
 func (h indexes) Len() int           { return len(h) }

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// graph reads nodes and edges: `c a>b b>c`.
+// graph parses nodes and edges, for example `c a>b b>c`.
 func graph(text string) *dag.Graph[string] {
 	g := dag.New[string]()
 	for _, word := range strings.Fields(text) {
@@ -81,7 +81,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// anyGraph draws up to 12 nodes, added in a random order, and edges among them.
+// anyGraph draws up to 12 nodes, added in a random order, and edges between them.
 func anyGraph(t *rapid.T) (*dag.Graph[int], [][2]int) {
 	g := dag.New[int]()
 	n := rapid.IntRange(1, 12).Draw(t, "nodes")
@@ -134,7 +134,8 @@ func TestEitherSortedOrCycle(t *testing.T) {
 				t.Fatalf("order %v against edge %v", order, e)
 			}
 		}
-		// Stable: a node comes before a later added one unless something holds it.
+		// The order is stable. A node comes before a node that was added later, unless an
+		// edge prevents this.
 		for i := 1; i < len(order); i++ {
 			earlier, later := slices.Index(g.Nodes(), order[i]), slices.Index(g.Nodes(), order[i-1])
 			if earlier < later && !slices.Contains(g.Predecessors(order[i]), order[i-1]) {
@@ -153,7 +154,7 @@ func TestReachIsBothWays(t *testing.T) {
 					t.Fatalf("%d reaches %d one way only", a, b)
 				}
 			}
-			// What a reaches is what its successors are and reach.
+			// The descendants of a are its successors and their descendants.
 			want := map[int]bool{}
 			for _, s := range g.Successors(a) {
 				want[s] = true
@@ -171,7 +172,7 @@ func TestReachIsBothWays(t *testing.T) {
 }
 
 func TestLongChain(t *testing.T) {
-	const length = 50_000 // deeper than a recursion should go
+	const length = 50_000 // too deep for a recursion
 	g := dag.New[int]()
 	for i := range length {
 		g.Connect(i, i+1)

@@ -23,6 +23,7 @@ type State struct {
 	change *Change // by the event that is being applied; nil: no change
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // keys, by the node that published them
+	setBy  map[string]Volume                   // of values, by the actors who set them
 	sealed map[string]struct{}                 // keys of secrets
 	boxes  map[tutti.NodeName]tutti.Digest     // digests of the keys that secrets are sealed to
 	shared map[string]value                    // shared/hiera/K, by K
@@ -51,6 +52,7 @@ func NewState() *State {
 	return &State{
 		values: map[string]value{},
 		owned:  map[tutti.NodeName]map[string]bool{},
+		setBy:  map[string]Volume{},
 		sealed: map[string]struct{}{},
 		boxes:  map[tutti.NodeName]tutti.Digest{},
 		shared: map[string]value{},

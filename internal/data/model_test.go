@@ -30,6 +30,25 @@ type modelValue struct {
 	secret string // its id
 	pieces map[tutti.NodeName]tutti.Piece
 	before map[tutti.NodeName]bool // nodes whose earlier machine had it
+	set    []setting               // the events that made it
+}
+
+// setting is one event of a value, and the bytes that it brought.
+type setting struct {
+	by    string
+	bytes int
+}
+
+// setBy is what an actor has set.
+func (m *model) setBy(by string) (out data.Volume) {
+	for _, v := range m.values {
+		for _, e := range v.set {
+			if e.by == by {
+				out = data.Volume{Events: out.Events + 1, Bytes: out.Bytes + e.bytes}
+			}
+		}
+	}
+	return out
 }
 
 func newModel() *model {
@@ -55,7 +74,7 @@ func (m *model) value(path string, node tutti.NodeName) (text, content string) {
 func (m *model) apply(by string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ValueSet:
-		m.values[b.Key] = modelValue{owner: b.Owner, value: string(b.Value)}
+		m.values[b.Key] = modelValue{owner: b.Owner, value: string(b.Value), set: []setting{{by, len(b.Key) + len(b.Value)}}}
 	case *tutti.SecretSealed:
 		v := m.values[b.Key]
 		pieces, before := map[tutti.NodeName]tutti.Piece{}, map[tutti.NodeName]bool{}
@@ -72,6 +91,7 @@ func (m *model) apply(by string, body tutti.Body) {
 			pieces[p.Node] = p
 		}
 		v.pieces, v.before = pieces, before
+		v.set = append(slices.Clone(v.set), setting{by, data.VolumeOfSecret(b.Secret).Bytes})
 		m.values[b.Key] = v
 	case *tutti.NodeEnrolled:
 		m.boxes[b.Node] = tutti.BoxDigest(b.BoxKey)
@@ -212,6 +232,11 @@ func TestStateIsTheModel(t *testing.T) {
 			body, by := anyBody(t), rapid.SampledFrom([]string{"operator:jo", "node:web"}).Draw(t, "by")
 			s.Apply(tutti.Event{Seq: uint64(i + 1), By: by, Body: body})
 			m.apply(by, body)
+			for _, actor := range []string{"operator:jo", "node:web"} {
+				if got, want := s.SetBy(actor), m.setBy(actor); got != want {
+					t.Fatalf("%s has set %+v, want %+v", actor, got, want)
+				}
+			}
 			for _, key := range someKeys {
 				if got, _ := s.Secret(key); !slices.Equal(got.Replaced, m.replaced(key)) {
 					t.Fatalf("secret %s: machines before of %v, want %v", key, got.Replaced, m.replaced(key))

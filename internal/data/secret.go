@@ -19,6 +19,7 @@ type sealed struct {
 	pieces   map[tutti.NodeName]tutti.Piece
 	since    map[tutti.NodeName]uint64 // nodes that it was ever sealed to, and the sequence
 	replaced map[tutti.NodeName]bool   // nodes whose machine before the present one had it
+	setBy    map[string]Volume         // what the actors have given who set it and its pieces
 }
 
 // digestFor is the digest of the answer that a node gets; empty: no answer. A secret is an
@@ -54,11 +55,12 @@ func (v value) secret() tutti.Secret {
 func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	v := s.values[b.Key]
 	had := v.sealed
-	next := &sealed{id: b.Secret.ID, recovery: b.Recovery, targets: b.For, pieces: map[tutti.NodeName]tutti.Piece{}, since: map[tutti.NodeName]uint64{}, replaced: map[tutti.NodeName]bool{}}
+	next := &sealed{id: b.Secret.ID, recovery: b.Recovery, targets: b.For, pieces: map[tutti.NodeName]tutti.Piece{}, since: map[tutti.NodeName]uint64{}, replaced: map[tutti.NodeName]bool{}, setBy: map[string]Volume{}}
 	if had != nil && had.id == next.id {
 		maps.Copy(next.pieces, had.pieces)
 		maps.Copy(next.since, had.since)
 		maps.Copy(next.replaced, had.replaced)
+		maps.Copy(next.setBy, had.setBy)
 		if len(b.Recovery) == 0 {
 			next.recovery = had.recovery
 		}
@@ -72,6 +74,7 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		}
 		next.pieces[p.Node], next.since[p.Node] = p, e.Seq
 	}
+	next.setBy[e.By] = next.setBy[e.By].plus(VolumeOfSecret(b.Secret))
 	v.sealed, v.digest = next, b.Digest()
 	v.Value = v.secret().Value(nil)
 	s.put(v)

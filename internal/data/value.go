@@ -240,6 +240,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 func (s *State) put(v value) {
 	had := s.values[v.Key]
 	s.disown(v.Key)
+	s.account(had, v)
 	s.values[v.Key] = v
 	if delete(s.sealed, v.Key); v.sealed != nil {
 		s.sealed[v.Key] = struct{}{}
@@ -259,6 +260,7 @@ func (s *State) put(v value) {
 func (s *State) unset(key string) {
 	had := s.values[key]
 	s.disown(key)
+	s.account(had, value{})
 	delete(s.values, key)
 	delete(s.sealed, key)
 	if node, short, ok := hieraKey(key); ok {

@@ -16,7 +16,8 @@ const (
 	certnameCheck = "certname"
 )
 
-// checks are all checks. Each check has a test in which it finds something.
+// checks are all checks. For each check, there is a test in which the check finds
+// something.
 var checks = []check{
 	{"unit", eachProcess(unit)},
 	{"binary", eachProcess(binary)},
@@ -207,7 +208,7 @@ func syncAlways(f Facts) []Finding {
 	return one("the server does not fsync each write", "a power loss destroys acknowledged events", "start it with this release's unit: systemctl restart tutti-server")
 }
 
-// backupAge is a day, and some time for a daily timer to finish.
+// backupAge is a day, and some more time for a daily timer to finish.
 const backupAge = 26 * time.Hour
 
 func backup(f Facts) []Finding {
@@ -225,13 +226,15 @@ func backup(f Facts) []Finding {
 	if f.Now.Sub(since) <= backupAge {
 		return nil
 	}
-	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
+	return one(what, "if this disk is lost, all data that was acknowledged since then is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
 }
 
-// rotationStands is how long a rotation may take before doctor says that it stands still.
+// rotationStands is how long a rotation may take before doctor reports that it makes no
+// progress.
 const rotationStands = 7 * 24 * time.Hour
 
-// rotation finds a rotation of the CA that stands still, and nodes and operators that a rotation has left behind.
+// rotation finds a rotation of the CA that makes no progress. The function also finds nodes and operators that
+// did not take part in a rotation.
 func rotation(f Facts) (out []Finding) {
 	if f.Server == nil {
 		return nil
@@ -254,7 +257,8 @@ func rotation(f Facts) (out []Finding) {
 	return out
 }
 
-// content reports what a scrub has found, unless a backup has read everything since.
+// content reports the damage that a scrub has found, unless a later backup has read all
+// content.
 func content(f Facts) []Finding {
 	if f.Server == nil || len(f.Server.Damaged) == 0 || f.Server.Backup.After(f.Server.Scrubbed) {
 		return nil
@@ -264,7 +268,7 @@ func content(f Facts) []Finding {
 	if more := len(f.Server.Damaged) - most; more > 0 {
 		what += fmt.Sprintf("; and %d more", more)
 	}
-	return one(what, "it was acknowledged, nobody can read it any more, and no backup can be made",
+	return one(what, "acknowledged content can no longer be read, and no backup can be made",
 		"look at the disk; push lost code again, or: tutti server restore of the last backup; tutti server backup then reads all of it again")
 }
 
@@ -287,7 +291,7 @@ func nodes(f Facts) []Finding {
 	for _, n := range f.Server.Nodes {
 		if len(n.TooOldFor) > 0 {
 			out = append(out, Finding{
-				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that asks for this fails there at once",
+				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that needs this fails there at once",
 				Mend: "install this server's release on the node; its Puppet runs go on",
 			})
 		}
@@ -295,7 +299,7 @@ func nodes(f Facts) []Finding {
 		case n.Conflicted != "":
 			out = append(out, Finding{What: n.Conflicted, Means: "the server accepts nothing from either machine and starts nothing there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
 		case n.Trouble != "":
-			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until that is over", Mend: "on the node: tutti doctor"})
+			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until this problem is solved", Mend: "on the node: tutti doctor"})
 		case n.SeenAt.IsZero():
 			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		case f.Now.Sub(n.SeenAt) > silent:
@@ -360,7 +364,7 @@ func runs(n Node) (out []Finding) {
 		out = append(out, Finding{What: "unfinished runs without a process: " + join(n.Unended), Means: "the agent has not ended these runs: it does not run, or cannot write", Mend: "start the agent; it ends them as interrupted"})
 	}
 	if len(n.Unsent) > 0 {
-		out = append(out, Finding{What: "finished runs whose result the server does not have: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
+		out = append(out, Finding{What: "finished runs whose result the server does not have: " + join(n.Unsent), Means: "their jobs wait for the results", Mend: "let the agent reach the server; it sends them by itself"})
 	}
 	if len(n.Refused) > 0 {
 		out = append(out, Finding{What: "finished runs whose result the server did not accept: " + join(n.Refused), Means: "the server counts these runs as failed; only their directories say how they ended", Mend: fmt.Sprintf("tutti local status says why; then run the node again: tutti converge %s", n.Name)})

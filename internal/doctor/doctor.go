@@ -1,6 +1,6 @@
-// Package doctor says what is wrong with a machine of a fleet: what it found,
-// what that means, and the command that mends it. It looks at facts that other packages
-// have gathered, and changes nothing.
+// Package doctor reports problems of a machine in a fleet. Each finding has what doctor
+// found, what this means, and the command that repairs it. The package examines facts
+// that other packages have gathered, and changes nothing.
 package doctor
 
 import (
@@ -11,17 +11,18 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Finding is something that is wrong, or will be wrong soon.
+// Finding is something that is wrong now or will be wrong soon.
 type Finding struct {
 	Check string `json:"check"`
 	What  string `json:"what"`  // what was found
 	Means string `json:"means"` // what it means for the fleet
-	Mend  string `json:"mend"`  // a command, or what to do
-	// Hint: nothing is wrong, but something could be better.
+	Mend  string `json:"mend"`  // a command, or another instruction
+	// Hint is true if nothing is wrong, but something could be better.
 	Hint bool `json:"hint,omitempty"`
 }
 
-// Facts are what is known about this machine. If a part is nil, this machine does not have it.
+// Facts are what is known about this machine. A nil part means that this machine does not have
+// the part.
 type Facts struct {
 	Now      time.Time
 	Version  string // of this binary
@@ -35,27 +36,27 @@ type Process struct {
 	Dir         string
 	Unit        string // the systemd unit; empty: systemd does not run here
 	Enabled     bool   // starts at every boot
-	Running     bool   // something holds the directory's lock
-	Replaced    bool   // it runs another binary than the one on disk
+	Running     bool   // a process holds the directory's lock
+	Replaced    bool   // the process has another binary than the one on disk
 	Pids        []int  // all processes of its kind for this directory
-	Free, Keeps uint64 // free bytes of the disk; bytes that it keeps for work that has begun
+	Free, Keeps uint64 // free bytes of the disk, and bytes that it keeps for work that has begun
 	Exposed     []string
 	Said        string // the last lines of the unit's log
 }
 
-// Credential is a credential that ends.
+// Credential is a credential that has an end date.
 type Credential struct {
 	Name   string
 	File   string
 	Ends   time.Time
-	Notice time.Duration // it is a finding from this long before its end
+	Notice time.Duration // how long before its end the credential becomes a finding
 	Mend   string
 }
 
 // Link is the connection to a server.
 type Link struct {
 	Address string
-	Err     error // why it was not reached
+	Err     error // the reason why the server was not reached
 	WrongCA bool  // another server answers there
 	Time    time.Time
 }
@@ -65,12 +66,12 @@ type Server struct {
 	Process
 	Credentials []Credential
 	SyncAlways  bool
-	Log         error // why the log lacks acknowledged events
+	Log         error // the reason why the log lacks acknowledged events
 	Nodes       []api.NodeView
-	Asked       error     // why the nodes are not known
+	Asked       error     // the reason why the nodes are not known
 	Made        time.Time // when its directory was made
 	Backup      time.Time // the last backup; zero: no backup was made here
-	Scrubbed    time.Time // when the stored content was read last, to find damage; zero: never
+	Scrubbed    time.Time // when the last scrub read the stored content to find damage; zero: never
 	Damaged     []string  // what the scrub found
 	Rotation    api.CARotation
 }
@@ -81,13 +82,13 @@ type Node struct {
 	Name        tutti.NodeName
 	Credentials []Credential
 	Link        Link
-	Puppet      error // why there is no Puppet
+	Puppet      error // the reason why there is no Puppet
 	Certname    Certname
-	Module      string // what is wrong with the shipped module
+	Module      string // the problem of the shipped module
 	Locks       []Lock
-	Unended     []tutti.RunID // begun, not ended, and without a process
-	Unsent      []tutti.RunID // ended, and the server does not have the result
-	Refused     []tutti.RunID // ended, the server refused the result, and took no later result
+	Unended     []tutti.RunID // begun runs that have neither an end nor a process
+	Unsent      []tutti.RunID // ended, but the server does not have the result
+	Refused     []tutti.RunID // ended, but the server refused the result and has taken no later result
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first
 	FacterConf  string        // the file that tells Facter which facts to cache
 }
@@ -98,10 +99,11 @@ type Fact struct {
 	Cost time.Duration
 }
 
-// Certname is the name that Puppet has for this machine; empty: unknown.
+// Certname is the name that Puppet has for this machine. Certname is empty if it is
+// unknown.
 type Certname struct {
 	Name       string
-	Configured bool // puppet.conf says it
+	Configured bool // puppet.conf sets it
 }
 
 // Lock is a lock file whose owner is gone.
@@ -119,7 +121,7 @@ type Operator struct {
 	Asked       error // the server's error for this operator
 }
 
-// check looks at one thing.
+// check is one check of the facts.
 type check struct {
 	name string
 	look func(f Facts) []Finding
@@ -134,7 +136,7 @@ func Names() []string {
 	return out
 }
 
-// Examine returns what is wrong, in the order of the checks.
+// Examine returns the findings in the order of the checks.
 func Examine(f Facts) []Finding {
 	var out []Finding
 	for _, c := range checks {

@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// well is a machine that is server, node and operator, and on which all is well.
+// well is a machine without problems that is server, node and operator.
 func well() doctor.Facts {
 	process := func(name string) doctor.Process {
 		return doctor.Process{Dir: "/" + name, Unit: "tutti-" + name + ".service", Enabled: true, Running: true, Pids: []int{7}, Free: 1 << 30, Keeps: 1 << 20}
@@ -51,7 +51,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		reason string
 		spoil  func(f *doctor.Facts)
 		check  string
-		says   string // in what was found or how it is mended
+		says   string // part of the finding or of its repair
 	}{
 		{"the agent was stopped", func(f *doctor.Facts) { f.Node.Running = false }, "unit", "systemctl start tutti-agent"},
 		{"the server cannot start and said why", func(f *doctor.Facts) { f.Server.Running, f.Server.Said = false, "no" }, "unit", "it said: no"},

@@ -1,5 +1,5 @@
-// Package durable writes files so that they are there after a loss of power, or
-// were never begun: content and name are on disk when a call returns.
+// Package durable writes files that survive a power failure. When a call returns, content
+// and name are on disk. A write that was interrupted leaves the old state.
 package durable
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// WriteFile replaces a file by rename. Readers see the old content or the new.
+// WriteFile replaces a file by rename. Readers see the old content or the new content.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -51,11 +51,11 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// SyncFiles makes what is in those files of dir durable, and their names. What is
-// not there needs nothing.
+// SyncFiles makes the content and the names of these files in dir durable. SyncFiles
+// skips files that do not exist.
 func SyncFiles(dir string, names ...string) error {
 	for _, name := range names {
-		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the file may have become a pipe
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -73,8 +73,8 @@ func SyncFiles(dir string, names ...string) error {
 	return SyncDir(dir)
 }
 
-// SyncAll writes everything below the file system of dir to disk: one call
-// instead of one fsync per file.
+// SyncAll writes everything on the file system of dir to disk. A call of SyncAll replaces
+// one fsync for each file.
 func SyncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func SyncAll(dir string) error {
 	return syncfs(d)
 }
 
-// Exists reports whether there is something at a path. A path that cannot be looked at has nothing.
+// Exists reports whether a path exists. Exists returns false if the path cannot be read.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Lock takes the exclusive lock of a data directory, which ends with the
-// process or when the file is closed. CodeConflict: another process has it.
+// Lock takes the exclusive lock of a data directory. The lock ends with the process or
+// when the file is closed. Lock returns CodeConflict if another process has the lock.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// syncfs says to package powerfs what FUSE does not pass on; other file systems
-// do not know the attribute.
+// syncfs sets an attribute, so that package powerfs learns of a call that FUSE does not
+// pass on. Other file systems do not know the attribute.
 func syncfs(dir *os.File) error {
 	_ = unix.Fsetxattr(int(dir.Fd()), killpoint.SyncAttr, nil, 0)
 	return unix.Syncfs(int(dir.Fd()))

@@ -8,6 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncfs writes everything to disk: one file system alone can be named on
-// Linux only.
+// syncfs writes everything to disk, because only Linux can write a single file system.
 func syncfs(*os.File) error { return unix.Sync() }

@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Apply folds one event into the state and returns the runs that the state then
-// no longer knows. An event that does not concern jobs changes nothing. Neither does an
-// event about an unknown job or run, because the log may have been cut before it.
+// Apply folds one event into the state and returns the runs that the state then no longer
+// knows. Apply ignores events that do not concern jobs. Apply also ignores events about
+// unknown jobs or runs, because the beginning of the log may have been dropped.
 func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 	gone = s.fold(e)
 	s.followPhases(e.At)
@@ -88,7 +88,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	return nil
 }
 
-// end ends a step. A step that was passed over, or had nothing to do, begins at the same time.
+// end ends a step. If the step was skipped or had nothing to do, it begins at the same time.
 func (st *Step) end(at time.Time, ok bool, message string) {
 	st.Message, st.EndedAt, st.State = message, at, Failed
 	if ok {
@@ -163,7 +163,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
 }
 
-// finishRun notes the result of a run. The first result counts.
+// finishRun notes the result of a run. Only the first result counts.
 func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r := s.Runs[b.Result.Run]
 	if r == nil || r.Result != nil {
@@ -207,7 +207,7 @@ func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 		return
 	}
 	n := st.byNode[o.Node]
-	if n == nil && st.ActsOn() == tutti.NodesFound { // the node takes part from here on
+	if n == nil && st.ActsOn() == tutti.NodesFound { // from now on, the node takes part in the step
 		n = &StepNode{Node: o.Node}
 		st.byNode[o.Node], st.Nodes = n, append(st.Nodes, n)
 	}
@@ -220,8 +220,8 @@ func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 	}
 }
 
-// endRun frees the node and sets the node's state in the step. A result that
-// comes after RunLost is kept, but the node is not judged again.
+// endRun frees the node and sets the node's state in the step. A result that comes after
+// RunLost is kept, but does not change the node's state.
 func (s *State) endRun(e tutti.Event, r *Run) {
 	if r.Ended() {
 		return

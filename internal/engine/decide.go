@@ -13,21 +13,22 @@ import (
 type View struct {
 	Now      time.Time
 	Since    time.Time                          // when this server began to serve
-	Seen     func(tutti.NodeName) time.Time     // last sign of life since this server serves; zero: it has heard nothing
+	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: it has heard nothing
 	Silence  time.Duration                      // a node that is silent for this long is lost
-	InFlight int                                // maximum of simultaneous runs in the fleet, 0: no limit
-	Hold     bool                               // no run may begin; runs that have begun go on
-	HeldTo   time.Time                          // no run could begin before this time; zero: runs always could
-	Program  func(tutti.NodeName) tutti.Program // the node's program if the step sets none, nil: ProgramApply
+	InFlight int                                // how many runs the fleet may have at once; 0: no limit
+	Hold     bool                               // no run may begin; present runs continue
+	HeldTo   time.Time                          // before this time no run could begin; zero: runs could always begin
+	Program  func(tutti.NodeName) tutti.Program // the node's program if the step sets none; nil: ProgramApply
 
-	// LastAnswer says why the last answer to a wait was not good enough. If it is nil or
-	// returns an empty text, the reason is unknown.
+	// LastAnswer returns the reason why the last answer to a wait was not good enough.
+	// The reason is unknown if LastAnswer is nil or returns an empty text.
 	LastAnswer func(tutti.JobID, tutti.StepName) string
 }
 
-// Decide returns the events that should be appended now, in order; nil when there is
-// nothing to do. A RunWanted has no run id yet; the caller makes the id. The same state
-// gives the same answer. After the answer is applied, Decide does not return it again.
+// Decide returns the events that the server should append now, in order. Decide returns
+// nil if there is nothing to do. A RunWanted has no run id yet, because the caller makes
+// the id. For the same state, Decide returns the same events. After these events are
+// applied, Decide does not return them again.
 func (s *State) Decide(v View) []tutti.Body {
 	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)
@@ -50,9 +51,9 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// losses gives up a run if its node is silent, or if the node is there and does not
-// claim or end the run in time. A server that has just started first gives
-// every node the whole time again.
+// losses gives up a run if its node is silent. The method also gives up a run if the node
+// is connected but does not claim or end the run in time. After its start, a server first
+// gives every node the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -65,11 +66,11 @@ func (s *State) losses(v View) []tutti.Body {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})
 			continue
 		}
-		// Before a claim the node may still be busy with a run that was given up. That
-		// run ends by its own timeout, so the node gets the same time before and after the claim.
+		// Before a claim the node may still be busy with a run that was given up. The earlier run
+		// ends by its own timeout, so the node gets the same time before and after the claim.
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
-			begun, what = v.from(r.WantedAt), "the node is there and did not claim it for %s, its timeout is %s"
+			begun, what = v.from(r.WantedAt), "the node is connected but did not claim the run for %s, its timeout is %s"
 			if v.HeldTo.After(begun) { // until then the server refused claims
 				begun = v.HeldTo
 			}
@@ -83,9 +84,9 @@ func (s *State) losses(v View) []tutti.Body {
 	return out
 }
 
-// from is when something began, but not before this server began to serve. If the
-// logged time is in the future, the clock that wrote it was ahead. Then the time is
-// not used, because a deadline that counts from it would come too late.
+// from returns when something began, but never a time before this server began to serve.
+// If the logged time is in the future, the clock that wrote it was ahead. In that case,
+// from ignores the time, because a deadline that counts from it would come too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -104,8 +105,8 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 	return out
 }
 
-// ready reports whether all steps that the step comes after are done. With a node it
-// reports this for that node in the step.
+// ready reports whether all steps are done that come before the step. If node is set,
+// ready reports this for that node in the step.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]
@@ -132,8 +133,9 @@ func (st *Step) count(state StepState) int {
 	return count
 }
 
-// idle reports whether nothing in the job goes on or may still begin. While a node waits
-// for another job's run, the job is not idle. A node that waits for a failed step does not count.
+// idle reports whether nothing in the job is running, and nothing can begin. While a node waits
+// for another job's run, the job is not idle. A node that waits for a failed step does not
+// count.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {
@@ -194,8 +196,7 @@ func describe(failed, never []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// budget counts the runs in flight, and the nodes for which this decision begins
-// a run.
+// budget counts the running runs, and the nodes on which this decision begins a run.
 type budget struct {
 	state *State
 	taken map[tutti.NodeName]bool

@@ -1,15 +1,15 @@
-// Package engine decides what a job does next. It is a pure fold. State.Apply
-// takes the log's events one by one. State.Decide says which events should be
-// appended now. The package has no clock, no I/O and no goroutine. So execution, resume
-// after a crash, tests and every view of a job share it. Execution can go on from
-// the state after any prefix of the log.
+// Package engine decides what a job does next. The package is a pure fold. State.Apply
+// takes the log's events one by one. State.Decide returns the events that the server
+// should append now. The package has no clock, no I/O and no goroutine. Execution,
+// continuing after a crash, tests and every view of a job therefore share this package.
+// Execution can continue from the state after any prefix of the log.
 //
 // The life of a node inside a run step is
 //
 //	pending → active (RunWanted … RunFinished or RunLost) → done | failed
 //
-// with one way back: when the gate stops a run, the node is pending again and
-// compiles once more. A step ends when all its nodes have ended. After a failed step
+// There is one way back. When the gate stops a run, the node is pending again and
+// compiles once more. A step ends when all its nodes have ended. After a failed step,
 // nothing that depends on the step begins. The other nodes of the step, and steps that do
-// not depend on it, go on.
+// not depend on it, continue.
 package engine

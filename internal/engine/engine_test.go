@@ -13,17 +13,17 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fleet is a log, its fold and nodes that answer every order.
+// fleet is a log, the fold of the log, and nodes that answer every order.
 type fleet struct {
 	log   []tutti.Event
 	state *engine.State
 	now   time.Time
 	ids   int
-	wants map[string]int // step/node/attempt → how often it was wanted
+	wants map[string]int // how often a run was wanted, by step/node/attempt
 
 	silence time.Duration
 	seen    func(tutti.NodeName) time.Time
-	by      string // who does what comes next
+	by      string // the author of the next events
 }
 
 func newFleet() *fleet {
@@ -40,7 +40,7 @@ func (f *fleet) view() engine.View {
 	return engine.View{Now: f.now, Since: epoch, Seen: f.seen, Silence: f.silence}
 }
 
-// settle appends what the engine decides until it decides nothing.
+// settle appends the events that the engine decides until there are no more.
 func (f *fleet) settle(t fataler) {
 	t.Helper()
 	for range 100 {
@@ -65,7 +65,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// restart folds the log anew, as a server does that was killed.
+// restart folds the whole log again, as a server does after it was killed.
 func (f *fleet) restart() {
 	f.state = engine.NewState()
 	for _, e := range f.log {
@@ -105,8 +105,8 @@ var (
 	noLimits = 0
 )
 
-// TestAStepWithoutRunsTookNoTime: a converge step that has nothing to do began when it
-// ended.
+// TestAStepWithoutRunsTookNoTime: if a converge step has nothing to do, its beginning is
+// the same as its end.
 func TestAStepWithoutRunsTookNoTime(t *testing.T) {
 	f := newFleet()
 	f.append(&tutti.JobStarted{Job: "converge-1", Plan: tutti.Plan{Steps: []tutti.Step{{Name: "converge", Converge: &tutti.ConvergeStep{}}}}})
@@ -174,7 +174,8 @@ func TestOneFailureDoesNotStopTheOthersOfItsStep(t *testing.T) {
 	}
 }
 
-// A noop job would wait in vain for what its own runs only would have made.
+// In a noop job, the runs do not make the value for which a wait waits. The job therefore
+// skips the wait.
 func TestANoopJobPassesItsWaitsOver(t *testing.T) {
 	f := newFleet()
 	wait := tutti.Step{Name: "w", After: []tutti.StepName{"a"}, Timeout: time.Hour, Wait: &tutti.WaitStep{Value: "k"}}
@@ -259,7 +260,7 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 		reason  string
 		step    tutti.Step
 		claimed bool
-		ahead   time.Duration // of the clock that wrote the log
+		ahead   time.Duration // how far the clock that wrote the log was ahead
 		after   time.Duration
 	}{
 		"unclaimed":   {"a node that beats and never claims", run("a"), false, 0, 3 * time.Hour},
@@ -283,7 +284,7 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 				f.append(&tutti.RunClaimed{Run: "r1", Node: "n1"})
 			}
 			v.Now = epoch.Add(tc.after - time.Second)
-			heard := v.Now.Add(time.Millisecond) // while deciding
+			heard := v.Now.Add(time.Millisecond) // arrived during the decision
 			v.Seen = func(tutti.NodeName) time.Time { return heard }
 			if got := f.state.Decide(v); len(got) != 0 {
 				t.Fatalf("%s: decided %v before the deadline", tc.reason, got)
@@ -331,9 +332,9 @@ func TestACancelledJobBeginsNothing(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixResumes executes random plans with random results, and folds
-// the log anew after random events: no place in a step is ever wanted twice
-// for one attempt, edges hold, limits hold, and every job ends.
+// TestEveryPrefixResumes executes random plans with random results, and folds the log
+// again after random events. The same attempt of a node in a step is never wanted twice.
+// The plan's edges and limits hold, and every job ends.
 func TestEveryPrefixResumes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet()
@@ -400,7 +401,7 @@ func drawActive(t *rapid.T, s *engine.State) tutti.RunID {
 	return rapid.SampledFrom(ids).Draw(t, "run")
 }
 
-// checkEdges fails when something runs whose predecessors are not done.
+// checkEdges fails if a step runs before the steps that it depends on are done.
 func checkEdges(t *rapid.T, j *engine.Job) {
 	for _, st := range j.Steps {
 		active := 0

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Expects reports whether a job that goes on may still run a node.
+// Expects reports whether an unfinished job may still run a node.
 func (s *State) Expects(node tutti.NodeName, member func(target string, node tutti.NodeName) bool) bool {
 	for _, j := range s.open {
 		for _, st := range j.Steps {

@@ -6,33 +6,36 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Facts are what a node has last told about its facts.
+// Facts are the last report of a node about its facts.
 type Facts struct {
 	*tutti.NodeFacts
 	Seq uint64 // of the event
 	At  time.Time
 }
 
-// Facts returns what a node has last told about its facts, nil: nothing.
+// Facts returns the last report of a node about its facts. Facts returns nil if there is
+// no report.
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
-// Since reports whether the node told f after the run had passed its gate, and whether the
-// facts differ from those that the run compiled with. If the run's facts are unknown, it reports false.
+// Since reports whether the node reported f after the run had passed its gate, and whether the facts
+// differ from those of the run's compile. If the run's facts are unknown, Since returns false.
 func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }
 
-// ToTell reports whether the server needs the node's facts after a run that has ended, and the node
-// has not told them yet. It needs them if the run has changed something, or was wanted only because of facts.
+// ToTell reports whether the server needs the node's facts after a run that has ended, and the node has not
+// reported them yet. The server needs them if the run has changed something, or was wanted only because of
+// facts.
 func (f *Facts) ToTell(r *Run) bool {
 	return r.Full() && r.Result != nil && (r.Result.Counts.Changed > 0 || r.ByFacts) && (f == nil || f.Seq < r.EndedSeq)
 }
 
-// factsRow is the longest time between runs in a row that are wanted only because of facts.
+// factsRow is the longest time between consecutive runs that are wanted only because of
+// facts.
 const factsRow = time.Hour
 
-// count notes how many runs in a row, up to r, were wanted only because of facts, and how many of
-// the last ones changed nothing.
+// count notes how many consecutive runs up to r were wanted only because of facts. The method
+// also notes how many of the latest of these runs changed nothing.
 func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	if !r.ByFacts {
 		return
@@ -46,35 +49,37 @@ func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	}
 }
 
-// Bounds of runs in a row that are wanted only because of facts.
+// The bounds limit consecutive runs that are wanted only because of facts.
 const (
-	maxVain = 2 // that change nothing
+	maxVain = 2 // runs that change nothing
 	maxRow  = 6
 )
 
-// KeepChanging reports whether facts have changed too often, so that they alone cause no more runs.
+// KeepChanging reports whether facts have changed so often that they alone cause no more runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing and the runs because of them changed nothing.
+// Harmless reports whether facts keep changing and the runs because of them have changed
+// nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns the event to append when a node says which facts it has, nil: nothing new.
-// Facts count only if the node collected them after its last run that collected facts.
+// Tell returns the event to append when a node reports its facts. Tell returns nil if
+// there is nothing new. Facts count only if the node collected them after its last run
+// that collected facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // that run has facts of its own
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the later run has its own facts
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}
 	same := f == nil && r.Compiled != nil && r.Compiled.Facts == in.Facts || f != nil && f.Facts == in.Facts
-	if f != nil && f.Run == in.Run { // the run is counted already
+	if f != nil && f.Run == in.Run { // the run was counted before
 		body.Vain, body.Row = f.Vain, f.Row
 	} else {
-		if f != nil && s.Runs[f.Run] != nil && s.Runs[f.Run].Seq > r.Seq { // facts after a later run are known
+		if f != nil && s.Runs[f.Run] != nil && s.Runs[f.Run].Seq > r.Seq { // facts after a later run are already known
 			return nil
 		}
 		f.count(body, r, now)

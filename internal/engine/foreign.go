@@ -7,10 +7,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tellForeign keeps a run that no server ordered among the latest ones of its node.
+// tellForeign adds a run that no server ordered to the latest foreign runs of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	id := b.Result.Run
-	if s.Runs[id] != nil { // the node has told this run before
+	if s.Runs[id] != nil { // the node has reported this run before
 		return nil
 	}
 	kept, gone := s.foreign[b.Node].Add(b)
@@ -38,14 +38,13 @@ func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 	return gone
 }
 
-// KeepsForeign reports whether the state would keep a run that no server ordered and that it does not have yet.
+// KeepsForeign reports whether the state would keep a foreign run that it does not have yet.
 func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
 	return s.Runs[f.Result.Run] == nil && !slices.Contains(gone, f.Result.Run)
 }
 
-// Foreigns returns the kept runs of a node that no server ordered. The run with the latest start comes
-// first.
+// Foreigns returns the kept foreign runs of a node. The run with the latest start comes first.
 func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	var out []*Run
 	for _, b := range s.foreign[node].ByStart() {
@@ -54,16 +53,16 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	return out
 }
 
-// foreignAfter returns the foreign runs that are later than ours. It leaves out noop runs,
-// unless something may have happened unseen before one.
+// foreignAfter returns the foreign runs that are later than ours. The method leaves out a
+// noop run, unless another run may have happened unseen before it.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
 		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
 	})
 }
 
-// repeats reports whether a local run has only repeated the last run that passed its gate, or the run that a proof
-// rests on. Such a local run says nothing new about its node.
+// repeats reports whether a local run has only repeated the last run that passed its gate, or the run on which a
+// proof rests. A local run that only repeats shows nothing new about its node.
 func (s *State) repeats(f *Run, last Last) bool {
 	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || last.Passed == nil {
 		return false
@@ -72,14 +71,15 @@ func (s *State) repeats(f *Run, last Last) bool {
 	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
 }
 
-// touched reports whether the run may have done or tried anything on its node, or is
-// a proof that rests on such a run.
+// touched reports whether the run may have done or tried anything on its node. A proof
+// counts if the run on which it rests has touched the node.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
 
-// Began is when the run began by its node's clock. For a proof it is when the run began
-// that applied what the node has. Zero: not known yet.
+// Began returns when the run began by its node's clock. For a proof, Began returns the
+// beginning of the run that applied the node's present state. Began returns the zero time
+// if this is not known yet.
 func (r *Run) Began() time.Time {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -90,7 +90,8 @@ func (r *Run) Began() time.Time {
 	return time.Time{}
 }
 
-// Clock is when the run began by its agent's clock. For a proof it is when the run began that applied what the node has.
+// Clock returns when the run began by its agent's clock. For a proof, Clock returns the clock of the run that applied
+// the node's present state.
 func (r *Run) Clock() tutti.Clock {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -101,14 +102,15 @@ func (r *Run) Clock() tutti.Clock {
 	return tutti.Clock{}
 }
 
-// After reports whether a foreign run may be later than one of ours, or may have run at the same time. It is not if the
-// node told it before ours passed its gate, or if the agent saw its end before ours began. If no result has the agent's
-// clock, the node's time decides. If it is unknown when ours began, the foreign run is later if it was told after the claim.
+// After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
+// later if the node reported it before our run passed its gate. It is also not later if the agent saw its end before
+// our run began. If no result has the agent's clock, the node's time decides. If nobody knows when our run began,
+// the foreign run is later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
 		return true
-	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at all that was told before it
+	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has considered all earlier reports
 		return false
 	case ours.Began().IsZero():
 		return r.EndedSeq > ours.ClaimedSeq
@@ -120,13 +122,15 @@ func (r *Run) After(ours *Run) bool {
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began after an event of the log. Then it found the state of that time or later.
+// Since reports whether a foreign run certainly began after an event of the log. The foreign run then found the
+// node's state of that time or a later state.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
-// Undoes reports whether a foreign run certainly began after another run of any kind had ended. Then a full foreign run
-// has corrected what the other run left. If a run was given up after its gate, it is unknown when it ends.
+// Undoes reports whether a foreign run certainly began after another run of any kind had ended. In that case, a full
+// foreign run has corrected the state that the other run left. If a run was given up after its gate, nobody knows when
+// it ends.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

@@ -6,23 +6,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// stepKind is how a job carries out the steps of a kind. Each kind is one type in one
-// file. The type kinds has one method for it, which is its row in the table.
+// stepKind implements the steps of one kind. Each kind is one type in one file. The type
+// kinds has one method for each kind, which is the kind's row in the table.
 type stepKind interface {
-	// next returns what may begin or end in a step that has not ended.
+	// next returns the events with which something in an unfinished step may begin or
+	// end.
 	next(j *Job, st *Step, v View, b *budget) []tutti.Body
-	// busy reports whether something in a step that has not ended goes on or may
-	// begin. Then the job goes on, too.
+	// busy reports whether something in an unfinished step is running or may begin. While
+	// busy returns true, the job is not over.
 	busy(j *Job, st *Step) bool
-	// runEnded sets the state of a node, and of the step if need be, after the node's run r
-	// has ended.
+	// runEnded sets the state of a node after the node's run r has ended. If necessary,
+	// runEnded also sets the state of the step.
 	runEnded(st *Step, n *StepNode, r *Run)
 }
 
 // kinds is the table of the kinds of steps.
 type kinds struct{}
 
-// kindOf returns how the steps of that kind are carried out.
+// kindOf returns the implementation of the step's kind.
 func kindOf(st *Step) stepKind {
 	if kind, ok := tutti.ForStep(kinds{}, st.Kind()); ok {
 		return kind
@@ -30,16 +31,16 @@ func kindOf(st *Step) stepKind {
 	return unknown{}
 }
 
-// unknown is the kind of a step that this release does not know. Only a viewer folds
-// such a step, and a viewer decides nothing. The step begins nothing, and its job goes on
-// until the server says otherwise.
+// unknown is the kind of a step that this release does not know. Only viewers fold such a
+// step, and viewers decide nothing. The step begins nothing, and its job goes on until
+// the server reports its end.
 type unknown struct{}
 
 func (unknown) next(*Job, *Step, View, *budget) []tutti.Body { return nil }
 
 func (unknown) busy(*Job, *Step) bool { return true }
 
-// runEnded takes an outcome that only a later release knows for a good one. The server says
+// runEnded treats an outcome that only a later release knows as good. The server reports
 // how the step ends.
 func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	n.State = Done
@@ -48,16 +49,16 @@ func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	}
 }
 
-// alone is the common part of the kinds whose steps act on no node.
+// alone is the common part of kinds whose steps act on no node.
 type alone struct{}
 
 func (alone) busy(j *Job, st *Step) bool {
 	return st.State == Active || !j.Halted() && j.ready(st, "")
 }
 
-func (alone) runEnded(*Step, *StepNode, *Run) {} // it has no runs
+func (alone) runEnded(*Step, *StepNode, *Run) {} // the step has no runs
 
-// begin begins the step if its turn has come. A noop job passes it over with a message.
+// begin begins the step if its turn has come. A noop job skips the step with a message.
 func (alone) begin(j *Job, st *Step, noop string) []tutti.Body {
 	switch {
 	case j.Halted() || !j.ready(st, ""):

@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// TestAKindOfALaterRelease: a viewer folds a job with a step of a kind that it does not
-// know. It keeps what the server says of the step, and decides nothing about it.
+// TestAKindOfALaterRelease: a viewer folds a job with a step of an unknown kind. The
+// viewer keeps what the server reports about the step, and decides nothing about the
+// step.
 func TestAKindOfALaterRelease(t *testing.T) {
 	var reboot tutti.Step
 	if err := json.Unmarshal([]byte(`{"name":"reboot-web","timeout":0,"reboot":{"target":"web"}}`), &reboot); err != nil {

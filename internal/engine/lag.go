@@ -6,15 +6,16 @@ import (
 
 const (
 	// maxLags is how often a node compiles in a row while PuppetDB has not stored what the
-	// node collects. With the pauses this takes about five minutes. Other waits, such as
-	// for the run of another node, do not count.
+	// node collects. With the pauses this takes about five minutes. Other waits do not
+	// count, for example the wait for another node's run.
 	maxLags = 14
-	// lagRest is the first pause. Each pause is twice as long as the one before, at most lagMost.
+	// lagRest is the first pause. Each pause is twice as long as the previous one, but at most
+	// lagMost.
 	lagRest, lagMost = 2 * time.Second, 30 * time.Second
 )
 
-// Behind says what PuppetDB still has to store before the run's catalog may be applied;
-// empty: nothing (ADR 0013).
+// Behind says what PuppetDB still has to store before Puppet may apply the run's catalog
+// (ADR 0013). Behind returns an empty string if PuppetDB has stored everything.
 func (r *Run) Behind() string {
 	if r.Served == nil || len(r.Served.Lags) == 0 {
 		return ""
@@ -22,13 +23,13 @@ func (r *Run) Behind() string {
 	return r.Served.Lags[0].String()
 }
 
-// Lagged reports whether the run was stopped because PuppetDB lagged. It does not count
-// as a try of its node.
+// Lagged reports whether the run was stopped because PuppetDB lagged. A run that was
+// stopped because PuppetDB lagged does not count as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
-// Lagging returns when a node whose last run lagged compiles again, and whether it has
-// already compiled maxLags times. If the last run did not lag, the time is zero.
-// The function from translates a time of the log.
+// Lagging returns when a node whose last run lagged compiles again. Lagging also reports
+// whether the node has already compiled maxLags times. If the last run did not lag, the
+// time is zero. The function from translates a time of the log.
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)
@@ -41,8 +42,9 @@ func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Tim
 	return from(runs[len(runs)-1].EndedAt).Add(rest), len(runs)-first >= maxLags
 }
 
-// anew reports whether a node compiles once more because its run was stopped. It compiles at most
-// maxAttempts times in the step. If PuppetDB lags, it compiles at most maxLags times in a row.
+// anew reports whether a node compiles once more because its run was stopped. A node compiles at
+// most maxAttempts times in the step. If PuppetDB lags, a node compiles at most maxLags times in
+// a row.
 func (n *StepNode) anew(r *Run) bool {
 	if r.Lost != "" || !r.Result.Stopped {
 		return false

@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// late lets the active run of a node be stopped because PuppetDB was behind.
+// late stops the active run of a node as if PuppetDB had lagged.
 func (f *fleet) late(node tutti.NodeName) {
 	run := f.active(node)
 	f.append(&tutti.RunAsked{Run: run, Served: &tutti.Served{Lags: []tutti.Lag{{Node: "n2"}}}})
 	f.finish(run, stopped)
 }
 
-// A node that collects what PuppetDB has not stored yet compiles again after a while
-// that grows, as often as it takes, and not for ever; it is no try of its own.
+// A node collects exports that PuppetDB has not stored yet. The node compiles again after
+// growing pauses, but not for ever. The compiles during the pauses do not count as tries.
 func TestANodeWaitsForPuppetDB(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})
 	f.settle(t)
-	for range 3 { // other stops are no part of it
+	for range 3 { // other stops do not count
 		f.finish(f.active("n1"), stopped)
 		f.settle(t)
 	}
@@ -54,8 +54,8 @@ func TestANodeWaitsForPuppetDB(t *testing.T) {
 	}
 }
 
-// A node that has waited for something else between two lags has not waited for
-// PuppetDB that long.
+// If a node has waited for something else between two lags, its wait for PuppetDB counts
+// from the second lag.
 func TestOtherWaitsAreNotForPuppetDB(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})
@@ -72,7 +72,7 @@ func TestOtherWaitsAreNotForPuppetDB(t *testing.T) {
 	}
 }
 
-// What PuppetDB was late for takes no attempt away.
+// A run that was stopped because PuppetDB lagged does not use up an attempt.
 func TestALagIsNoAttempt(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})

@@ -17,12 +17,12 @@ type Leases struct {
 
 	of     map[tutti.NodeName]*Lease
 	counts map[tutti.LeaseState]int
-	failed []string // why no more runs begin
+	failed []string // the reasons why no more runs begin
 	after  []*Job   // older exclusive jobs that share nodes with this one
 	wanted bool     // all nodes were enabled, so the job may hold them
-	quiet  bool     // and no run of another job goes on on them
+	quiet  bool     // no run of another job is going on on these nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
-	keep   bool     // its nodes stay disabled; decided when PhaseRelease begins
+	keep   bool     // the job's nodes stay disabled; decided when PhaseRelease begins
 }
 
 // Lease is a node of an exclusive job.
@@ -32,19 +32,19 @@ type Lease struct {
 	Message string           `json:"message,omitempty"`
 }
 
-// Phase is what an exclusive job does with its nodes. Steps begin in PhaseRun only.
+// Phase is what an exclusive job does with its nodes. Steps begin only in PhaseRun.
 type Phase string
 
-// The phases, in their order.
+// The constants are the phases, in their order.
 const (
-	PhaseQueue   Phase = "queue"   // an older exclusive job still has some of its nodes
-	PhaseCheck   Phase = "check"   // the nodes are asked whether they are enabled
+	PhaseQueue   Phase = "queue"   // an older exclusive job still holds some of its nodes
+	PhaseCheck   Phase = "check"   // the server asks the nodes whether they are enabled
 	PhaseQuiet   Phase = "quiet"   // waits until the runs of other jobs have ended
 	PhaseHold    Phase = "hold"    // the job disables every node
-	PhaseIdle    Phase = "idle"    // waits until Puppet processes that others began have ended
+	PhaseIdle    Phase = "idle"    // waits for the end of Puppet processes that others began
 	PhaseRun     Phase = "run"     // the steps of the plan
 	PhaseEnd     Phase = "end"     // nothing more begins; waits until its runs have ended
-	PhaseRelease Phase = "release" // every node gets back the state that it had before
+	PhaseRelease Phase = "release" // every node gets back its earlier state
 	PhaseOver    Phase = "over"
 )
 
@@ -87,7 +87,7 @@ func (s *State) applyLease(b *tutti.LeaseChanged) {
 	l.begun = l.begun || l.counts[tutti.LeaseIdle] == len(l.Nodes)
 }
 
-// followPhases notes which phase each exclusive job is in after an event.
+// followPhases notes the phase of each exclusive job after an event.
 func (s *State) followPhases(at time.Time) {
 	for _, j := range s.exclusive {
 		l := j.Leases
@@ -126,7 +126,8 @@ func (s *State) phase(j *Job) Phase {
 	return PhaseOver
 }
 
-// queuedBehind is the first job that has to end before this one begins, or nil.
+// queuedBehind returns the first job that must end before this job begins. The method
+// returns nil if the job need not wait for another job.
 func (l *Leases) queuedBehind() *Job {
 	for _, o := range l.after {
 		if !o.Ended() {
@@ -136,14 +137,16 @@ func (l *Leases) queuedBehind() *Job {
 	return nil
 }
 
-// mayHold reports whether a node may hold the lease and so has to be released. A node
-// that was told to hold and has not confirmed it may hold it, too.
+// mayHold reports whether a node may hold the lease, so that the job must release the
+// node. If the server ordered a node to hold and the node has not confirmed this, the
+// node may hold it, too.
 func (l *Leases) mayHold(n *Lease) bool {
 	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
 		n.State == tutti.LeaseEnabled && l.quiet
 }
 
-// stranger returns another job's unfinished run on a node of this job, or nil.
+// stranger returns another job's unfinished run on a node of this job. The method returns
+// nil if no other job has a run there.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -153,11 +156,12 @@ func (s *State) stranger(j *Job) *Run {
 	return nil
 }
 
-// Halted reports whether nothing more in the job begins, because it was cancelled or does
-// not have all of its nodes.
+// Halted reports whether nothing more in the job begins. A job is halted if it was
+// cancelled or does not hold all its nodes.
 func (j *Job) Halted() bool { return j.Cancelled || j.Leases != nil && len(j.Leases.failed) > 0 }
 
-// WhyHalted says why the job is halted, for those whose runs or waits it stops.
+// WhyHalted explains why the job is halted, in the messages of its stopped runs and
+// waits.
 func (j *Job) WhyHalted() string {
 	if j.Cancelled {
 		return "the job was cancelled"
@@ -165,8 +169,8 @@ func (j *Job) WhyHalted() string {
 	return "the job does not have all of its nodes to itself: " + j.Leases.failed[0]
 }
 
-// ExclusiveOn returns the exclusive job that has the node now, or nil. No run of
-// another job begins on the node.
+// ExclusiveOn returns the exclusive job that holds the node now, or nil. While a job
+// holds a node, no run of another job begins on the node.
 func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	for _, j := range s.exclusive {
 		n := j.Leases.of[node]
@@ -177,7 +181,8 @@ func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
 	return nil
 }
 
-// Reported returns the change that follows from a node's report, nil: no change.
+// Reported returns the change that follows from a node's report. Reported returns nil if
+// nothing changes.
 func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseChanged {
 	j := s.ExclusiveOn(node)
 	if j == nil {
@@ -193,7 +198,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
 			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
-			return nil // the node is told to release
+			return nil // the server orders the node to release
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
 		case j.Leases.keep:
@@ -201,7 +206,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		}
 		return say(tutti.LeaseReleased, byOther(r))
 	case n.State == "" && r.Job != "" && r.Job != j.ID:
-		return nil // the node is first told to release that job
+		return nil // the server first orders the node to release the other job
 	case n.State == "" && (r.Enabled || r.Job == j.ID):
 		return say(tutti.LeaseEnabled, "")
 	case n.State == "", n.State == tutti.LeaseEnabled && !r.Enabled && !r.Holds(j.ID):
@@ -215,7 +220,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
 		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// This Puppet had checked before the job held the node whether Puppet is disabled, and has waited since.
+		// Before the job held the node, this Puppet had checked whether it was disabled. This Puppet has
+		// waited since then.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
@@ -235,7 +241,7 @@ func brokenBy(j *Job, r tutti.LeaseReport) string {
 	return "not held any more: it heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
 }
 
-// LeaseOrder returns what a node with this report is to do.
+// LeaseOrder returns the order for a node with this report.
 func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.LeaseOrder {
 	j := s.ExclusiveOn(node)
 	if r.Job != "" && (j == nil || r.Job != j.ID || j.Leases.Phase == PhaseRelease) {
@@ -264,8 +270,9 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// notice is the text for people who find the node disabled. It stays the same while
-// the job lives. A node that rewrites the file could overwrite a file that someone else has written.
+// notice is the text for people who find the node disabled. The text stays the same as long as
+// the job lives. If a node rewrote the file, it could overwrite a file that someone else has
+// written.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
@@ -279,14 +286,14 @@ func (j *Job) notice() string {
 	return text
 }
 
-// keeps reports whether a node stays disabled. A silent node does not. The job has told
-// the operator that its lease ends by itself.
+// keeps reports whether a node stays disabled. A silent node does not stay disabled,
+// because the job has told the operator that the node's lease ends by itself.
 func (l *Leases) keeps(node tutti.NodeName) bool {
 	n := l.of[node]
 	return l.keep && n != nil && n.State != tutti.LeaseSilent
 }
 
-// keeps reports whether the nodes stay disabled so that people can look into the failure.
+// keeps reports whether the nodes stay disabled so that people can examine the failure.
 func (j *Job) keeps() bool {
 	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
 }
@@ -338,7 +345,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
-// Due returns the nodes whose report an exclusive job waits for.
+// Due returns the nodes for whose reports an exclusive job waits.
 func (l *Leases) Due() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range l.Nodes {
@@ -361,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor says what a job waits for because it or another job is exclusive;
-// empty: nothing.
+// WaitsFor explains what a job waits for because this job or another job is exclusive.
+// WaitsFor returns an empty string if the job does not wait.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""

@@ -13,13 +13,13 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// machine is a node as far as exclusive jobs go: its agent's note and Puppet's file.
+// machine is a node as an exclusive job sees it: its agent's note and Puppet's file.
 type machine struct {
 	node tutti.NodeName
 	note tutti.JobID
-	file string // empty: enabled
+	file string // empty if Puppet is enabled
 	busy string
-	dead bool // its agent
+	dead bool // its agent is dead
 }
 
 const somebody = "somebody: new disk"
@@ -58,7 +58,7 @@ func (f *exclusiveFleet) begin(job tutti.JobID, x *tutti.Exclusive, to map[tutti
 }
 
 // beginOneByOne starts job j-1, which runs on n1 and then on n2, and lets the nodes
-// talk.
+// report.
 func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
 	t.Helper()
 	f.begin("j-1", x, map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
@@ -66,8 +66,8 @@ func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
 	f.talk(t)
 }
 
-// tell lets a node report once and do what it is told; crash: its agent ends between
-// its note and Puppet's file.
+// tell makes a node report once and follow the order. If crash is true, its agent ends
+// after it has written its note and before it changes Puppet's file.
 func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	if m.dead {
 		return false
@@ -100,7 +100,7 @@ func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	return false
 }
 
-// talk lets all nodes report until there is nothing new.
+// talk lets all nodes report until nothing changes.
 func (f *exclusiveFleet) talk(t fataler) {
 	t.Helper()
 	for range 20 {
@@ -117,7 +117,7 @@ func (f *exclusiveFleet) talk(t fataler) {
 	t.Fatalf("nodes and engine do not come to rest")
 }
 
-// wantState fails unless a node stands so in the job.
+// wantStates fails unless the nodes have these states in the job.
 func (f *exclusiveFleet) wantStates(t *testing.T, reason string, job tutti.JobID, want map[tutti.NodeName]tutti.LeaseState) {
 	t.Helper()
 	got := map[tutti.NodeName]tutti.LeaseState{}
@@ -137,7 +137,8 @@ func (f *exclusiveFleet) wantEnded(t *testing.T, reason string, job tutti.JobID,
 	}
 }
 
-// TestAnExclusiveJobHoldsAllBeforeItRuns: check, hold, idle, steps, release.
+// TestAnExclusiveJobHoldsAllBeforeItRuns: the phases are check, hold, idle, steps and
+// release.
 func TestAnExclusiveJobHoldsAllBeforeItRuns(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	f.machines["n2"].busy = "pid 7"
@@ -172,8 +173,8 @@ func TestAnExclusiveJobHoldsAllBeforeItRuns(t *testing.T) {
 	}
 }
 
-// TestWhatEndsAnExclusiveJob: it fails with the name of the node, begins nothing
-// more, and gives back what it has, and only that.
+// TestWhatEndsAnExclusiveJob: the job fails with the name of the node and begins nothing
+// more. The job releases exactly the nodes that it holds.
 func TestWhatEndsAnExclusiveJob(t *testing.T) {
 	held := func(t *testing.T, f *exclusiveFleet) { f.talk(t) }
 	for _, tc := range []struct {
@@ -185,7 +186,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 		verdict tutti.Verdict
 		says    string
 		runs    int
-		files   map[tutti.NodeName]string // after the end
+		files   map[tutti.NodeName]string // Puppet's files after the end
 	}{
 		{
 			reason: "one is disabled: nothing is changed on any", before: func(f *exclusiveFleet) { f.machines["n2"].file = somebody },
@@ -319,8 +320,8 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 	}
 }
 
-// TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor: that a node was idle once is not
-// enough, it is so when the last one is.
+// TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor: all nodes must be idle at the same
+// time. A node that was idle once may be busy again when the last node becomes idle.
 func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	f.machines["n2"].busy = "pid 9"
@@ -343,8 +344,8 @@ func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
 	f.wantEnded(t, "the end", "j-1", tutti.VerdictSucceeded, "")
 }
 
-// TestANodeThatIsGoneWhileOthersRun: its lease ends by itself, so the job has it no
-// longer.
+// TestANodeThatIsGoneWhileOthersRun: the lease of a node that is gone ends by itself, so
+// the job no longer holds the node.
 func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	f.beginOneByOne(t, tutti.DefaultExclusive("new kernel"))
@@ -360,8 +361,8 @@ func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of it for 6m0s: its lease has ended by itself")
 }
 
-// TestNothingToLookIntoIsNotKept: where all runs were good, a node that is silent when
-// it is to be released is released when it is back.
+// TestNothingToLookIntoIsNotKept: all runs were good, so keep does not apply. A node that
+// is silent at the release is released when it is back.
 func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	x := tutti.DefaultExclusive("new kernel")
@@ -384,8 +385,8 @@ func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForAnExclusiveJob: nothing of another job begins on its nodes, what
-// goes on there ends first, and a second exclusive job comes after it.
+// TestOthersWaitForAnExclusiveJob: no run of another job begins on its nodes. Present
+// runs there end first. A second exclusive job comes after this one.
 func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	one := map[tutti.StepName][]tutti.NodeName{"a": {"n1"}}
@@ -426,8 +427,8 @@ func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 }
 
 // TestExclusiveJobsComeToAnEnd: whatever nodes, people and servers do, no run begins
-// before all nodes are held, and after the end nothing is disabled that was not, and
-// nothing enabled that somebody else has disabled.
+// before all nodes are held. After the end, only those nodes are disabled that somebody
+// else has disabled.
 func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newExclusiveFleet("n1", "n2", "n3")
@@ -439,9 +440,9 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			m := f.machines[rapid.SampledFrom(nodes).Draw(t, "node")]
 			switch rapid.IntRange(0, 11).Draw(t, "what") {
-			case 0: // somebody disables it, over whatever is there
+			case 0: // somebody disables Puppet, whatever the file says
 				m.file, theirs[m.node] = somebody, true
-			case 1: // or enables it
+			case 1: // or somebody enables it
 				m.file, theirs[m.node] = "", false
 			case 2:
 				m.busy = rapid.SampledFrom([]string{"", "pid 1"}).Draw(t, "busy")
@@ -491,7 +492,7 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 	})
 }
 
-// checkHeld fails if a run was wanted before its job had all its nodes.
+// checkHeld fails if a run was wanted before its job held all its nodes.
 func (f *exclusiveFleet) checkHeld(t *rapid.T) {
 	held := map[string]bool{}
 	for _, e := range f.log {

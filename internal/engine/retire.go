@@ -10,19 +10,20 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Keep is how much of the past stays.
+// Keep is how much of the past the state keeps.
 type Keep struct {
 	Jobs int
 	Runs int // of the kept jobs
 }
 
-// maxRetired bounds what one decision retires, so that it fits into one append.
+// maxRetired bounds how many jobs one decision retires, so that the events fit into one
+// append.
 const maxRetired = 1000
 
-// Retire returns the jobs that are to be retired now, in order, at most 1,000. It takes the
-// oldest finished job of the operator who has the most jobs or runs, until the rest is within
-// the bounds. So no operator pushes out the past of others. An unfinished job stays, and so
-// does the latest one.
+// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire takes
+// the oldest finished job of the operator who has the most jobs or runs. Retire repeats
+// this until the rest is within the bounds. One operator can therefore not push out the
+// past of other operators. Unfinished jobs and the latest job always stay.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
@@ -63,11 +64,11 @@ func (s *State) Retire(keep Keep) []tutti.JobID {
 type share struct {
 	by         string
 	jobs, runs int
-	ended      []*Job // that may be retired, the oldest first
+	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether o has more jobs (or more runs, if jobs is false). If both have the same number, it reports whether o's
-// oldest finished job is older.
+// less reports whether o has more jobs than s. If jobs is false, less compares runs. If the numbers are equal,
+// less reports whether o's oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -76,7 +77,8 @@ func (s *share) less(o *share, jobs bool) bool {
 	return others > has || others == has && o.ended[0].Seq < s.ended[0].Seq
 }
 
-// retire forgets a job and its runs. It keeps runs by which a node is judged.
+// retire forgets a job and its runs, except the runs that determine the standing of a
+// node.
 func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	j := s.Jobs[id]
 	if j == nil {
@@ -97,8 +99,8 @@ func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	return gone
 }
 
-// letGo forgets a run whose job is gone, unless its node still runs
-// it or is judged by it.
+// letGo forgets a run whose job is gone. The method keeps the run if the run is still
+// going on, or if the run determines the standing of its node.
 func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	r := s.Runs[id]
 	if r == nil || s.Jobs[r.Job] != nil || s.last[r.Node].has(id) || slices.Contains(s.partial[r.Node], id) || s.Active[r.Node] == id {
@@ -108,8 +110,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last one of its node. It forgets earlier runs that were kept
-// only because they were the last.
+// claim notes a run as the last run of its node. The method forgets earlier runs that
+// were kept only because they were the last ones.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -118,7 +120,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	if r.ClaimedAt.IsZero() {
 		r.ClaimedAt, r.ClaimedSeq = e.At, e.Seq
 	}
-	r.Fenced = r.Fenced || b.Fenced // an agent that was upgraded claims it again
+	r.Fenced = r.Fenced || b.Fenced // an upgraded agent claims the run again
 	return s.judgeBy(r, func(l *last) {
 		l.claimed = r.Run
 		if r.Full() {
@@ -135,7 +137,8 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes a run that has sent a report as its node's latest reported run, unless a later run has sent one.
+// report notes a run that has sent a report as its node's latest reported run. The method does nothing if a
+// later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
@@ -151,8 +154,8 @@ func (s *State) report(r *Run) []tutti.RunID {
 	})
 }
 
-// applyPart notes a run with tags that passes its gate, up to retain.MaxPartial of them. When a full run passes its gate,
-// it forgets them.
+// applyPart notes a run with tags that passes its gate, up to retain.MaxPartial runs. When a full run passes its gate,
+// applyPart forgets these runs.
 func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 	before := s.partial[r.Node]
 	switch {
@@ -180,19 +183,20 @@ func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
 	return gone
 }
 
-// NextJob is the id of the next job of a plan. The numbers of all jobs are consecutive, and
-// numbers of retired jobs are not used again.
+// NextJob returns the id of the next job of a plan. The numbers of all jobs are
+// consecutive, and numbers of retired jobs are not used again.
 func (s *State) NextJob(plan tutti.PlanName) tutti.JobID {
 	return tutti.JobID(fmt.Sprintf("%s-%d", plan, s.started+1))
 }
 
-// Retired reports whether a job with that id may have existed and was retired.
+// Retired reports whether a job with that id may have existed but was retired.
 func (s *State) Retired(id tutti.JobID) bool {
 	n := number(id)
 	return s.Jobs[id] == nil && n > 0 && n <= s.started
 }
 
-// number is the number at the end of a job's id, 0 if it has none.
+// number returns the number at the end of a job's id. The function returns 0 if there is
+// no number.
 func number(id tutti.JobID) int {
 	n, err := strconv.Atoi(string(id[strings.LastIndex(string(id), "-")+1:]))
 	if err != nil {

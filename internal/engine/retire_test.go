@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// past appends jobs that ran on nodes, by number; a job without a verdict goes on.
+// past appends jobs that ran on nodes, by number. A job without a verdict is unfinished.
 func past(t *testing.T, f *fleet, jobs ...[]tutti.NodeName) []tutti.JobID {
 	t.Helper()
 	var ids []tutti.JobID
@@ -68,7 +68,8 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// Whoever begins job after job takes nobody else's past away.
+// An operator who begins one job after another does not push out the past of other
+// operators.
 func TestRetireOfWhoHasMost(t *testing.T) {
 	f := newFleet()
 	by := func(who string, count int) {
@@ -129,7 +130,7 @@ func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	}
 }
 
-// The state of a server that has run for long is as large as what it keeps.
+// However long a server has run, its state is only as large as what it keeps.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFleet()
 	keep := engine.Keep{Jobs: 10, Runs: 15}

@@ -22,7 +22,7 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		return nil
 	}
 	if !st.PerNode && !j.ready(st, "") {
-		return nil // then no node of the step is ready
+		return nil // no node in the step is ready in this case
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)
@@ -61,8 +61,8 @@ func (running) runEnded(st *Step, n *StepNode, r *Run) {
 	}
 }
 
-// maxAttempts bounds how often a node compiles again in one step because an
-// answer that it had read changed before its gate.
+// maxAttempts bounds how often a node compiles again in one step. A node compiles again
+// if an answer that it had read changed before its gate.
 const maxAttempts = 6
 
 func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
@@ -102,8 +102,8 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 	return o
 }
 
-// byPerson reports whether a person wants the runs of a step. The first runs have to see what that
-// person has just changed on the nodes.
+// byPerson reports whether a person wants the runs of a step. The job's first run on a node must
+// then see what this person has just changed there.
 func (j *Job) byPerson(st *Step) bool {
 	return st.Kind() != tutti.StepConverge || !st.Converge.Reaction
 }
@@ -116,8 +116,9 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// skips ends the runs of a halted job that no node has claimed. Otherwise they would begin when
-// their node comes back. It also stops the runs that are held at their gates.
+// skips ends the runs of a halted job that no node has claimed. Without skips, these runs
+// would begin when their node comes back. The method also stops the runs that are held at
+// their gates.
 func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {

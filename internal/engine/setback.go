@@ -6,17 +6,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// SetBack is a node that does not know a run that the log has, or that knows a run that the log does not have.
+// SetBack describes a node that lacks a run of the log, or knows a run that the log lacks.
 type SetBack struct {
 	*tutti.NodeSetBack
 	Seq uint64 // of the event
 	At  time.Time
 }
 
-// Compare compares the last fence that a node has begun with the log. It returns the node's last run
-// that the node must know and does not know (nil: the node knows all), and whether the node has begun
-// a run that the log does not have. A run is lost only if the node kept fences when it claimed
-// the run.
+// Compare compares the last fence that a node has begun with the log. The result lost is the node's
+// last run that the node must know but does not know. The result lost is nil if the node knows all
+// its runs. The result unknown is true if the node has begun a run that is not in the log. A run can
+// only be lost if the node kept fences when it claimed the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
@@ -33,11 +33,12 @@ func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	return lost, begun.Compare(newest) > 0
 }
 
-// Parts reports whether a node was set back between a run of ours and a foreign run. Then the count of its agent's clock went
-// back, too, and cannot order the two runs.
+// Parts reports whether a node was set back between a run of ours and a foreign run. If the node was set back, the
+// count of its agent's clock went back, too, and cannot order the two runs.
 func (b *SetBack) Parts(ours, foreign *Run) bool {
 	return b != nil && ours.ToldSeq != 0 && ours.ToldSeq < b.Seq && foreign.EndedSeq > b.Seq
 }
 
-// Begun reports whether the node has certainly begun the run, because the run came to its gate.
+// Begun reports whether the node has certainly begun the run. A node has certainly begun a
+// run that came to its gate.
 func (r *Run) Begun() bool { return !r.CompiledAt.IsZero() || r.Gate != "" }

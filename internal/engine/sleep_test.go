@@ -15,8 +15,8 @@ func sleepStep(d time.Duration, after ...tutti.StepName) tutti.Step {
 	return tutti.Step{Name: "pause", After: after, Timeout: d, Sleep: &tutti.SleepStep{For: d}}
 }
 
-// asleep is a job at the beginning of a sleep of 30 s, which began a minute after the
-// server.
+// asleep is a job at the beginning of a sleep of 30 s. The job began a minute after the
+// server started.
 func asleep(t *testing.T, mode tutti.Mode, more ...tutti.Step) *fleet {
 	t.Helper()
 	f := newFleet()
@@ -26,7 +26,7 @@ func asleep(t *testing.T, mode tutti.Mode, more ...tutti.Step) *fleet {
 	return f
 }
 
-// told is what the log has of the job since it was started.
+// told returns what the log has about the job since its start.
 func (f *fleet) told() []string {
 	var out []string
 	for _, e := range f.log[1:] {
@@ -127,7 +127,7 @@ func TestASleep(t *testing.T) {
 	}
 }
 
-// decideAs appends what a server that serves since a time decides.
+// decideAs appends the events that a server with this view decides.
 func (f *fleet) decideAs(t *testing.T, v engine.View) {
 	t.Helper()
 	v.Now, v.Seen, v.Silence = f.now, f.seen, f.silence
@@ -143,7 +143,7 @@ func (f *fleet) decideAs(t *testing.T, v engine.View) {
 	t.Fatalf("the engine still decides: %v", f.state.Decide(v))
 }
 
-// What comes after a sleep waits for it, and it waits for what is before.
+// Steps after a sleep wait for the sleep, and the sleep waits for the steps before it.
 func TestASleepHasItsPlaceInThePlan(t *testing.T) {
 	f := newFleet()
 	f.append(&tutti.JobStarted{

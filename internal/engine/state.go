@@ -8,13 +8,13 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// State is what the log says about jobs and runs. Views read its
-// fields; only Apply changes them.
+// State is the content of the log about jobs and runs. Views read its fields. Only Apply
+// changes them.
 type State struct {
 	Jobs   map[tutti.JobID]*Job           // the jobs that were not retired
-	Order  []tutti.JobID                  // in the order of their start
+	Order  []tutti.JobID                  // ids of the jobs in the order of their start
 	Runs   map[tutti.RunID]*Run           // the runs of Jobs, and the last runs of each node (see last)
-	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
+	Active map[tutti.NodeName]tutti.RunID // the run that has each node
 	Epoch  tutti.Epoch                    // the present epoch of the log
 
 	open      []*Job // the unfinished jobs
@@ -28,8 +28,8 @@ type State struct {
 	started   int                              // how many jobs have ever started
 }
 
-// last are the runs by which a node is judged. They stay when their jobs are
-// retired.
+// last are the runs that determine the standing of a node. The last runs stay when their
+// jobs are retired.
 type last struct {
 	claimed  tutti.RunID // of any mode
 	applied  tutti.RunID // claimed in mode apply
@@ -59,14 +59,14 @@ type Job struct {
 	Env       string
 	Code      tutti.Digest
 	By        string
-	Cause     string // why the server began the job by itself; empty for an operator's job
+	Cause     string // the reason why the server began the job by itself; empty for an operator's job
 	StartedAt time.Time
 	EndedAt   time.Time
 	Cancelled bool
-	Verdict   tutti.Verdict // empty while it goes on
+	Verdict   tutti.Verdict // empty while the job goes on
 	Message   string
 	Steps     []*Step // in the plan's order
-	Leases    *Leases // of an exclusive job, else nil
+	Leases    *Leases // nil if the job is not exclusive
 
 	byName map[tutti.StepName]*Step
 	runs   int
@@ -78,9 +78,9 @@ type Step struct {
 	StartedAt time.Time
 	EndedAt   time.Time
 	State     StepState
-	Message   string        // of a wait or converge step
+	Message   string        // only for a wait or converge step
 	Verdict   tutti.Verdict // of a converge step
-	Nodes     []*StepNode   // of a run step, sorted by name
+	Nodes     []*StepNode   // only for a run step; sorted by name
 
 	byNode map[tutti.NodeName]*StepNode
 }
@@ -88,7 +88,7 @@ type Step struct {
 // StepState is the state of a step. The state of a run step follows from its nodes.
 type StepState string
 
-// The states of a step, and of a node inside it.
+// The constants are the states of a step, and of a node inside a step.
 const (
 	Pending StepState = "pending"
 	Active  StepState = "active"
@@ -114,54 +114,58 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
-	// The sequences of its RunWanted, of its RunClaimed, of its RunGated, and of the event that ended
-	// it. They give the order in the log. Times are for people and for waits.
+	// Seq, ClaimedSeq, GatedSeq and EndedSeq are the sequences of RunWanted, of RunClaimed, of
+	// RunGated, and of the event that ended the run. The sequences determine the order in the log.
+	// The times are for people and for waits.
 	Seq        uint64 `json:"-"`
 	ClaimedSeq uint64 `json:"-"`
 	GatedSeq   uint64 `json:"-"`
 	EndedSeq   uint64 `json:"-"`
 
 	Fence  tutti.Fence `json:"-"` // of the order
-	Fenced bool        `json:"-"` // the node that claimed it keeps fences
+	Fenced bool        `json:"-"` // the node that claimed the run keeps fences
 	Told   bool        `json:"-"` // the node itself sent the Result
 
-	// When its Result came. The run may have ended for the server before.
+	// ToldSeq and ToldAt say when the Result came. For the server, the run may have ended
+	// before.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
 
-	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts differ
-	Changed []tutti.Query `json:"-"`                  // why a reaction wanted it
+	ByFacts bool          `json:"by_facts,omitempty"` // the run was wanted only because the node's facts differ
+	Changed []tutti.Query `json:"-"`                  // the reasons of the reaction that wanted the run
 
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
-	// CompiledAt is when its catalog was handed over. A run that is compiled and has
-	// no gate decision yet is held.
+	// CompiledAt is when the node handed over the catalog. A compiled run without a gate
+	// decision is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
-	// Compiled and Asked are what the node handed over, nil if it has not.
+	// Compiled and Asked are what the node handed over. Both are nil if the node has not
+	// handed over anything.
 	Compiled *tutti.Compiled `json:"compiled,omitempty"`
 	Asked    *tutti.Asked    `json:"-"`
-	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
-	// Served is what its Puppet Server handed over before that, nil if it has handed over nothing.
+	Set      tutti.Digest    `json:"set,omitempty"` // digest of the exports that the node handed over
+	// Served is what the run's Puppet Server handed over before that. Served is nil if the
+	// Puppet Server has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
-	Records int               `json:"-"` // how often the Puppet Server handed over
+	Records int               `json:"-"` // how often the Puppet Server handed something over
 	GatedAt time.Time         `json:"gated_at,omitzero"`
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
-	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
-	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied what the node has
-	RestsAt tutti.Clock       `json:"-"`                // Rests, by the clock of its agent
+	Proved  bool              `json:"proved,omitempty"` // stopped because its node is good
+	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied the present state of the node
+	RestsAt tutti.Clock       `json:"-"`                // Rests by the agent's clock
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes
-	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that it lacked, see tutti.RunRefused
+	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
 	EndedAt time.Time         `json:"ended_at,omitzero"`
-	Lost    string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
-	Result  *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
-	// Foreign is set for a run that no server ordered. Such a run belongs to no job and has no
-	// gate. Its EndedAt is when the node told it.
+	Lost    string            `json:"lost,omitempty"`   // the reason why the run was given up; empty if it was not given up
+	Result  *tutti.Result     `json:"result,omitempty"` // may also be a result that came after Lost
+	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
+	// no gate. Its EndedAt is when the node reported the run.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
 }
 
-// Outcome is the run's outcome so far, empty while it goes on and for a run
-// that was stopped at its gate.
+// Outcome is the run's outcome so far. Outcome is empty while the run goes on, and for a
+// run that was stopped at its gate.
 func (r *Run) Outcome() tutti.Outcome {
 	switch {
 	case r.Lost != "":
@@ -172,30 +176,30 @@ func (r *Run) Outcome() tutti.Outcome {
 	return ""
 }
 
-// Ended reports whether the run no longer holds its node.
+// Ended reports whether the run has left its node.
 func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
-// Last are the runs by which a node is judged; each may be nil.
+// Last are the runs that determine the standing of a node. Each may be nil.
 type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
-	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
-	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). The later run is
-	// the one that was wanted later, because results may come in another order.
+	Passed  *Run // the last run in mode apply that passed its gate or proved that its node is good
+	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The later run is
+	// the run that was wanted later, because results may arrive in another order.
 	Reported *Run
-	// Left is the latest full run whose report tells of resources.
+	// Left is the latest full run whose report contains resources.
 	Left *Run
 	// Shown is the latest proof that has compiled since a full run passed its gate or proved its node good.
 	Shown *Run
-	// Previews are the latest runs that changed nothing and foretell what a full run would find, see retain.Previews.
+	// Previews are the latest runs that changed nothing and show what a full run would find (see retain.Previews).
 	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
-	// Foreign are the kept runs that no server ordered and that are later than Applied and Passed, the latest first.
-	// It has neither noop runs, unless they are unwatched, nor local runs that repeat Passed.
+	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first. Foreign contains
+	// noop runs only if they are unwatched. Foreign does not contain local runs that repeat Passed.
 	Foreign []*Run
-	// Partial are the runs with tags in mode apply that have passed their gate since the last full run did, the
-	// first retain.MaxPartial of them.
+	// Partial are runs with tags in mode apply that have passed their gate since the last full run passed its
+	// gate. Only the first retain.MaxPartial of these runs are kept.
 	Partial []*Run
 }
 
@@ -218,18 +222,20 @@ func (s *State) Last(node tutti.NodeName) Last {
 	return out
 }
 
-// Tells reports whether it is known what the run's catalog exports. If a Puppet Server
-// compiles the catalog, it is known only if that server has handed it over.
+// Tells reports whether the server knows what the run's catalog exports. If a Puppet
+// Server compiles the catalog, the server knows the exports only after that Puppet Server
+// has handed them over.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether the run's exports count from its gate on.
-// Exports that go to PuppetDB count from the compile on.
+// Publishes reports whether the run's exports count from its gate on. Exports that go to
+// PuppetDB count from the compile on.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
 
-// Passed reports whether the run passed its gate and so counts as a run.
+// Passed reports whether the run passed its gate. Only a run that passed its gate counts
+// as a run.
 func (r *Run) Passed() bool { return r.Gate == tutti.GateGo }
 
 // NewState returns the state before the first event.
@@ -254,22 +260,21 @@ func (s *State) Converges(r *Run) bool {
 	return st != nil && st.Kind() == tutti.StepConverge
 }
 
-// Open calls f for every job that has no verdict, the oldest first.
+// Open calls f for every job without a verdict, the oldest first.
 func (s *State) Open(f func(*Job)) {
 	for _, j := range s.open {
 		f(j)
 	}
 }
 
-// Exclusive calls f for every exclusive job that has no verdict, the oldest first.
+// Exclusive calls f for every exclusive job without a verdict, the oldest first.
 func (s *State) Exclusive(f func(*Job)) {
 	for _, j := range s.exclusive {
 		f(j)
 	}
 }
 
-// Converging calls f for every converge step that may go on now, the oldest job
-// first.
+// Converging calls f for every converge step that may continue now, the oldest job first.
 func (s *State) Converging(f func(*Job, *Step)) {
 	for _, j := range s.open {
 		for _, st := range j.Steps {
@@ -280,7 +285,7 @@ func (s *State) Converging(f func(*Job, *Step)) {
 	}
 }
 
-// Waits calls f for every active wait step. Its cost grows with the number of
+// Waits calls f for every active wait step. The cost of Waits grows with the number of
 // unfinished jobs.
 func (s *State) Waits(f func(*Job, *Step)) {
 	for _, j := range s.open {

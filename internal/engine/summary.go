@@ -6,20 +6,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Summary is a job in numbers. CriticalPath is the longest chain of run times along
-// the plan's edges, as agents measured them. A converge step has no edges inside. There it is the
-// longest sum of one node's runs, which includes the time at their gates.
+// Summary shows a job in numbers. CriticalPath is the longest chain of run times along the plan's
+// edges, as agents measured them. A converge step has no edges inside. For a converge step, the
+// chain is the longest sum of one node's runs, including the time at their gates.
 type Summary struct {
 	Job          tutti.JobID
 	Outcome      tutti.Verdict
-	Runs         int // passed their gate
-	Compiles     int // were stopped there
-	Failed       int // ended failed, interrupted or lost, accepted or not
+	Runs         int // runs that passed their gate
+	Compiles     int // runs that were stopped at their gate
+	Failed       int // runs that ended failed, interrupted or lost, even if accepted
 	Wall         time.Duration
 	CriticalPath time.Duration
 }
 
-// Summary counts the job up to now.
+// Summary returns the numbers of the job up to now.
 func (j *Job) Summary(now time.Time) Summary {
 	out := Summary{Job: j.ID, Outcome: j.Verdict}
 	end := j.EndedAt
@@ -55,8 +55,8 @@ func (s *Summary) count(r *Run) {
 	}
 }
 
-// paths computes the longest chain that ends in a step, or in a node of a step.
-// It computes each chain once.
+// paths computes the longest chain that ends in a step, or in a node of a step. Each
+// chain is computed only once.
 type paths struct {
 	job   *Job
 	steps map[*Step]time.Duration
@@ -93,7 +93,7 @@ func (p *paths) node(st *Step, n *StepNode) time.Duration {
 	return total
 }
 
-// before is the longest chain that the step, or the node in it, waited for.
+// before returns the longest chain for which the step, or the node in the step, waited.
 func (p *paths) before(st *Step, n *StepNode) time.Duration {
 	var longest time.Duration
 	for _, name := range st.After {

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// waiting waits for something outside Puppet. The server asks, and ends the step when
-// the answer is good. The step's timeout applies.
+// waiting waits for something outside Puppet. The server repeats its question and ends
+// the step when the answer is good. The step's timeout applies.
 type waiting struct{ alone }
 
 // Wait implements tutti.StepTable.
@@ -16,7 +16,7 @@ func (kinds) Wait() stepKind { return waiting{} }
 
 func (k waiting) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
 	if st.State != Active {
-		// In noop, the runs before the step do not make what the step waits for.
+		// In a noop job, the earlier runs do not make what the step waits for.
 		return k.begin(j, st, "not waited for: noop")
 	}
 	waited := v.Now.Sub(v.from(st.StartedAt))

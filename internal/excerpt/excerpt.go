@@ -1,5 +1,6 @@
-// Package excerpt reads files that somebody else writes, within bounds. Puppet is root and runs modules that nobody
-// here has read: a file of its may be larger than the memory, one line, or a pipe on which nobody writes.
+// Package excerpt reads files that others write, within bounds. Puppet is root and executes modules that nobody
+// here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or may be a pipe
+// without a writer.
 package excerpt
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Open opens a regular file for reading. It never waits for a writer. CodeDamaged: it is no regular file.
+// Open opens a regular file for reading. Open never waits for a writer. Open returns CodeDamaged if
+// the path is not a regular file.
 func Open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -30,7 +32,8 @@ func Open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns what is in a file of at most so many bytes. CodeDamaged: it has more, or is no regular file.
+// Read returns the content of a file with at most this many bytes. Read returns CodeDamaged if the file
+// has more bytes or is not a regular file.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -47,7 +50,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// With reads a file of any size by a function, which is told its size and how much it may keep of it.
+// With reads a file of any size by calling a function. The function gets the file, its size, and
+// the number of bytes that it may keep.
 func With(path string, most int64, read func(file io.Reader, size, most int64) ([]byte, error)) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -61,7 +65,7 @@ func With(path string, most int64, read func(file io.Reader, size, most int64) (
 	return read(file, info.Size(), most)
 }
 
-// Digest is the digest of what is in a file, of any size.
+// Digest returns the digest of a file's content. The file may have any size.
 func Digest(path string) (tutti.Digest, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -75,7 +79,7 @@ func Digest(path string) (tutti.Digest, error) {
 	return tutti.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// Last returns the last bytes of a file, at most so many.
+// Last returns the last bytes of a file, at most the number most.
 func Last(path string, most int64) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -89,8 +93,9 @@ func Last(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-most), most))
 }
 
-// Ends returns a file of lines. Of one with more than twice so many bytes it returns the first and the last so many, in
-// whole lines, and between them the line that cut makes of the number of bytes that are left out.
+// Ends returns a file of lines. If the file has more than twice the number each of bytes, Ends leaves out the middle.
+// Ends returns whole lines from the beginning and from the end of the file, at most each bytes of both. Between the two
+// parts is the line that cut returns for the number of bytes left out.
 func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -106,7 +111,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 		return nil, err
 	}
 	out = out[:bytes.LastIndexByte(out, '\n')+1]
-	end := make([]byte, each+1) // with the byte before, to see where a line begins
+	end := make([]byte, each+1) // includes the byte before, to see where a line begins
 	if _, err := file.ReadAt(end, info.Size()-each-1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -115,8 +120,8 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 	return append(out, end...), nil
 }
 
-// Lines calls f for each line of a file, without its end. A line of more than so many bytes is left out and counted.
-// The line is valid until f returns.
+// Lines calls f for each line of a file, without the line's end. Lines leaves out and counts lines with more than
+// most bytes. The line is valid until f returns.
 func Lines(path string, most int, f func(line []byte)) (long int, err error) {
 	file, err := Open(path)
 	if err != nil {
@@ -138,16 +143,16 @@ func Lines(path string, most int, f func(line []byte)) (long int, err error) {
 	}
 }
 
-// Splitter makes lines of what comes in pieces.
+// Splitter splits pieces of data into lines.
 type Splitter struct {
-	Most int // bytes of a line
-	Long int // lines that were longer, and left out
+	Most int // maximum bytes of a line
+	Long int // number of longer lines, which are left out
 
 	rest []byte
-	skip bool // until the end of a line that is too long
+	skip bool // skip until the end of a line that is too long
 }
 
-// Split takes the next piece, and calls f for each line that ends in it.
+// Split takes the next piece of data, and calls f for each line that ends in this piece.
 func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	for {
 		line, after, ends := bytes.Cut(piece, []byte("\n"))
@@ -174,7 +179,7 @@ func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	}
 }
 
-// end takes a last line that has no end.
+// end handles a last line that has no end.
 func (s *Splitter) end(f func(line []byte)) {
 	if len(s.rest) > 0 {
 		f(s.rest)

@@ -62,7 +62,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// Lines are what strings.Split says, but those that are too long; also if they come in pieces.
+// Lines returns the same lines as strings.Split, without those that are too long. The
+// result is the same if the lines come in pieces.
 func TestLines(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -88,7 +89,7 @@ func TestLines(t *testing.T) {
 			rest = rest[k:]
 		}
 		if strings.HasSuffix(content, "\n") || content == "" {
-			want = append(want, "") // the one that ends with what is put behind it
+			want = append(want, "") // the line that ends with the next piece
 		}
 		if diff := cmp.Diff(want, pieces); diff != "" {
 			rt.Fatalf("%q in pieces: -want +got\n%s", content, diff)

@@ -154,9 +154,15 @@ func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	whole := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	whole.Write(body)
+	stays := false
+	defer func() {
+		if !stays { // also after a panic, which fails one request and not the server
+			release()
+		}
+	}()
 	if _, err := whole.ReadFrom(from); err != nil {
-		release()
 		return nil, nil, invalid(err)
 	}
+	stays = true
 	return whole.Bytes(), release, nil
 }

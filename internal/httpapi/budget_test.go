@@ -255,3 +255,35 @@ func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Operator", a.operator)
 	return a.by.RoundTrip(r)
 }
+
+// mistaken is a body that panics after its first part.
+type mistaken struct{ left int }
+
+func (b *mistaken) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		panic("a mistake")
+	}
+	n := min(b.left, len(p))
+	b.left -= n
+	return n, nil
+}
+
+// TestAPanicKeepsNoRoom: a panic while a large body is read fails one request. What the request had is free again.
+func TestAPanicKeepsNoRoom(t *testing.T) {
+	b := httpapi.NewBudget()
+	for range 3 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			r := httptest.NewRequest(http.MethodPost, "/", &mistaken{httpapi.SmallBody + 1})
+			r.ContentLength = httpapi.OwnBodies
+			_, _, _ = b.Read(tutti.WithActor(t.Context(), "operator:eve"), httptest.NewRecorder(), r)
+		}()
+		if b.Known() != 0 {
+			t.Fatal("it holds room")
+		}
+	}
+}

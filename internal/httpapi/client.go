@@ -262,8 +262,8 @@ func (c *Client) FollowRotation(ctx context.Context, request []byte) (api.Issued
 }
 
 // RevokeOperator implements tutti.Operators.
-func (c *Client) RevokeOperator(ctx context.Context, in api.RevokeOperator) error {
-	return tell(ctx, c, callRevoke, in)
+func (c *Client) RevokeOperator(ctx context.Context, in api.RevokeOperator) (api.RevokedOperator, error) {
+	return ask[api.RevokedOperator](ctx, c, callRevoke, in)
 }
 
 // ExplainAccess implements tutti.Operators.

@@ -44,6 +44,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		},
 		Denied: func(_ *http.Request, what string, cause error) { f.Denied(t.Context(), "address:test", what, cause) },
 		Ready:  f.Ready(),
+		Names:  authority.Names,
 	}))
 	s.Listener = tls.NewListener(s.Listener, authority.HTTPS())
 	s.Start()
@@ -126,7 +127,7 @@ func TestWithoutACertificate(t *testing.T) {
 		"issue":   func() error { _, err := nobody.IssueOperator(ctx, api.IssueOperator{}); return err },
 		"renew":   func() error { _, err := nobody.RenewOperator(ctx, nil); return err },
 		"people":  func() error { _, err := nobody.ListOperators(ctx); return err },
-		"revoke":  func() error { return nobody.RevokeOperator(ctx, api.RevokeOperator{}) },
+		"revoke":  func() error { _, err := nobody.RevokeOperator(ctx, api.RevokeOperator{}); return err },
 		"show":    func() error { _, err := nobody.ShowNode(ctx, "x"); return err },
 		"why":     func() error { _, err := nobody.ExplainNode(ctx, "x"); return err },
 		"whence":  func() error { _, err := nobody.ExplainValue(ctx, "x"); return err },

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 )
 
@@ -41,6 +42,11 @@ func (b Budget) Take(ctx context.Context, who string, size int64) (release func(
 // Call waits until a request may be worked on.
 func (b Budget) Call(ctx context.Context, who string) (leave func(), err error) {
 	return b.call(ctx, who)
+}
+
+// Read reads a body of any size.
+func (b Budget) Read(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	return b.read(ctx, w, r, allBodies)
 }
 
 // Known are those who have a share.

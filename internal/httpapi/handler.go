@@ -53,6 +53,8 @@ type Options struct {
 	// Denied is called for requests that Admit refused with CodeUnauthenticated or CodeRefused, that came from a foreign web
 	// page, or that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
+	// Names returns an error unless the server's certificate names a host. nil: clients come by something other than a name.
+	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
 	// Trust returns the CAs that operators should know the server by, and the CA that should have signed their certificates; nil:
@@ -81,8 +83,8 @@ func NewHandler(o Options) http.Handler {
 		out, err := enrol(r.Context(), body)
 		write(w, out, err)
 	})
-	mux.HandleFunc("GET /healthz", healthy)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+pathHealth, healthy)
+	mux.HandleFunc("GET "+pathReady, func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-o.Ready:
 			write(w, "ready", nil)
@@ -100,7 +102,7 @@ func NewHandler(o Options) http.Handler {
 // works as usual, and everything else answers why.
 func NewClosedHandler(why func() error) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET "+pathHealth, healthy)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { write(w, nil, why()) })
 	return mux
 }

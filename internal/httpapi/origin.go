@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 
@@ -11,6 +12,12 @@ import (
 const (
 	typeJSON = "application/json"
 	typeBlob = "application/octet-stream"
+)
+
+// Paths that need no certificate.
+const (
+	pathHealth = "/healthz"
+	pathReady  = "/readyz"
 )
 
 // contentType is the content type of a call's body.
@@ -26,16 +33,25 @@ func contentType(name string) string {
 // forms only after a preflight request, and this server does not answer that. A request may have no
 // content type, because the command line of release 0.2.0 sends none. A browser that sends none
 // sends Origin.
+//
+// If the name of the page itself leads to this server (DNS rebinding), page and server are one for the browser. Then the host of
+// the request is that name, and no certificate of this server names it. All other clients check that the certificate names the
+// host. Health is for everybody: a load balancer may ask by an address that the certificate does not name.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
+		if r.Method == http.MethodGet && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		err := checkOrigin(r)
-		if err != nil {
+		err := o.checkHost(r)
+		if err == nil {
+			err = checkOrigin(r)
+		}
+		switch {
+		case r.Method != http.MethodPost:
+		case err != nil:
 			o.Denied(r, "call "+r.URL.Path+" from a web page", err)
-		} else {
+		default:
 			err = checkType(r)
 		}
 		if err != nil {
@@ -44,6 +60,21 @@ func (o Options) ownPages(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (o Options) checkHost(r *http.Request) error {
+	if o.Names == nil {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host // it has no port
+	}
+	if err := o.Names(host); err != nil {
+		return tutti.Errorf(tutti.CodeRefused, "the request is for the host %q, and the certificate of this server does not name it: a web page may have led here; "+
+			"use the tutti command line, or a name of the server", host)
+	}
+	return nil
 }
 
 func checkOrigin(r *http.Request) error {

@@ -16,23 +16,35 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 	f := servertest.Start(t)
 	url, authority := serve(t, f)
 	browser := with(t, operator(t, authority))
+	port := url[strings.LastIndex(url, ":"):]
 	for i, tc := range []struct {
 		reason string
+		host   string // empty: as in the URL
 		header map[string]string
 		status int
 		says   string
 	}{
-		{"a form of another page", map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403, `the origin "https://evil.example"`},
-		{"a script of another page", map[string]string{"Origin": "https://evil.example", "Content-Type": "application/json"}, 403, "takes no requests from other web pages"},
-		{"a script that sends no type", map[string]string{"Origin": "https://evil.example"}, 403, "origin"},
-		{"a page without an origin", map[string]string{"Origin": "null", "Content-Type": "application/json"}, 403, `"null"`},
-		{"the same host without TLS", map[string]string{"Origin": strings.Replace(url, "https:", "http:", 1)}, 403, "origin"},
-		{"another port", map[string]string{"Origin": url + "1"}, 403, "origin"},
-		{"an old browser that names no page", map[string]string{"Content-Type": "text/plain;charset=UTF-8"}, 400, `send "application/json"`},
-		{"a form", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 400, "content type"},
-		{"no type at all", map[string]string{"Content-Type": "; application/json"}, 400, "content type"},
-		{"a page of the server's own", map[string]string{"Origin": url, "Content-Type": "application/json; charset=utf-8"}, 200, ""},
-		{"the command line of 0.2.0", nil, 200, ""},
+		{"a form of another page", "", map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403, `the origin "https://evil.example"`},
+		{"a script of another page", "", map[string]string{"Origin": "https://evil.example", "Content-Type": "application/json"}, 403, "takes no requests from other web pages"},
+		{"a script that sends no type", "", map[string]string{"Origin": "https://evil.example"}, 403, "origin"},
+		{"a page without an origin", "", map[string]string{"Origin": "null", "Content-Type": "application/json"}, 403, `"null"`},
+		{"the same host without TLS", "", map[string]string{"Origin": strings.Replace(url, "https:", "http:", 1)}, 403, "origin"},
+		{"another port", "", map[string]string{"Origin": url + "1"}, 403, "origin"},
+		{"an old browser that names no page", "", map[string]string{"Content-Type": "text/plain;charset=UTF-8"}, 400, `send "application/json"`},
+		{"a form", "", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 400, "content type"},
+		{"no type at all", "", map[string]string{"Content-Type": "; application/json"}, 400, "content type"},
+		{"a page of the server's own", "", map[string]string{"Origin": url, "Content-Type": "application/json; charset=utf-8"}, 200, ""},
+		{"the command line of 0.2.0", "", nil, 200, ""},
+		// A name of the attacker's that leads here: for the browser the page and this server are one.
+		{"a page under another name", "evil.example" + port, map[string]string{"Origin": "https://evil.example" + port, "Content-Type": "application/json"}, 403, `the host "evil.example", and the certificate of this server does not name it`},
+		{"another name, and no page", "evil.example", nil, 403, "evil.example"},
+		{"a part of a name", "ocalhost" + port, nil, 403, "ocalhost"},
+		{"below a name", "evil.localhost" + port, nil, 403, "evil.localhost"},
+		{"another address", "192.0.2.1" + port, nil, 403, "192.0.2.1"},
+		{"a name of the server", "localhost" + port, nil, 200, ""},
+		{"its name in capitals, as a page", "LOCALHOST" + port, map[string]string{"Origin": "https://LOCALHOST" + port}, 200, ""},
+		{"an address of the server", "[::1]" + port, nil, 200, ""},
+		{"a page under one name that calls another", "localhost" + port, map[string]string{"Origin": url}, 403, "origin"},
 	} {
 		before := len(f.Events())
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/data/set", strings.NewReader(fmt.Sprintf(`{"key": "shared/x", "value": %d}`, i)))
@@ -42,6 +54,7 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 		for k, v := range tc.header {
 			req.Header.Set(k, v)
 		}
+		req.Host = tc.host
 		resp, err := browser.Do(req)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.reason, err)
@@ -59,6 +72,28 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 		}
 		if tc.status == 200 && len(f.Since(before)) != 1 {
 			t.Errorf("%s: appended %v, want a value", tc.reason, f.Since(before))
+		}
+	}
+}
+
+// TestHealthHasAnyName: what asks for health comes by addresses that the certificate does not name, and changes nothing.
+func TestHealthHasAnyName(t *testing.T) {
+	f := servertest.Start(t)
+	url, authority := serve(t, f)
+	browser := with(t, operator(t, authority))
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/nodes/list": 403, "/": 403} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "10.1.2.3"
+		resp, err := browser.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (s Services) routes() map[string]route {
 		callIssue:        takes(administers, answer(s.Operators.IssueOperator)),
 		callRenew:        takes(anybody, answer(s.Operators.RenewOperator)),
 		callOperators:    takes(views, list(s.Operators.ListOperators)),
-		callRevoke:       takes(administers, do(s.Operators.RevokeOperator)),
+		callRevoke:       takes(administers, answer(s.Operators.RevokeOperator)),
 		callAccess:       takes(views, answer(s.Operators.ExplainAccess)),
 		callListNodes:    takes(views, list(s.Nodes.ListNodes)),
 		callReplaceNode:  takes(letsNodesIn, do(s.Nodes.ReplaceNode)),

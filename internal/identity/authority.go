@@ -202,6 +202,18 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 	return s.server.tls(s.ca.cert)
 }
 
+// Names returns an error unless a certificate names the host that the server shows to some client.
+func (a *Authority) Names(host string) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.trusted() {
+		if err = s.server.cert.VerifyHostname(host); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // hostsOf are the names and addresses in a server's certificate.
 func hostsOf(cert *x509.Certificate) []string {
 	hosts := slices.Clone(cert.DNSNames)

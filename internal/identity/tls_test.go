@@ -159,6 +159,14 @@ func TestServerCertificate(t *testing.T) {
 			if err := leaf.VerifyHostname(name); err != nil {
 				t.Errorf("%s: %v", reason, err)
 			}
+			if err := a.Names(name); err != nil {
+				t.Errorf("%s: for requests: %v", reason, err)
+			}
+		}
+		for _, name := range []string{"evil.example", "", "10.0.0.2", "x." + names[0]} {
+			if a.Names(name) == nil {
+				t.Errorf("%s: it names %q", reason, name)
+			}
 		}
 	}
 	check(a, "made by Init", "tutti.example.net", "10.0.0.1")

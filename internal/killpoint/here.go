@@ -2,5 +2,5 @@
 
 package killpoint
 
-// Here passes the point whose name is made of the parts. It does nothing.
+// Here marks a point whose name consists of the parts. In this build, Here does nothing.
 func Here(...string) {}

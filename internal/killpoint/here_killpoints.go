@@ -16,8 +16,8 @@ var (
 	passed = map[string]int{}
 )
 
-// Here passes the point whose name is made of the parts. Any number of
-// goroutines may call it.
+// Here marks a point whose name consists of the parts. Any number of goroutines may call
+// it.
 func Here(parts ...string) {
 	if at == "" && to == "" {
 		return
@@ -33,7 +33,7 @@ func Here(parts ...string) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 			panic(err)
 		}
-		select {} // the signal is on its way; nothing more is done
+		select {} // the signal is on its way, so do nothing more
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package lines is how lists of things are stored as one blob: gzipped lines of
-// JSON, one for each, behind a header that says what they are. It is pure.
+// Package lines stores a list as one blob. The blob is gzipped lines of JSON, one line
+// for each element, after a header that describes the elements. The package is pure.
 package lines
 
 import (
@@ -11,7 +11,7 @@ import (
 	"io"
 )
 
-// Writer encodes lines. Its first error is that of Close.
+// Writer encodes lines. Close returns its first error.
 type Writer struct {
 	out bytes.Buffer
 	zip *gzip.Writer
@@ -24,7 +24,7 @@ func NewWriter(header any) *Writer {
 	w := &Writer{}
 	w.zip = gzip.NewWriter(&w.out)
 	w.enc = json.NewEncoder(w.zip)
-	w.enc.SetEscapeHTML(false) // what is JSON already stays as it is
+	w.enc.SetEscapeHTML(false) // JSON in the values stays unchanged
 	w.Add(header)
 	return w
 }
@@ -55,8 +55,8 @@ func NewReader(stored []byte, header any) (*Reader, error) {
 	return r, r.Next(header)
 }
 
-// Next decodes the next line. io.EOF: there is none; a line that is cut off is
-// io.ErrUnexpectedEOF.
+// Next decodes the next line. Next returns io.EOF if there is no further line, and
+// io.ErrUnexpectedEOF if the line is cut off.
 func (r *Reader) Next(into any) error {
 	raw, err := r.lines.ReadBytes('\n')
 	if errors.Is(err, io.EOF) && len(raw) > 0 {

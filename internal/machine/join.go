@@ -19,18 +19,19 @@ import (
 type JoinOptions struct {
 	Dir   string
 	Token string
-	Name  tutti.NodeName // empty: the token's name, else the host's
-	// Again is for a machine that was a node and is not admitted any more: it keeps
-	// its keys and its data. One whose membership has ended needs no such word.
+	Name  tutti.NodeName // empty: the token's name, or the host's name if the token has none
+	// Again is for a machine that was a node and that the server refuses now. The machine
+	// keeps its keys and its data. If only its membership has ended, Again is not needed.
 	Again bool
-	// CodeKeys are the ids of all keys that sign code, as somebody who knows them says on the machine. Empty: a newcomer
-	// takes those that the server names, and a node stays with those that it has pinned.
+	// CodeKeys are the ids of all keys that sign code. A person on the machine passes the ids of the keys if they
+	// know them. If CodeKeys is empty, a new node takes the keys that the server names, and an old node keeps the
+	// keys that it has pinned.
 	CodeKeys []string
 }
 
-// Join makes the node's keys, enrols them and writes what the agent needs. Keys
-// that were made by a join that did not end are used again: the token knows
-// them. Keys that cannot be used are an error, and stay.
+// Join makes the node's keys, enrols them and writes what the agent needs. If an earlier
+// join did not finish, Join uses its keys again, because they are bound to the token. If
+// the keys are unusable, Join returns an error and leaves them in place.
 func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	token, err := identity.ParseToken(o.Token)
 	if err != nil {
@@ -45,7 +46,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		o.Name = cmp.Or(o.Name, m.Node)
 	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
 		return "", err
-	default: // what a damaged file says is not believed
+	default: // do not trust the content of a damaged file
 		m = identity.EnrolResponse{}
 	}
 	if o.Name == "" {
@@ -91,7 +92,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		return "", err
 	}
 	membership.Fleet = now
-	if before, err := identity.FleetOf(m); err != nil || before != now { // what is remembered is of another fleet, or of nobody
+	if before, err := identity.FleetOf(m); err != nil || before != now { // the state belongs to another fleet, or the fleet is unknown
 		if err := agent.Forget(o.Dir); err != nil {
 			return "", err
 		}
@@ -99,13 +100,13 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	return membership.Node, membership.Write(dir)
 }
 
-// ended reports whether a membership is over.
+// ended reports whether a membership has ended.
 func ended(m identity.EnrolResponse) bool {
 	_, until, err := identity.JWTLife(m.JWT)
 	return err == nil && !time.Now().Before(until)
 }
 
-// defaultName is the name that a token is for, or that of this host.
+// defaultName returns the name in the token, or otherwise the name of this host.
 func defaultName(pattern string) (tutti.NodeName, error) {
 	if name := tutti.NodeName(pattern); name.Validate() == nil {
 		return name, nil
@@ -115,5 +116,5 @@ func defaultName(pattern string) (tutti.NodeName, error) {
 		return "", err
 	}
 	name := tutti.NodeName(host)
-	return name, tutti.Wrap("", name.Validate(), "this host's name is no node name; give one with --name")
+	return name, tutti.Wrap("", name.Validate(), "this host's name is not a valid node name; give one with --name")
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// LoadKeys reads a node's keys. Keys that exist and cannot be used are never replaced by
-// new ones, because the node would silently lose its identity. CodeNotFound: there are
-// no keys.
+// LoadKeys reads a node's keys. LoadKeys never replaces existing but unusable keys,
+// because the node would silently lose its identity. LoadKeys returns CodeNotFound if
+// there are no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
-	return node, unusable(err, "put it back, or make this machine a node anew: stop tutti-agent, remove "+dir+
-		", say `tutti node replace` of this node on an operator's machine, and join with a new token")
+	return node, unusable(err, "put it back, or join this machine as a new node: stop tutti-agent, remove "+dir+
+		", run `tutti node replace` for this node on an operator's machine, and join with a new token")
 }
 
 // LoadBoxes reads a node's keys for secrets, like LoadKeys.
 func LoadBoxes(dir string) (*identity.Boxes, error) {
 	boxes, err := identity.LoadBoxes(dir)
-	return boxes, unusable(err, "put it back; without it, what is sealed to it is sealed once more by `tutti secret reseal`: remove the file")
+	return boxes, unusable(err, "put it back, or remove the file: `tutti secret reseal` then seals the node's secrets again")
 }
 
 // LoadMembership reads the node's membership, like LoadKeys.
@@ -35,7 +35,7 @@ func unusable(err error, mend string) error {
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
 		return tutti.Wrap("", err, "this machine is not a node yet, join it with: tutti join")
 	case errors.Is(err, identity.ErrExposed):
-		return err // the error says what to do
+		return err // the error already says what to do
 	}
 	return tutti.Errorf(tutti.CodeOf(err), "%w; nothing was changed; %s", err, mend)
 }

@@ -21,31 +21,31 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// agentState lists everything that join and agent ever make in the state directory.
-// If a new file is not listed here, `tutti leave` does not remove it.
-var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
+// agentState lists everything that join and agent create in the state directory. `tutti
+// leave` removes only what is listed here, so list new files here.
+var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.OwedFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
-// leftFile says that the server has removed the node. Only the cleanup on this machine is
-// missing.
+// leftFile shows that the server has removed the node. Only the cleanup on this machine
+// is still to do.
 const leftFile = "left"
 
 // LeaveOptions say how a machine leaves its fleet.
 type LeaveOptions struct {
 	Dir     string
-	Offline bool // the server is not asked
+	Offline bool // leave without the server
 }
 
-// Left says what Leave has done.
+// Left describes what Leave has done.
 type Left struct {
 	Node    tutti.NodeName
 	Told    bool     // the server has removed the node
 	Remains []string // files of others in the state directory
 }
 
-// Leave undoes Join. The server removes the node,
-// the agent stops, and its unit and its state are removed. If Leave fails before the server
-// has agreed, nothing has changed. If it fails later, call Leave again to go on. CodeConflict: a run
-// goes on, or the server lacks a result.
+// Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's
+// unit and state. If Leave fails before the server has agreed, nothing has changed. If Leave
+// fails later, call Leave again to continue. Leave returns CodeConflict if a run is going on or
+// if the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
 	member, err := LoadMembership(IdentityDir(o.Dir))
@@ -69,7 +69,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	lock, err := durable.Lock(o.Dir)
 	if err == nil {
 		defer lock.Close()
-		err = settled(o) // no run begins any more
+		err = settled(o) // no run can begin any more
 	} else {
 		err = tutti.Wrap("", err, "stop the agent first")
 	}
@@ -87,7 +87,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled returns an error while something that the node has would get lost.
+// settled returns an error as long as data of the node would get lost.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent ends that when the job or its lease ends: wait for it, with the agent running")
@@ -118,7 +118,7 @@ func settled(o LeaveOptions) error {
 
 const leaveDeadline = 20 * time.Second
 
-// tellLeave asks the server to remove the node, and notes in leftFile that it did.
+// tellLeave requests the server to remove the node, and notes the removal in leftFile.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
 	node, err := LoadKeys(IdentityDir(dir))
 	if err != nil {
@@ -137,7 +137,7 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 		_, err = conn.Call(ctx, wire.OpLeave, []byte("{}"))
 	}
 	switch tutti.CodeOf(err) {
-	case "", tutti.CodeUnauthenticated: // the server does not know the node (any more)
+	case "", tutti.CodeUnauthenticated: // the server does not know the node, or no longer knows it
 	case tutti.CodeUnavailable, tutti.CodeDeadline:
 		return tutti.Wrap("", err, "the server at %s does not answer; if it never will: tutti leave --offline", member.Bus)
 	default:
@@ -146,8 +146,9 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 	return durable.WriteFile(filepath.Join(dir, leftFile), nil, 0o600)
 }
 
-// removeState removes our files, and the directories that are then empty. It removes the
-// identity last, because Leave needs it to go on after a failure.
+// removeState removes our files and the directories that are empty after that. The
+// function removes the identity last, because Leave needs the identity to continue after
+// a failure.
 func removeState(dir string) (remains []string, err error) {
 	for _, name := range agentState {
 		found, err := filepath.Glob(filepath.Join(dir, name))
@@ -174,16 +175,16 @@ func removeState(dir string) (remains []string, err error) {
 		return nil, err
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
-		_ = os.Remove(parent) // fails if a server's directory is there, too
+		_ = os.Remove(parent) // fails if a server's directory is also there
 	}
 	return nil, nil
 }
 
-// unit is the systemd unit of an agent; the zero value is none.
+// unit is the systemd unit of an agent. The zero value means that there is no unit.
 type unit struct {
 	name string
 	file string // the unit file that join wrote; empty: the unit is from a package
-	ran  bool   // it ran when it was stopped
+	ran  bool   // the unit was running when it was stopped
 }
 
 // unitOf finds the unit that runs the agent of a state directory.
@@ -205,7 +206,7 @@ func unitOf(dir string) (unit, error) {
 			runs, _, _ = strings.Cut(rest, "\n")
 		}
 		if runs != dir {
-			return unit{}, nil // it is the unit of another agent
+			return unit{}, nil // this unit runs another agent
 		}
 		if at == unitDir {
 			return unit{name: AgentUnit, file: path}, nil
@@ -220,7 +221,7 @@ func (u *unit) stop(ctx context.Context) error {
 	return u.systemctl(ctx, "stop", u.name)
 }
 
-// startAgain undoes stop.
+// startAgain starts the unit if stop has stopped it.
 func (u unit) startAgain(ctx context.Context) error {
 	if !u.ran {
 		return nil
@@ -228,7 +229,7 @@ func (u unit) startAgain(ctx context.Context) error {
 	return u.systemctl(ctx, "start", u.name)
 }
 
-// remove disables the unit. It removes a unit file that join wrote.
+// remove disables the unit. The method also removes a unit file that join wrote.
 func (u unit) remove(ctx context.Context) error {
 	if err := u.systemctl(ctx, "disable", "--quiet", u.name); err != nil || u.file == "" {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// Whoever leaves finds nothing of ours in the agent's directory, and all of others.
+// After leave, the agent's directory contains none of our files, and all files of others.
 func TestRemoveState(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

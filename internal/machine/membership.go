@@ -12,13 +12,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Keeper keeps the membership that lets a node onto the bus. A membership ends unless it is renewed.
+// Keeper keeps the membership up to date that lets a node onto the bus. A membership ends if it is
+// not renewed.
 type Keeper struct {
 	identity.EnrolResponse
 	Dir  string
 	Conn memberConn
 	Log  *slog.Logger
-	// follow signals that the server may want the node to use other keys. nil: no signal comes.
+	// Rung signals that the server may want the node to use other keys. If Rung is nil, no
+	// signal comes.
 	Rung <-chan struct{}
 }
 
@@ -27,15 +29,16 @@ type memberConn interface {
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
 	UseJWT(ctx context.Context, jwt string) error
 	UseCA(caPEM []byte) error
-	// Proved is the CA by which the server has proved itself.
+	// Proved returns the CA by which the server has proved its identity.
 	Proved() tutti.Digest
 	Connected() bool
 }
 
-// Keep works until ctx ends. It renews the JWT with half of its life left, and follows the server when the server's keys are
-// rotated. It writes new credentials to disk before it uses them, so a crash leaves good ones.
+// Keep works until ctx ends. Keep renews the JWT when half of the JWT's life is left. When the server's keys are
+// rotated, Keep takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
+// exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
-	var again time.Time // when following is tried again that failed; zero: it did not
+	var again time.Time // when to try following again after a failure; zero: it has not failed
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
 		if err != nil {
@@ -63,8 +66,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		left := time.Until(until)
-		if left > 0 { // after it, the connection says what is the matter
-			m.Log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
+		if left > 0 { // after the end of the JWT, the connection's error is clear enough
+			m.Log.Warn("the membership was not renewed; the agent tries again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
 			return err
@@ -73,8 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or (asked) when the server wants something. Without a connection it looks every lookAgain
-// whether the node has joined again.
+// wait returns after d, or earlier with asked if the server wants something. Without a connection, wait checks
+// at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -98,16 +101,18 @@ func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err err
 }
 
 const (
-	// lookAgain is how often a node without a connection looks whether it has joined again.
+	// lookAgain is how often a node without a connection checks whether it has joined
+	// again.
 	lookAgain = 15 * time.Second
-	// followAgain is the pause before following is tried again.
+	// followAgain is the pause before Keeper tries again to follow the server's keys.
 	followAgain = time.Minute
-	// maxFollow is how many changes in a row a node follows. It stops if the server wants something else each time.
+	// maxFollow is how many consecutive changes a node follows. The node stops after that if the server wants
+	// something else each time.
 	maxFollow = 4
 )
 
-// followed makes the node use the keys that the server wants. It returns when to try again; zero: not before
-// the server asks.
+// followed makes the node use the keys that the server wants. The method returns when to try again. A
+// zero time means that the node need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
@@ -117,7 +122,7 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 			return time.Time{}
 		case err != nil:
 			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
-				m.Log.Warn("the server's keys are not followed; it is tried again", "error", err)
+				m.Log.Warn("the node does not follow the server's keys yet; the agent tries again", "error", err)
 			}
 			return time.Now().Add(followAgain)
 		case !changed:
@@ -127,7 +132,8 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand tells the server which keys the node uses, and takes the keys that the node should use.
+// stand reports to the server which keys the node uses, and takes the keys that the node should
+// use.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -164,7 +170,7 @@ func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	return true, m.use(ctx, next)
 }
 
-// use goes on with the credentials that are on disk.
+// use switches to the credentials that are on disk.
 func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next
@@ -182,10 +188,11 @@ func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	return nil
 }
 
-// useWait is how long following waits for a quiet moment. The next connection uses the new JWT in any case.
+// useWait is how long Keeper waits for a quiet moment before it switches keys. The next connection uses the
+// new JWT in any case.
 const useWait = time.Minute
 
-// retryEnded is the shortest pause before a renewal is tried again.
+// retryEnded is the shortest pause before the next try of a renewal.
 const retryEnded = time.Second
 
 func (m *Keeper) renew(ctx context.Context) error {
@@ -211,8 +218,9 @@ func (m *Keeper) renew(ctx context.Context) error {
 	}
 	m.EnrolResponse = next
 	m.Log.Info("the membership was renewed")
-	// The connection lives as long as the JWT that it was made with. Wait a third of the
-	// remaining time for a quiet moment. Otherwise the node connects again when the old JWT ends.
+	// The connection lives as long as the JWT with which it was made. Wait for a quiet moment for
+	// a third of the remaining time. If there is no quiet moment, the node connects again when
+	// the old JWT ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.Conn.UseJWT(ctx, next.JWT); err != nil {
@@ -224,6 +232,6 @@ func (m *Keeper) renew(ctx context.Context) error {
 // reload takes the credentials that a join in another process has written.
 func (m *Keeper) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
-		_ = m.use(ctx, on) // it is there for the next connection in any case
+		_ = m.use(ctx, on) // the credentials are used for the next connection in any case
 	}
 }

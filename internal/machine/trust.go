@@ -11,13 +11,14 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Signers are the code keys that a node trusts. The node's membership stores them.
+// Signers are the code keys that a node trusts. The keys are stored in the node's
+// membership.
 type Signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
-	list   *tutti.Statement        // the list of operators who sign actions, as it was taken
-	acting *tutti.TrustedOperators // the content of list; no operators: no current key has signed it; nil: there is no list
+	list   *tutti.Statement        // the list of operators who sign actions, unchanged
+	acting *tutti.TrustedOperators // the content of list; empty if no current key has signed the list; nil if there is no list
 }
 
 var (
@@ -25,7 +26,7 @@ var (
 	_ agent.Acting  = (*Signers)(nil)
 )
 
-// NewSigners takes the keys of a membership on disk.
+// NewSigners returns the keys of a membership on disk.
 func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	s := &Signers{dir: dir, list: m.Operators}
 	var err error
@@ -34,8 +35,9 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	return s, err
 }
 
-// judge finds out who signs actions, by the keys that are trusted now. A list that only an earlier key has signed does not count.
-// Then the node does not fall back to unsigned actions of the server. It does no actions until it has a good list.
+// judge determines who may sign actions, by the keys that the node trusts now. A list that only an earlier key has
+// signed does not count. Even if the list is invalid, the node refuses unsigned actions of the server. The node
+// does no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -80,7 +82,7 @@ func (s *Signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
 	case s.acting == nil:
 		return nil, nil
 	case in == nil:
-		return nil, tutti.Errorf(tutti.CodeRefused, "this node does only what an operator has signed, and no operator has signed this")
+		return nil, tutti.Errorf(tutti.CodeRefused, "this node does only actions that an operator has signed, and no operator has signed this action")
 	}
 	said, err := identity.Action(*s.acting, *in)
 	return &said, err
@@ -100,7 +102,8 @@ func (s *Signers) Trusts() uint64 {
 	return s.now.Counter
 }
 
-// Follow implements agent.Signers. It keeps the last statement, which names all keys that sign.
+// Follow implements agent.Signers. Follow stores the last statement, which names all keys
+// that sign.
 func (s *Signers) Follow(chain []tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +130,8 @@ func (s *Signers) Follow(chain []tutti.Statement) error {
 	return nil
 }
 
-// membershipMu is held while the membership of this process's node is read and written, because renewals and
-// statements may change it at the same time.
+// membershipMu is locked while this process reads and writes its node's membership. The lock is needed
+// because renewals and statements may change the membership at the same time.
 var membershipMu sync.Mutex
 
 // changeMembership changes the membership on disk.
@@ -143,7 +146,7 @@ func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
 	return m.Write(dir)
 }
 
-// KeepFleet notes the id of the fleet in a membership that an earlier release has written. A later CA does not
+// KeepFleet adds the id of the fleet to a membership that an earlier release has written. A later CA does not
 // change the id.
 func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	if m.Fleet != "" {
@@ -157,7 +160,7 @@ func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	return changeMembership(dir, func(on *identity.EnrolResponse) { on.Fleet = fleet })
 }
 
-// checkOperators refuses a list of operators unless a code key that the new node is told to trust has signed it.
+// checkOperators refuses a list of operators unless it is signed by a code key that the new node trusts.
 func checkOperators(m identity.EnrolResponse) error {
 	if m.Operators == nil {
 		return nil
@@ -169,16 +172,18 @@ func checkOperators(m identity.EnrolResponse) error {
 	return err
 }
 
-// KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose actions it
-// does, and does not take other keys only because a server says so. The agent follows the statements in between with its
-// first claim. codeKeys are all keys that a person has named on the node; empty: nobody has named keys.
+// KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose
+// actions it does. The node does not take other keys only because a server names them. With its first claim, the
+// agent follows the statements in between. The argument codeKeys has all keys that a person has named on the node.
+// The list codeKeys is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err
 	}
 	if len(codeKeys) > 0 {
-		// With an old statement a server could show a rotated key in addition to the named key.
+		// With an old statement, a server could name a rotated key in addition to the key that
+		// the person has named.
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
@@ -214,7 +219,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		if next, err = own.Follow(*told.Trust); err == nil {
 			keep.Trust = told.Trust
 		}
-	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements: the server was put back
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements, so the server's state was set back
 		err = tutti.Errorf(tutti.CodeRefused, "no key that is pinned here has signed for the server's")
 	}
 	if err != nil {
@@ -225,8 +230,8 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	return keep, nil
 }
 
-// laterOperators returns the list of operators that a node has after a join. It is the server's list if that is signed and
-// later than the node's own list.
+// laterOperators returns the list of operators that a node has after a join. The result is the server's list if this
+// list is signed and later than the node's own list.
 func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
 	if told.Operators == nil {
 		return had.Operators
@@ -234,7 +239,7 @@ func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tut
 	list, err := trust.Operators(*told.Operators)
 	var now tutti.TrustedOperators
 	if had.Operators != nil {
-		now, _ = trust.Operators(*had.Operators) // a list that no current key has signed does not count
+		now, _ = trust.Operators(*had.Operators) // a list counts only if a current key has signed it
 	}
 	if err == nil && list.Counter > now.Counter {
 		return told.Operators

@@ -26,12 +26,13 @@ const (
 	unitBinary   = "/usr/local/bin/tutti"
 )
 
-// UnitDirs are the directories with Tutti's units: the one that Tutti writes to, and the package's.
+// UnitDirs are the directories with Tutti's units. One is the directory to which Tutti writes, the
+// other is the package's directory.
 func UnitDirs() []string { return []string{unitDir, packagedUnit} }
 
-// StartUnit starts a unit of tutti now and at every boot. It uses a unit of a
-// package as it is. Without one it writes a unit for this binary and
-// these arguments.
+// StartUnit starts a unit of tutti now and at every boot. If a package has the unit,
+// StartUnit uses it unchanged. If no package has the unit, StartUnit writes a unit for
+// this binary and these arguments.
 func StartUnit(ctx context.Context, name, args string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "systemd does not run here; start it yourself: tutti %s", args)
@@ -50,8 +51,8 @@ func StartUnit(ctx context.Context, name, args string) error {
 	return nil
 }
 
-// WriteBackupUnits writes the timer for daily backups of a server and its service. It does not enable the timer, because
-// only a person knows whether there is room for backups.
+// WriteBackupUnits writes the timer for daily backups of a server, and the timer's service. WriteBackupUnits does
+// not enable the timer, because only a person knows whether there is room for backups.
 func WriteBackupUnits(dir string) error {
 	const service, timer = "tutti-backup.service", "tutti-backup.timer"
 	if _, err := os.Stat(packagedUnit + "/" + timer); err == nil {
@@ -75,8 +76,8 @@ func writeUnit(name, args string) error {
 	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
 }
 
-// UnitText returns the unit of that name as StartUnit would write it for the arguments `VERB --dir DIR`. CodeInvalid: the
-// unit could not run.
+// UnitText returns the unit of that name as StartUnit would write it for the arguments `VERB --dir DIR`. UnitText
+// returns CodeInvalid if the unit could not run.
 func UnitText(name, args string) (string, error) {
 	unit, err := deploy.Units.ReadFile(name)
 	if err != nil {
@@ -89,9 +90,9 @@ func UnitText(name, args string) (string, error) {
 	return unitFor(string(unit), self, args)
 }
 
-// unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. A confined
-// unit (ProtectSystem) may write to its directory, wherever that is. unitFor refuses a binary
-// or directory in a place that the unit hides.
+// unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. If the unit is
+// confined (ProtectSystem), it may still write to its own directory, wherever this is.
+// The function refuses a binary or directory in a place that the unit hides.
 func unitFor(unit, binary, args string) (string, error) {
 	verb, dir, ok := strings.Cut(args, " --dir ")
 	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {

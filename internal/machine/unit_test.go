@@ -54,8 +54,8 @@ func TestUnitsFitWhereTheyAre(t *testing.T) {
 	}
 }
 
-// Five failures in ten seconds are systemd's limit: a disk that was full for that
-// long would end the fleet.
+// systemd's default limit is five failures in ten seconds. With the default limit, a disk
+// that is full for so long would stop the fleet.
 func TestUnitsAreStartedAgainForEver(t *testing.T) {
 	for _, name := range []string{"tutti-server.service", "tutti-agent.service"} {
 		unit, err := deploy.Units.ReadFile(name)

@@ -1,7 +1,7 @@
-// Package memory keeps the log and the blobs in memory, for tests of what
-// stands above them. It passes the same suites (package storetest) as the
-// durable ones, and encodes every event as they do, so that nothing survives
-// here that would not survive there.
+// Package memory keeps the log and the blobs in memory. The package is for tests of the
+// code that uses a log and blobs. The package passes the same suites (package storetest)
+// as the durable log and blobs. The package also encodes every event in the same way, so
+// that every event that it accepts can also be stored durably.
 package memory
 
 import (
@@ -18,7 +18,7 @@ import (
 type Log struct {
 	mu      sync.Mutex
 	entries []tutti.Entry
-	gone    place // what was let go ends here
+	gone    place // the place up to which the log was trimmed
 	fault   func(events []tutti.Event) error
 }
 
@@ -37,19 +37,19 @@ var (
 // NewLog returns an empty log.
 func NewLog() *Log { return &Log{} }
 
-// LoadLog returns a log that has these entries, byte for byte.
+// LoadLog returns a log with these entries, byte for byte.
 func LoadLog(entries []tutti.Entry) *Log { return &Log{entries: entries} }
 
-// Fault makes every later Append ask f first and fail with f's error, with
-// nothing stored. A nil f ends it.
+// Fault makes every later Append call f first. If f returns an error, Append fails with
+// this error and stores nothing. If f is nil, Append works normally again.
 func (l *Log) Fault(f func(events []tutti.Event) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault = f
 }
 
-// Prefix returns a new log that holds the events up to the sequence last, as a
-// crash right after it would leave it.
+// Prefix returns a new log with the events up to the sequence last. A crash right after
+// this event would leave the same log.
 func (l *Log) Prefix(last uint64) *Log {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Log) Prefix(last uint64) *Log {
 	return &Log{gone: l.gone, entries: slices.Clone(l.entries[:min(keep, uint64(len(l.entries)))])}
 }
 
-// end is the place of the last entry.
+// end returns the place of the last entry.
 func (l *Log) end() place {
 	if len(l.entries) == 0 {
 		return l.gone

@@ -54,9 +54,24 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 		case <-p.lead:
 		}
 	}
-	b.storeAll(ctx, b.group.take())
-	b.group.leave()
+	b.group.lead(func(all []*put) { b.storeAll(ctx, all) })
 	return <-p.done
+}
+
+// lead stores the puts whose turn it is, and lets the next one lead. It does so also if store panics, which fails the caller's
+// message and not the server: otherwise nobody would ever store again.
+func (g *group) lead(store func([]*put)) {
+	defer g.leave()
+	all := g.take()
+	defer func() {
+		for _, p := range all {
+			select {
+			case p.done <- tutti.Errorf(tutti.CodeInternal, "store a blob: a mistake of the server, see its log"):
+			default: // it has its outcome
+			}
+		}
+	}()
+	store(all)
 }
 
 // join reports whether p must store at once; else it must wait.

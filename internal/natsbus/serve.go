@@ -204,6 +204,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		s.running.Go(func() {
 			defer func() { cancel(); s.leave(key) }()
 			ctx, turn := tutti.WithTurn(ctx, turns.leave)
+			defer turn.End() // a second one does nothing
 			var answer *nats.Msg
 			if ctx.Err() == nil { // else the node no longer waits
 				answer = s.dispatch(ctx, key, op, msg)

@@ -21,7 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// OperatorsKey returns the public key with which the operator of a directory signs actions. It makes a missing key.
+// OperatorsKey returns the public key with which an operator signs actions. If the operator's directory has no key,
+// OperatorsKey makes one.
 func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
@@ -34,7 +35,8 @@ func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	return tutti.OperatorKey{Operator: bundle.Name, Key: identity.EncodeCodePublicKey(PublicOf(key))}, nil
 }
 
-// TrustOperator signs the next list of operators who sign actions. It adds or removes one operator.
+// TrustOperator signs the next list of operators who sign actions. TrustOperator adds or removes
+// one operator.
 func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in cli.TrustOperator) (cli.OperatorsTrusted, error) {
 	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err == nil {
@@ -82,7 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without names the operators of one list, with their keys, that the other list lacks or has with another key.
+// without compares two lists of operators. It returns the names and keys of some operators. The
+// result has the operators whom the other list lacks or has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -93,11 +96,13 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// OperatorsFile is a file in an operator's directory. It has the last list of operators who sign actions that was signed there, or
-// that a list signed there was based on. Without it a server could show an earlier list, and bring back a distrusted operator.
+// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last list of operators who sign
+// actions, as far as this directory knows. The list in this file was signed here, or it was the basis of a list
+// that was signed here. Without the file, a server could show an earlier list, and bring back a distrusted
+// operator.
 const OperatorsFile = "operators.json"
 
-// WriteOperators keeps, in an operator's directory, the list of operators who sign actions.
+// WriteOperators stores the list of operators who sign actions in an operator's directory.
 func WriteOperators(dir string, list tutti.Statement) error {
 	raw, err := json.Marshal(list)
 	if err != nil {
@@ -106,7 +111,8 @@ func WriteOperators(dir string, list tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorsFile), append(raw, '\n'), 0o600)
 }
 
-// readOperators returns that list; nil: the directory has no list.
+// readOperators returns the stored list. The function returns nil if the directory has no
+// list.
 func readOperators(dir string) (*tutti.Statement, error) {
 	file := filepath.Join(dir, OperatorsFile)
 	raw, err := os.ReadFile(file)
@@ -120,15 +126,15 @@ func readOperators(dir string) (*tutti.Statement, error) {
 	return &out, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// lastList is the list of operators that the next one goes on from.
+// lastList is the list of operators on which the next list is based.
 type lastList struct {
 	list   tutti.TrustedOperators
-	kept   *tutti.Statement    // the directory's list, if the server shows an earlier list or a bad one; else nil
-	before []tutti.OperatorKey // the directory's operators; if it has no list, those of the server's list
-	note   string              // what is wrong with the server's list
+	kept   *tutti.Statement    // the directory's list if the server shows an earlier list or a bad one; otherwise nil
+	before []tutti.OperatorKey // the directory's operators; if it has no list, the operators of the server's list
+	note   string              // the problem of the server's list
 }
 
-// lastOperators returns the later of two lists: the server's and the directory's.
+// lastOperators returns the later one of the server's list and the directory's list.
 func (s *Signer) lastOperators() (lastList, error) {
 	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
 	kept, err := readOperators(s.dir)
@@ -153,10 +159,10 @@ func (s *Signer) lastOperators() (lastList, error) {
 	switch {
 	case err != nil:
 		out.list, out.kept = had, kept
-		out.note = fmt.Sprintf("The list that the server shows is not good (%v). This one goes on from list %d, which %s has.", err, had.Counter, s.dir)
+		out.note = fmt.Sprintf("The list that the server shows is not valid (%v). The new list is based on list %d, which %s has.", err, had.Counter, s.dir)
 	case shown.Counter < had.Counter:
 		out.list, out.kept = had, kept
-		out.note = fmt.Sprintf("The server shows list %d, and %s has list %d: the server was put back, or it lies. This list goes on from list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
+		out.note = fmt.Sprintf("The server shows list %d, but %s has list %d: the server was set back, or it lies. The new list is based on list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
 	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.Said.Operators.Body):
 		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators that the server shows (%s) is another one than the one that %s has (%s): nothing is signed; ask who else signs lists, and remove %s there if the server's is right",
 			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), OperatorsFile)
@@ -166,13 +172,15 @@ func (s *Signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is how long an action stays good after the wait for nodes, because clocks differ.
+// actionLife is how long an action stays valid after the wait for nodes. The extra time is
+// needed because clocks differ.
 const actionLife = 5 * time.Minute
 
-// SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
+// SignAction signs a change for some nodes. SignAction returns nil if operators do not sign actions in
+// this fleet.
 func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or earlier
 		return nil, nil
 	}
 	if err != nil || said.Operators == nil {
@@ -208,7 +216,7 @@ func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api
 	return out, nil
 }
 
-// operatorsText names operators with their keys.
+// operatorsText returns the names of operators with their keys.
 func operatorsText(of []tutti.OperatorKey) string {
 	var out []string
 	for _, o := range of {

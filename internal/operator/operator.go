@@ -1,5 +1,5 @@
-// Package operator is an operator's side: the operator's directory and its keys, the connection to the server, pushing and
-// signing code, signing actions, sealing secrets, and following rotations.
+// Package operator is the operator's side of the system. The package handles the operator's directory and keys, the
+// connection to the server, pushing and signing code, signing actions, sealing secrets, and following rotations.
 package operator
 
 import (
@@ -25,14 +25,15 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// OperatorServerFile is the file in an operator's directory that has the server's URL.
+// OperatorServerFile is the file in an operator's directory that contains the server's
+// URL.
 const OperatorServerFile = "server"
 
-// ConnectOptions say which server an operator means and who the operator is.
+// ConnectOptions determine the server and the operator.
 type ConnectOptions struct {
-	Server      string // URL; empty: what the operator's directory says
+	Server      string // URL of the server; empty: use the URL in the operator's directory
 	OperatorDir string
-	Socket      string // the local socket, used if there is no operator's directory
+	Socket      string // the local socket, which is used if there is no operator's directory
 }
 
 // Connect returns a client of the server.
@@ -48,10 +49,10 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	if o.Server, err = o.ServerURL(); err != nil {
 		return nil, err
 	}
-	// An error is fine: a directory that cannot be written keeps its CA.
+	// Ignore an error, because a directory that cannot be written keeps its CA.
 	_, _ = identity.KeepFleet(o.OperatorDir, bundle.Pin())
-	// A server whose power was cut does not close its connections. Without keep-alive an operator who watches a job would
-	// notice that only after minutes.
+	// A server that loses its power does not close its connections. Without keep-alive, an operator who watches a job
+	// would notice this only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
 	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
 	client.Witness = seenBy(o.OperatorDir)
@@ -64,14 +65,15 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 // RenewDeadline is how long a renewal of an operator's certificate may take.
 const RenewDeadline = 10 * time.Second
 
-// follower brings an operator's directory to stand on what the server wants, when its keys are rotated (ADR 0027): once
-// for each thing that it wants, with whatever the operator asks.
+// follower updates an operator's directory to the keys that the server wants when the server's keys are rotated (ADR
+// 0027). The follower updates the directory once for each change that the server wants, during any request of the
+// operator.
 type follower struct {
 	dir, name string
-	client    httpapi.Client // a copy without Trust, so that it does not call the follower
+	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
 
 	mu     sync.Mutex
-	stands httpapi.Trust // what the directory uses or has tried to use
+	stands httpapi.Trust // what the directory uses, or has tried to use
 }
 
 func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
@@ -88,13 +90,14 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 	}
 }
 
-// NoOperator reports whether a directory has no credentials. For bad credentials it reports false.
+// NoOperator reports whether a directory has no credentials. If the credentials are invalid,
+// NoOperator returns false.
 func NoOperator(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
 
-// How long a connection is silent before the other end is probed, how often it is probed, and after how
-// many probes without an answer the connection ends.
+// If a connection is silent for askAfter, the other end is probed, and then at intervals of askEvery.
+// After askTimes probes without an answer, the connection ends.
 const (
 	askAfter = 10 * time.Second
 	askEvery = 5 * time.Second
@@ -122,13 +125,13 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	return httpapi.NewClient("http://tutti", &http.Client{Transport: transport}), nil
 }
 
-// RenewOperator replaces the operator's certificate with one for a new key, if a
-// third of its life or less is left. It does nothing if there is no certificate, or if it has
-// ended. A crash leaves the old pair or the new one.
+// RenewOperator replaces the operator's certificate by a certificate for a new key if at most
+// a third of its life is left. RenewOperator does nothing if the certificate is missing or
+// has ended. After a crash, the directory has either the old pair or the new one.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {
-		return nil //nolint:nilerr // Connect says what is wrong with it
+		return nil //nolint:nilerr // Connect reports the error of the certificate
 	}
 	client, err := Connect(o)
 	if err != nil {
@@ -137,7 +140,8 @@ func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	return renewBy(ctx, o.OperatorDir, bundle.Name, client.RenewOperator)
 }
 
-// renewBy makes a new key and replaces the operator's certificate and the CAs that come with it.
+// renewBy makes a new key, and replaces the operator's certificate and the CAs that come with
+// it.
 func renewBy(ctx context.Context, dir, name string, renew func(context.Context, []byte) (api.IssuedOperator, error)) error {
 	key, err := identity.NewOperatorKey()
 	if err != nil {
@@ -158,8 +162,8 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn copies what one operator's directory knows about code keys and operators to another directory. So the new operator
-// need not trust the server about who signs.
+// handOn copies what one operator's directory knows about code keys and operators to another directory. The new
+// operator therefore need not trust the server's word about who signs.
 func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err
@@ -211,7 +215,7 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		return issued, err
 	}
 	if err := identity.ValidateNewDir(in.Out); err != nil {
-		return issued, err // before a certificate is issued
+		return issued, err // return before a certificate is issued
 	}
 	if err := ask(request); err != nil {
 		return issued, err
@@ -234,8 +238,8 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }
 
-// HandOnRecovery copies the public half of the recovery key to another operator's directory. So an operator who seals need
-// not trust the server about it.
+// HandOnRecovery copies the public half of the recovery key to another operator's directory. An operator who seals
+// secrets therefore need not trust the server about this key.
 func HandOnRecovery(from, to string) error {
 	known, err := loadPins(cli.Connection{OperatorDir: from})
 	if err != nil {
@@ -252,8 +256,8 @@ func HandOnRecovery(from, to string) error {
 	return own.save(cli.Connection{OperatorDir: to})
 }
 
-// fleetOf returns the id of the fleet that an operator belongs to. On the local socket it is what the server
-// says. Empty: the server is of release 0.2.0 or before.
+// fleetOf returns the id of the fleet to which an operator belongs. On the local socket, fleetOf returns
+// the id that the server names. The id is empty if the server is of release 0.2.0 or earlier.
 func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest, error) {
 	if own, err := identity.LoadOperator(c.OperatorDir); err == nil {
 		return identity.KeepFleet(c.OperatorDir, own.Pin())
@@ -265,7 +269,7 @@ func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest,
 	return said.Fleet, err
 }
 
-// writeFleet notes the server's URL and the fleet's id in a new operator's directory.
+// writeFleet stores the server's URL and the fleet's id in a new operator's directory.
 func writeFleet(dir, url string, fleet tutti.Digest) error {
 	if err := WriteServer(dir, url); err != nil || fleet == "" {
 		return err
@@ -274,13 +278,13 @@ func writeFleet(dir, url string, fleet tutti.Digest) error {
 	return err
 }
 
-// codeKeyFor returns the code-signing key if the new operator is to get it.
+// codeKeyFor returns the code-signing key if the new operator should get it.
 func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, error) {
 	if !in.CodeKey {
 		return nil, nil
 	}
 	if len(in.Request) > 0 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "--code-key with --request: the code-signing key would have to be handed over by itself; copy code.key from %s, if you mean that", c.OperatorDir)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "--code-key with --request: the certificate cannot carry the code-signing key; copy code.key from %s, if you want this", c.OperatorDir)
 	}
 	own, err := identity.LoadOperator(c.OperatorDir)
 	if err != nil {
@@ -292,7 +296,7 @@ func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, er
 	return own.CodeKey, nil
 }
 
-// WriteServer keeps, in an operator's directory, the URL of the server.
+// WriteServer stores the URL of the server in an operator's directory.
 func WriteServer(dir, url string) error {
 	return durable.WriteFile(filepath.Join(dir, OperatorServerFile), []byte(url+"\n"), 0o600)
 }

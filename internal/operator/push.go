@@ -14,8 +14,9 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Push sends the environment in dir to the server: first the files that the server lacks,
-// then the signed manifest. To push the current code again changes nothing.
+// Push sends the environment in dir to the server. Push first sends the files that the
+// server lacks, then the signed manifest. If the current code is pushed again, nothing
+// changes.
 func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
@@ -66,8 +67,8 @@ func CodeDigest(dir, environment string) (tutti.Digest, error) {
 
 const maxCodeFile = 64 << 20
 
-// readCode lists the files of an environment's directory and the path of each content. It leaves out
-// the files of version control.
+// readCode lists the files of an environment's directory, and the path of each content. The
+// function leaves out the files of version control.
 func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]string, error) {
 	m := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
 	files := map[tutti.Digest]string{}

@@ -21,20 +21,21 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// TrustFile is a file in an operator's directory. It has the statements about code keys that were verified or made there. If
-// a server was put back and has lost some, it is told them again. If a server has other statements, they are refused.
+// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
+// or made there. If a server was set back and has lost some statements, the operator sends them again. If a server has
+// different statements, the operator refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
 type rotation struct {
 	*Signer
 	server cli.Server
-	sign   func(what []string) error // asks whether the new key may sign that; nil: it may
-	agreed map[tutti.Digest]bool     // the bodies of the statements that the operator was asked about
+	sign   func(what []string) error // asks whether the new key may sign these things; if nil, it may
+	agreed map[tutti.Digest]bool     // the bodies of the statements about which the operator was asked
 }
 
-// RotateCodeKey takes the next steps. It finds each step from the state of the server and the directory. So it can be
-// killed at any point, and repeated.
+// RotateCodeKey does the next steps of a rotation. RotateCodeKey determines each step from the state of the server
+// and of the directory. The command can therefore be killed at any point and then repeated.
 func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	if in.Status {
 		said, err := server.Signing(ctx)
@@ -54,7 +55,7 @@ func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	r.sign = in.Confirm
 	finished := false
 	switch {
-	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // it was killed before it was done
+	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // an earlier call was killed before it was done
 		finished, err = true, r.useNext()
 	case in.Finish:
 		finished, err = true, r.finish(ctx, in.Leave)
@@ -75,7 +76,7 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 		return nil, err
 	}
 	if r.old {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the server is too old to be told which code keys sign: upgrade tutti there first")
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server is too old for statements about code keys: upgrade tutti there first")
 	}
 	if err := r.tellAgain(ctx); err != nil {
 		return nil, err
@@ -86,13 +87,13 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 	return r, r.maySign()
 }
 
-// look reads the directory, and asks the server.
+// look reads the directory and the server's statements.
 func (r *rotation) look(ctx context.Context, dir string) (err error) {
 	r.Signer, err = NewSigner(ctx, r.server, dir)
 	return err
 }
 
-// begin lets nodes trust both keys, and signs all code in use with the new key.
+// begin makes nodes trust both keys, and signs all code in use with the new key.
 func (r *rotation) begin(ctx context.Context) error {
 	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
 		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish it where it was begun", r.dir)
@@ -118,7 +119,7 @@ func (r *rotation) begin(ctx context.Context) error {
 	return r.signCodes(ctx)
 }
 
-// finish lets nodes trust only the new key.
+// finish makes nodes trust only the new key.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
 		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on that was begun in %s; begin one with: tutti rotate code-key", r.dir)
@@ -144,7 +145,7 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if err := r.confirm(ctx); err != nil {
 		return err
 	}
-	if err := r.signCodes(ctx); err != nil { // code that was pushed since the rotation began
+	if err := r.signCodes(ctx); err != nil { // code that was pushed after the rotation began
 		return err
 	}
 	if err := r.say(ctx, []ed25519.PrivateKey{r.next}, r.next); err != nil {
@@ -177,7 +178,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.remembered")
 	if err := r.server.TrustKeys(ctx, st); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was first, so this statement is dropped
+		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was faster, so this statement is dropped
 			err = errors.Join(err, writeTrust(r.dir, r.chain))
 		}
 		return err
@@ -186,7 +187,8 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	return r.look(ctx, r.dir)
 }
 
-// confirm names what the new key is about to sign, and asks. Anyone who had the old key may have signed some of it.
+// confirm names the statements that the new key will sign, and asks the operator. Anyone who had the old key may
+// have signed some of these statements.
 func (r *rotation) confirm(ctx context.Context) error {
 	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
@@ -227,15 +229,15 @@ func (r *rotation) confirm(ctx context.Context) error {
 	return r.sign(what)
 }
 
-// sameAsAsked refuses a statement that the operator was not asked about.
+// sameAsAsked refuses a statement about which the operator was not asked.
 func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 	if r.agreed[tutti.DigestOf(st.Body)] {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeConflict, "%s is another one since you were asked: say it again (tutti rotate code-key)", what)
+	return tutti.Errorf(tutti.CodeConflict, "%s has changed since you were asked: repeat the command (tutti rotate code-key)", what)
 }
 
-// pushed says who has pushed code, as the server says.
+// pushed returns who has pushed code, according to the server.
 func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	shown, err := r.server.ShowCode(ctx, api.AskCode{Environment: c.Environment})
 	if err != nil {
@@ -249,7 +251,8 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	return "pushed at a time that the server does not know any more"
 }
 
-// signCodes adds the new key's signature to all code in use. Of the other signatures it keeps only that of the operator's own key.
+// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except
+// that of the operator's own key.
 func (r *rotation) signCodes(ctx context.Context) error {
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -269,7 +272,8 @@ func (r *rotation) signCodes(ctx context.Context) error {
 	return r.signOperators(ctx)
 }
 
-// signOperators does the same for the list of operators who sign actions.
+// signOperators adds the new key's signature to the list of operators who sign actions,
+// and removes other signatures in the same way.
 func (r *rotation) signOperators(ctx context.Context) error {
 	list := r.Said.Operators
 	if list == nil || list.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -288,8 +292,8 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	return WriteOperators(r.dir, st)
 }
 
-// tellOperators sends the directory's list of operators to a server that was put back. The new key must not sign the server's
-// earlier list, because nodes would take it in place of the later one.
+// tellOperators sends the directory's list of operators to a server that was set back. The new key must not sign the
+// server's earlier list, because nodes would then accept the earlier list in place of the later one.
 func (r *rotation) tellOperators(ctx context.Context) error {
 	last, err := r.lastOperators()
 	if err != nil || last.kept == nil {
@@ -311,7 +315,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 	return err
 }
 
-// bySelf returns a statement with only the signatures of the operator's own key.
+// bySelf returns a statement that has only the signatures of the operator's own key.
 func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
 		return s.Key != identity.KeyID(PublicOf(r.own))
@@ -327,7 +331,8 @@ func writeTrust(dir string, all []tutti.Statement) error {
 	return durable.WriteFile(filepath.Join(dir, TrustFile), append(raw, '\n'), 0o600)
 }
 
-// readTrust returns the statements in an operator's directory, nil if it has no statements.
+// readTrust returns the statements in an operator's directory. The function returns nil if
+// there are none.
 func readTrust(dir string) ([]tutti.Statement, error) {
 	file := filepath.Join(dir, TrustFile)
 	raw, err := os.ReadFile(file)
@@ -341,12 +346,14 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// tellAgain sends the server the statements that it has lost because it was put back, or that it has never taken.
+// tellAgain sends statements to the server that the server has lost because it was set back, or has never
+// accepted.
 func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
 		case tutti.CodeOf(err) == tutti.CodeConflict:
-			// The server has code that earlier keys have signed. The new key cannot know whether that code is good.
+			// The server has code that earlier keys have signed. With the new key, nobody can tell whether that
+			// code is good.
 			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
 		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
@@ -358,7 +365,7 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 	return nil
 }
 
-// rotationNow returns which nodes trust the keys that sign.
+// rotationNow returns which nodes trust the keys that sign now.
 func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cli.CodeKeyRotation, error) {
 	out := cli.CodeKeyRotation{Missing: []cli.NotThere{}}
 	last, any, err := identity.Last(said.Fleet, said.Trust)
@@ -383,8 +390,9 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified says why an operator's directory cannot verify that the keys that a server names are the keys that sign; empty: it
-// can, and they are. It stores nothing that the server says.
+// notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
+// it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
+// function stores nothing that the server says.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

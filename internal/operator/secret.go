@@ -21,18 +21,18 @@ import (
 	"github.com/tutti-project/tutti/internal/seal"
 )
 
-// Files of an operator's directory that secrets need.
+// The constants are the files of an operator's directory that secrets need.
 const (
-	RecoveryFile = "recovery.key" // the private half; secret init
+	RecoveryFile = "recovery.key" // the private half, made by secret init
 	PinsFile     = "pins.json"
 )
 
-// pins are the keys that this operator has sealed to before. The server says which keys nodes have. A bad server could name
-// its own key for a node, and read what is sealed.
+// pins are the keys for which this operator has sealed secrets before. The pins are needed because the server names
+// the keys of nodes. A bad server could name its own key for a node, and read the sealed secrets.
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
-	// Secrets are the targets for which each secret was last sealed here.
+	// Secrets has, for each secret, the targets for which it was last sealed here.
 	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
 }
 
@@ -96,7 +96,7 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 		return cli.SealedFor{}, err
 	}
 	value, err := data.CheckValue(key, value)
-	if err != nil { // the error would quote the value
+	if err != nil { // do not wrap the error, because it would quote the value
 		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read: JSON of at most %d bytes, integers of at most 64 bits, no object with the __ptype Tutti::Sealed", key, data.MaxValue)
 	}
 	to, err := s.Recipients(ctx, targets)
@@ -118,7 +118,8 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	return out, send(ctx, s, secret, text, to.Recovery, to.Nodes, tutti.SealSecret{})
 }
 
-// send seals a secret and sends it, in one or more requests. After an interruption the operator runs `tutti secret reseal`.
+// send seals a secret and sends it in one or more requests. If send was interrupted, the operator runs `tutti secret
+// reseal`.
 func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.SecretText, recovery string, nodes []tutti.Recipient, as tutti.SealSecret) error {
 	if recovery != "" {
 		var err error
@@ -229,8 +230,8 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses nodes that cannot be among the targets, and keys that differ from the known ones. It asks before it remembers
-// new keys, and says in out whose keys they are.
+// pin refuses nodes that cannot be among the targets. The function also refuses keys that differ from the known ones.
+// The function asks the operator before it stores new keys. The function lists the nodes of new keys in out.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -258,7 +259,8 @@ func remember(c cli.Connection, s tutti.Secret) error {
 	return known.save(c)
 }
 
-// sameTargets refuses targets that differ from those that a secret was last sealed for here. A server could show old targets.
+// sameTargets refuses targets that differ from those for which a secret was last sealed here. The check is needed
+// because a server could show old targets.
 func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {
@@ -276,8 +278,8 @@ func sameTargets(c cli.Connection, view api.SecretView) error {
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
-// compare refuses keys that differ from the known ones. It returns the nodes without a known key, and the recovery key if that
-// was unknown. With keep it stores these keys.
+// compare refuses keys that differ from the known ones. The function returns the nodes without a known key. The
+// function also returns the recovery key if this key was unknown. If keep is true, compare stores these keys.
 func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, recovery string, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
@@ -318,8 +320,9 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 	return first, recovery, known.save(c)
 }
 
-// plausible refuses recipients that an honest server does not name: a node twice, or a node outside the targets if all targets
-// are nodes. For a group, the server decides which nodes are in it.
+// plausible refuses recipients that an honest server would not name. An honest server names no node twice. If all
+// targets are nodes, an honest server names no node outside the targets. For a group, the server decides which nodes
+// belong to it.
 func plausible(targets []string, nodes []tutti.Recipient) error {
 	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
 	there := map[tutti.NodeName]bool{}
@@ -335,7 +338,8 @@ func plausible(targets []string, nodes []tutti.Recipient) error {
 	return nil
 }
 
-// lockPins locks and reads the pins. Only one command at a time has the lock; unlock releases it.
+// lockPins locks and reads the pins. Only one command at a time has the lock. The function unlock
+// releases it.
 func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return known, nil, err
@@ -361,7 +365,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	return known, unlock, err
 }
 
-// pinsWait is how long a command waits for another command of the same operator that compares keys.
+// pinsWait is how long a command waits while another command of the same operator compares keys.
 const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {
@@ -369,7 +373,7 @@ func loadPins(c cli.Connection) (pins, error) {
 	raw, err := os.ReadFile(path)
 	out := pins{}
 	if err == nil {
-		err = tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(raw, &out), "%s: it is damaged; without it, the server is believed which keys nodes have", path)
+		err = tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(raw, &out), "%s: it is damaged; without this file, only the server's word decides which keys nodes have", path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

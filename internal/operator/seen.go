@@ -11,11 +11,13 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// SeenFile is a file in an operator's directory. It has the highest position of the server that was seen.
+// SeenFile is a file in an operator's directory. SeenFile contains the highest position of the server
+// that this operator has seen.
 const SeenFile = "seen.json"
 
-// seen is that file. Other commands of the operator may write it at the same time. The highest
-// position counts. It is a witness. If it cannot be read or written, nothing is checked.
+// seen is the content of SeenFile. Other commands of the operator may write the file at the
+// same time, and the highest position counts. The file is only a witness. If the file cannot
+// be read or written, nothing is checked.
 type seen struct {
 	path string
 	mu   sync.Mutex

@@ -17,25 +17,26 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// CountersFile is a file in an operator's directory. It has the highest counter that was signed there for each environment.
+// CountersFile is a file in an operator's directory. CountersFile contains, for each environment, the highest
+// counter that was signed there.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code, and what was signed before.
+// Signer is an operator who may sign code. Signer also knows what was signed before.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
-	next  ed25519.PrivateKey   // that takes its place; nil: no rotation was begun here
-	keys  []ed25519.PrivateKey // those of them that sign, the oldest first; none: own was rotated elsewhere
-	now   identity.Trust       // the keys that sign, by the last statement that is verified; none: nothing was said of them
-	Known identity.Trust       // whose signatures count as shown: these keys, or the own one
+	next  ed25519.PrivateKey   // the key that replaces own; nil if no rotation was begun here
+	keys  []ed25519.PrivateKey // the keys of own and next that sign now, the oldest first; empty if own was rotated elsewhere
+	now   identity.Trust       // the keys that sign by the last verified statement; empty if there are no statements
+	Known identity.Trust       // the keys whose signatures count as verified: these keys, or the own key
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
 	old   bool // the server knows no statements
-	Again bool // what the server has is signed again
+	Again bool // sign again what the server has
 }
 
-// NewSigner reads the operator's directory and asks the server what was signed.
+// NewSigner reads the operator's directory, and the statements that the server has.
 func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
@@ -49,7 +50,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 		return nil, err
 	}
 	s.Said, err = server.Signing(ctx)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or earlier
 		s.Said, s.old, err = tutti.Signing{Fleet: s.fleet}, true, nil
 	}
 	if err != nil {
@@ -75,8 +76,8 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 	return s, nil
 }
 
-// follow finds out which code keys sign. It does not only trust the server. Otherwise a server could bring back a rotated key,
-// or drop the new key.
+// follow determines which code keys sign now. The method does not simply believe the server. Without this
+// check, a server could bring back a rotated key, or drop the new key.
 func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Signer) follow() error {
 		own = append(own, PublicOf(s.next))
 	}
 	if s.now, s.chain, err = identity.Chain(s.fleet, kept, s.Said.Trust, own...); err != nil {
-		return tutti.Wrap("", err, "what the server says of code keys does not follow from what is in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, TrustFile)
+		return tutti.Wrap("", err, "the server's statements about code keys do not follow from those in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, TrustFile)
 	}
 	s.Known = identity.Trust{Fleet: s.fleet, Keys: s.now.Keys}
 	if s.now.Counter == 0 {
@@ -107,10 +108,11 @@ func (s *Signer) maySign() error {
 	if len(s.keys) > 0 {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
+	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more, because it was rotated; get the new code.key from the operator who did it", s.dir)
 }
 
-// Code signs a manifest of an environment. It does not sign code again that is already signed, so that code keeps its counter.
+// Code signs a manifest of an environment. If code is already signed, Code does not sign it again, so that the code
+// keeps its counter.
 func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
 	if err := s.maySign(); err != nil {
 		return tutti.SignedCode{}, err
@@ -122,7 +124,7 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 		}
 		said, err := s.Known.Said(*c.Statement)
 		if err != nil || said.Environment != environment {
-			continue // a server may show any number; only a signed one counts
+			continue // only a signed number counts, because a server may show any number
 		}
 		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.Again {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
@@ -136,10 +138,11 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
 }
 
-// plansCounter is the name for the counter of fleet files in countersFile. No environment can have this name.
+// plansCounter is the name of the counter of fleet files in CountersFile. No environment can have this name.
 const plansCounter = "fleet file"
 
-// plans signs the text of a fleet file. It does not sign a text again that the server already has.
+// plans signs the text of a fleet file. If the server already has the same text, plans does not
+// sign it again.
 func (s *Signer) plans(source []byte) (*tutti.Statement, error) {
 	if err := s.maySign(); err != nil {
 		return nil, err
@@ -163,10 +166,10 @@ func (s *Signer) plans(source []byte) (*tutti.Statement, error) {
 	return &st, err
 }
 
-// SignFleet signs a fleet file, if the operator of a directory has a code-signing key and the server knows statements.
+// SignFleet signs a fleet file if the operator's directory has a code-signing key and the server knows statements.
 func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source []byte) (*tutti.Statement, error) {
 	if bundle, err := identity.LoadOperator(c.OperatorDir); err != nil || bundle.CodeKey == nil {
-		return nil, nil //nolint:nilerr // the server says who may push
+		return nil, nil //nolint:nilerr // the server decides who may push
 	}
 	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err != nil || s.old {
@@ -175,12 +178,14 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a key that signs now has signed a statement. Maybe only an earlier key has.
+// stillSigned reports whether a key that signs now has signed a statement. Perhaps only an earlier key
+// has signed the statement.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment, above the shown one. It stores the counter in the directory first.
+// count returns the next counter of an environment, which is higher than shown. Before count returns, it stores the
+// counter in the directory.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}

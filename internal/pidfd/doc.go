@@ -1,5 +1,5 @@
-// Package pidfd waits for processes that need not be our children, by the
-// kernel's process file descriptors: nothing is polled, and a pid that was
-// given to another process is not mistaken for the one that was meant. Agents
-// run on Linux; elsewhere the package is there so that the command line builds.
+// Package pidfd waits for processes that need not be our children. The package uses the
+// kernel's process file descriptors. The package therefore does not poll. The package
+// also cannot confuse the process with a later process of the same pid. Agents run only
+// on Linux. On other systems the package exists so that the command line builds.
 package pidfd

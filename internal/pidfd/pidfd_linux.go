@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait returns nil when the process is gone (also when there was none), or the
-// cause of ctx's end.
+// Wait waits until the process is gone, and then returns nil. Wait also returns nil if
+// the process never existed. If ctx ends first, Wait returns the cause.
 func Wait(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Wait says that there is no agent here.
+// Wait returns an error, because agents run only on Linux.
 func Wait(context.Context, int) error {
 	return tutti.Errorf(tutti.CodeInvalid, "an agent runs on Linux only")
 }

@@ -1,5 +1,5 @@
-// Package plain makes what nodes say fit for logs and terminals: a node may lie in
-// every field.
+// Package plain makes the texts of nodes safe for logs and terminals, because a node may
+// lie in every field.
 package plain
 
 import (
@@ -10,15 +10,18 @@ import (
 )
 
 const (
-	maxWords = 4 << 10 // of a text for people
-	// longest is how many bytes of JSON a byte of a text may become: `<` is \u003c.
+	maxWords = 4 << 10 // limit of a text for people, in bytes
+	// longest is the largest number of bytes of JSON that one byte of a text can become.
+	// For example, `<` becomes \u003c.
 	longest = 6
 )
 
-// Words makes a text of a node fit for logs and terminals. It has at most 4 KiB, and 8 KiB as JSON.
+// Words makes a text of a node safe for logs and terminals. The result has at most 4 KiB, and at
+// most 8 KiB as JSON.
 func Words(text string) string { return Cut(text, maxWords) }
 
-// Cut is Words with at most so many bytes, and twice as many as JSON.
+// Cut does the same as Words, but with at most this many bytes, and twice as many as
+// JSON.
 func Cut(text string, most int) string {
 	text = tutti.Plain(text, most)
 	if len(text) > 2*most/longest && encoded(text) > 2*most {
@@ -27,16 +30,17 @@ func Cut(text string, most int) string {
 	return text
 }
 
-// encoded is how many bytes something has as JSON.
+// encoded returns the number of bytes of a value as JSON.
 func encoded(v any) int {
-	raw, _ := json.Marshal(v) // what cannot be encoded never comes to the log
+	raw, _ := json.Marshal(v) // only values that can be encoded get into the log
 	return len(raw)
 }
 
-// Line makes a text that somebody gives as a reason one line that is fit for logs and terminals.
+// Line turns a text that somebody gives as a reason into one line that is safe for logs and
+// terminals.
 func Line(text string) string { return strings.Join(strings.Fields(Words(text)), " ") }
 
-// Record returns a record whose texts are words.
+// Record returns a record whose texts are safe (see Words).
 func Record(r tutti.Record) tutti.Record {
 	r.Run, r.Node = tutti.RunID(Words(string(r.Run))), tutti.NodeName(Words(string(r.Node)))
 	in := &r.Inputs
@@ -65,21 +69,21 @@ func Record(r tutti.Record) tutti.Record {
 	return r
 }
 
-// Query returns a question whose texts are words.
+// Query returns a question whose texts are safe (see Words).
 func Query(q tutti.Query) tutti.Query {
 	out := tutti.Query{Kind: tutti.QueryKind(Words(string(q.Kind))), Key: Words(q.Key), Type: Words(q.Type)}
-	if len(q.Filter) > 0 { // not cut: it stays JSON
+	if len(q.Filter) > 0 { // do not cut it, so that it stays JSON
 		out.Filter = []byte(tutti.Plain(string(q.Filter), len("\uFFFD")*len(q.Filter)))
 	}
 	return out
 }
 
-// Place returns a place whose texts are words.
+// Place returns a place whose texts are safe (see Words).
 func Place(p tutti.Place) tutti.Place {
 	return tutti.Place{Resource: Words(p.Resource), File: Words(p.File), Line: p.Line}
 }
 
-// Live returns a live message whose texts are words.
+// Live returns a live message whose texts are safe (see Words).
 func Live(l tutti.Live) tutti.Live {
 	l.Phase, l.Resource, l.Message = Words(l.Phase), Words(l.Resource), Words(l.Message)
 	return l

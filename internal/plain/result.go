@@ -6,19 +6,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of a result in the log, in bytes of JSON.
+// The constants bound a result in the log, in bytes of JSON.
 const (
-	// maxResult is for all but the questions that it waits for: fifteen failures with the last lines of a journal each.
+	// maxResult bounds a result without the questions for which it waits. The bound is enough for fifteen failures,
+	// each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits is for these. As many as a result may have, each as large as it may be, are less unless they are made of
-	// what JSON makes longer.
+	// maxWaits bounds these questions. The largest allowed number of the largest allowed questions fits, unless they
+	// contain characters that are longer in JSON.
 	maxWaits = 192 << 10
-	// maxShort is what stays of a text of a failure or a change that does not fit.
+	// maxShort is the number of bytes to which a text is cut if a failure or a change
+	// does not fit.
 	maxShort = 200
 )
 
-// Result returns a result whose texts are words, and that fits into the log. Failures and changes for which there is no room are
-// shortened, or left out as the questions are, and its message says so: a result is never refused for it.
+// Result returns a result whose texts are safe (see Words) and that fits into the log. If failures and changes do not
+// fit, Result shortens them or leaves them out. If questions do not fit, Result leaves them out. The message of the
+// result then says that something is missing. A result is therefore never refused because of its size.
 func Result(r tutti.Result) tutti.Result {
 	r.Outcome, r.Phase, r.Cold, r.Message = tutti.Outcome(Words(string(r.Outcome))), Words(r.Phase), Words(r.Cold), Words(r.Message)
 	r.Clock.Line = Words(r.Clock.Line)
@@ -32,7 +35,11 @@ func Result(r tutti.Result) tutti.Result {
 	for i, w := range r.Waits {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
 	}
-	r.Failures, r.Changes, r.Waits = nil, nil, nil
+	var owed []tutti.Owed
+	for _, o := range r.Owed { // none is left out: that would make a node good
+		owed = append(owed, tutti.Owed{Resource: Cut(o.Resource, maxShort), Run: o.Run})
+	}
+	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed
 	room := maxResult - encoded(r)
 	r.Failures = fitting(failures, &room, func(f tutti.Failure) tutti.Failure { return failure(f, maxShort) })
 	r.Changes = fitting(changes, &room, func(c tutti.Change) tutti.Change { return tutti.Change(failure(tutti.Failure(c), maxShort)) })
@@ -46,12 +53,13 @@ func Result(r tutti.Result) tutti.Result {
 	return r
 }
 
-// failure returns a failure whose texts have at most so many bytes each.
+// failure returns a failure in which no text has more bytes than the argument most.
 func failure(f tutti.Failure, most int) tutti.Failure {
 	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Message: Cut(f.Message, most)}
 }
 
-// fitting returns the first ones of a list for which there is room, and takes that. One that does not fit is made less.
+// fitting returns the first elements of a list for which there is room, and subtracts their size from room. If an
+// element does not fit, fitting tries the result of less.
 func fitting[T any](all []T, room *int, less func(T) T) []T {
 	for i := range all {
 		size := encoded(all[i])

@@ -13,12 +13,13 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// checked are the types of texts that Validate of a result or of what has it refuses if they are something else.
+// checked are types of texts in a result. Validate refuses invalid texts of these types.
 var checked = map[reflect.Type]bool{
 	reflect.TypeFor[tutti.RunID](): true, reflect.TypeFor[tutti.Digest](): true, reflect.TypeFor[tutti.Reason](): true,
 }
 
-// texts calls f for each text in a value that can be set, with where it is. A list gets some elements.
+// texts calls f for each settable text in a value, with the text's place. The function puts some
+// elements into an empty list.
 func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -48,7 +49,7 @@ func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	}
 }
 
-// TestAllTextsOfAResultAreWords: a field that is added is treated, too, or this test fails.
+// TestAllTextsOfAResultAreWords fails if a new field of a result is not made safe.
 func TestAllTextsOfAResultAreWords(t *testing.T) {
 	var r tutti.Result
 	count := 0
@@ -74,17 +75,18 @@ func TestAFilterStaysJSON(t *testing.T) {
 	}
 }
 
-// full is a result with as much of a text as it may have.
+// full returns a result that contains a text as often as possible.
 func full(text string) tutti.Result {
 	r := tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: text, Phase: text, Cold: text}
 	for range tutti.MaxFailures {
 		r.Failures = append(r.Failures, tutti.Failure{Resource: text, File: text, Line: 1, Message: text})
 		r.Changes = append(r.Changes, tutti.Change{Resource: text, File: text, Line: 1, Message: text})
+		r.Owed = append(r.Owed, tutti.Owed{Resource: text})
 	}
 	return r
 }
 
-// TestAResultFitsIntoTheLog: whatever a node says, what it says it of is in the log.
+// TestAResultFitsIntoTheLog: whatever a node reports, its result fits into the log.
 func TestAResultFitsIntoTheLog(t *testing.T) {
 	size := func(r tutti.Result) int {
 		raw, err := json.Marshal(r)
@@ -106,6 +108,9 @@ func TestAResultFitsIntoTheLog(t *testing.T) {
 		if n := size(out); n > 66<<10 {
 			t.Errorf("%s: %d bytes", reason, n)
 		}
+		if len(out.Owed) != tutti.MaxFailures {
+			t.Errorf("%s: %d owed refreshes", reason, len(out.Owed))
+		}
 		if len(out.Failures) == 0 || out.Failures[0].Line != 1 || !strings.Contains(out.Message, "(left out, because they are too long: ") && len(out.Changes) < tutti.MaxFailures {
 			t.Errorf("%s: %d failures, %d changes, message %.100q", reason, len(out.Failures), len(out.Changes), out.Message)
 		}
@@ -119,7 +124,8 @@ func TestAResultFitsIntoTheLog(t *testing.T) {
 	}
 }
 
-// TestAnHonestResultIsNotCut: also one whose failures all have the last lines of a journal.
+// TestAnHonestResultIsNotCut: the result of an honest node is not cut, even if all its
+// failures contain the last lines of a journal.
 func TestAnHonestResultIsNotCut(t *testing.T) {
 	r := tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "Systemd start for unit0 failed!"}
 	for i := range tutti.MaxFailures {

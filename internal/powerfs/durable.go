@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// entry is a change of directory entries that is not on disk yet. A name was made (to), removed (from), or moved
-// (both).
+// entry is a change of directory entries that is not on disk yet. If only to is set, a name was made. If only
+// from is set, a name was removed. If both are set, a name was moved.
 type entry struct {
 	ino      uint64
 	from, to slot
 }
 
-// slot is a name in a directory. The zero slot is no name.
+// slot is a name in a directory. The zero slot means no name.
 type slot struct {
 	dir  uint64
 	name string
 }
 
-// needs reports whether an earlier change must be on disk before a later one.
+// needs reports whether the earlier change must be on disk before the later one.
 func (later *entry) needs(earlier *entry) bool {
 	for _, s := range []slot{later.from, later.to} {
 		if s == (slot{}) {
@@ -31,8 +31,8 @@ func (later *entry) needs(earlier *entry) bool {
 	return false
 }
 
-// sync writes a file or directory to disk: its content or entries, and its own entry if that is new. The caller holds
-// f.mu.
+// sync writes a file or directory to disk. The method writes its content or its entries, and also its own entry if
+// this entry is new. The caller holds f.mu.
 func (f *FS) sync(ino uint64) {
 	for {
 		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })
@@ -43,7 +43,7 @@ func (f *FS) sync(ino uint64) {
 	}
 	n := f.nodes[ino]
 	if _, there := f.durable[ino]; !there || !n.regular() {
-		return // it no longer has a name
+		return // the file no longer has a name
 	}
 	f.durable = maps.Clone(f.durable)
 	f.durable[ino] = n.inode()
@@ -82,7 +82,7 @@ func (f *FS) commit(i int) {
 	f.durable[e.to.dir] = dir
 	if _, there := f.durable[e.ino]; !there {
 		fresh := f.nodes[e.ino].inode()
-		fresh.data = nil // only the name is on disk, not the content
+		fresh.data = nil // only the name is on disk, but not the content
 		if fresh.entries != nil {
 			fresh.entries = map[string]uint64{}
 		}
@@ -90,13 +90,14 @@ func (f *FS) commit(i int) {
 	}
 }
 
-// torn are the images after a write that a disk may have done only in part.
+// torn returns the images that are possible if the disk has done a write only in part.
 func (f *FS) torn(n *node, before, written []byte, offset int64) []Image {
 	half := overwrite(before, written[:len(written)/2], offset)
 	return []Image{f.all().with(n.ino, half), f.zeros()}
 }
 
-// zeros is what programs see, but with zeros for all data that was added after the last fsync of each file.
+// zeros returns the content that programs see, but with zeros in place of all data that was added after the
+// last fsync of each file.
 func (f *FS) zeros() Image {
 	out := f.all()
 	for ino, i := range out {

@@ -112,7 +112,8 @@ func (i inode) node(ino uint64) *node {
 	return &node{ino: ino, mode: i.mode, mtime: i.mtime, data: i.data, link: i.link, entries: maps.Clone(i.entries)}
 }
 
-// node is a file, directory or link as programs see it. data is replaced and never modified, so images can share it.
+// node is a file, directory or link as programs see it. The data is replaced but never modified, so images can share
+// it.
 type node struct {
 	ino     uint64
 	mode    uint32
@@ -121,7 +122,7 @@ type node struct {
 	link    string
 	entries map[string]uint64
 
-	path   string // its last path, for the trace
+	path   string // the last path of the node, for the trace
 	linked bool   // it has a name
 }
 
@@ -132,7 +133,7 @@ func (n *node) inode() inode {
 	return inode{mode: n.mode, mtime: n.mtime, data: n.data, link: n.link, entries: maps.Clone(n.entries)}
 }
 
-// name notes the paths of nodes, for the trace.
+// name notes the paths of a node and of the nodes below it, for the trace.
 func (f *FS) name(ino uint64, at string) {
 	n := f.nodes[ino]
 	n.path, n.linked = at, true
@@ -141,7 +142,7 @@ func (f *FS) name(ino uint64, at string) {
 	}
 }
 
-// all returns what programs see, as an image.
+// all returns the content that programs see, as an image.
 func (f *FS) all() Image {
 	out := make(Image, len(f.nodes))
 	for ino, n := range f.nodes {

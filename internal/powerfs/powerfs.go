@@ -1,5 +1,6 @@
-// Package powerfs is a file system for tests that can lose its power. It keeps what programs see and also what a disk
-// would have. It is as strict as a real file system is allowed to be:
+// Package powerfs is a file system for tests that simulates a power failure. The package keeps the content that
+// programs see, and also the content that a disk would have. The package is as strict as a real file system may
+// be:
 //
 //   - the content of a file is on disk after the file is fsynced (or opened with O_SYNC or O_DSYNC), and never before;
 //   - then also the file's entry and the entries of the directories above it are on disk if they are new, as on ext4;
@@ -28,10 +29,11 @@ type Step struct {
 	N    int
 	Op   string // write, fsync, rename, …
 	Path string
-	// Durable is what is left if the power is lost after the step.
+	// Durable is the content that is left if the power fails after the step.
 	Durable Image
-	// Torn are other results that a real disk may leave. Either everything is there, but only half of this write. Or
-	// everything is there, but what was appended since its file's last fsync is zeros.
+	// Torn are other contents that a real disk may leave. In one image, everything is on disk except half of this
+	// write. In the other image, everything is on disk, but the data that was appended since each file's last fsync
+	// is zeros.
 	Torn []Image
 }
 
@@ -41,7 +43,7 @@ type FS struct {
 
 	mu      sync.Mutex
 	nodes   map[uint64]*node
-	last    uint64 // last inode number that was given out
+	last    uint64 // the last inode number that was used
 	pending []*entry
 	durable Image
 	steps   int
@@ -49,10 +51,11 @@ type FS struct {
 	cutAt   int
 	cut     chan struct{} // closed when the power is lost
 	off     bool
-	failing chan struct{} // closed when waiting calls may fail
+	failing chan struct{} // closed when hanging calls may fail
 }
 
-// New returns a file system with the content of an image, all of it durable. A nil image is empty.
+// New returns a file system with the content of an image, which is all durable. A nil image is
+// empty.
 func New(image Image) *FS {
 	f := &FS{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
@@ -70,29 +73,30 @@ func New(image Image) *FS {
 	return f
 }
 
-// Watch calls w after each step, until Watch is called again. w must not use the mounted file system.
+// Watch calls w after each step, until Watch is called again. The function w must not use the mounted
+// file system.
 func (f *FS) Watch(w func(Step)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watch = w
 }
 
-// Steps is the number of steps so far.
+// Steps returns the number of steps so far.
 func (f *FS) Steps() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.steps
 }
 
-// Durable is what is on disk now.
+// Durable returns the content that is on disk now.
 func (f *FS) Durable() Image {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.durable
 }
 
-// Zeros is another result that a real disk may leave now: all names are there, and the data that was added to a file
-// since its last fsync is zeros.
+// Zeros returns another content that a real disk may have after a power failure now. All names exist, but the data
+// that was added to a file since its last fsync is zeros.
 func (f *FS) Zeros() Image {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,17 +116,18 @@ func (f *FS) Unsynced() []string {
 	return out
 }
 
-// CutAt loses the power in place of the n-th step from now on.
+// CutAt makes the power fail in place of the n-th step from now on.
 func (f *FS) CutAt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cutAt = f.steps + n
 }
 
-// Lost is closed when the power is lost. A process that uses the file system then hangs: kill it, then call Fail.
+// Lost returns a channel that is closed when the power fails. A process that uses the file system then hangs.
+// Kill the process first, then call Fail.
 func (f *FS) Lost() <-chan struct{} { return f.cut }
 
-// Fail lets all hanging calls end with an error.
+// Fail makes all hanging calls return an error.
 func (f *FS) Fail() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +142,8 @@ func (f *FS) Fail() {
 	}
 }
 
-// Mount mounts the file system at dir, until unmount is called. It needs root or fusermount3, and /dev/fuse.
+// Mount mounts the file system at dir, until unmount is called. Mount needs root or fusermount3, and
+// /dev/fuse.
 func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	server, err := fuse.NewServer(f, dir, &fuse.MountOptions{
 		FsName: "powerfs", Name: "powerfs", DirectMount: true, DisableReadDirPlus: true, MaxWrite: 1 << 20,
@@ -150,8 +156,9 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	var stat unix.Stat_t
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		// Abort and detach the mount: other mount namespaces may have copied it (every container that is started does),
-		// and would keep it. Abort first: after the unmount, the number may belong to another connection.
+		// Abort and detach the mount, because other mount namespaces may have a copy of it and would keep it. Every
+		// container that is started makes a copy of the mount. Abort first, because after the unmount the number may
+		// belong to another connection.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}

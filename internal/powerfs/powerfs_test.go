@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// write writes a file, with more flags if there are any.
+// write writes a file. The flags are further flags for opening the file.
 func write(t *testing.T, path, content string, sync bool, flags int) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)
@@ -51,7 +51,7 @@ func TestWhatIsOnDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
 		do     func(t *testing.T, dir string)
-		want   map[string]string // after a loss of power; the file "old" holds "old"
+		want   map[string]string // files after a power failure; before, the file "old" contains "old"
 	}{
 		"written":      {"the page cache is no disk", func(t *testing.T, d string) { write(t, d+"/a", "1", false, 0) }, map[string]string{"old": "old"}},
 		"fsynced":      {"content and name", func(t *testing.T, d string) { write(t, d+"/a", "1", true, 0) }, map[string]string{"old": "old", "a": "1"}},
@@ -90,7 +90,7 @@ func TestWhatIsOnDisk(t *testing.T) {
 			f := powerfs.New(image)
 			c.do(t, mount(t, f))
 			got := map[string]string{}
-			dir := mount(t, powerfs.New(f.Durable())) // after the loss of power
+			dir := mount(t, powerfs.New(f.Durable())) // after the power failure
 			must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 				if err == nil && !e.IsDir() {
 					raw, readErr := os.ReadFile(path)
@@ -110,7 +110,7 @@ func TestThePowerIsLostInThePlaceOfAStep(t *testing.T) {
 	f := powerfs.New(nil)
 	dir := mount(t, f)
 	write(t, dir+"/a", "1", true, 0)
-	f.CutAt(2) // the new file is made, its content is not written
+	f.CutAt(2) // the new file exists, but its content is not written
 	ended := make(chan error, 1)
 	go func() { ended <- os.WriteFile(dir+"/b", []byte("2"), 0o600) }()
 	<-f.Lost()
@@ -128,7 +128,7 @@ func TestThePowerIsLostInThePlaceOfAStep(t *testing.T) {
 
 func TestAWriteMayBeTorn(t *testing.T) {
 	f := powerfs.New(nil)
-	var mu sync.Mutex // the order comes from the kernel, which the race detector does not see
+	var mu sync.Mutex // the kernel determines the order, which the race detector does not see
 	var torn []string
 	f.Watch(func(s powerfs.Step) {
 		mu.Lock()

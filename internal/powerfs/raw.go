@@ -14,7 +14,7 @@ import (
 // ok is the status of success.
 const ok = fuse.OK
 
-// reading runs a call that changes nothing.
+// reading executes a call that changes nothing.
 func (f *FS) reading(do func() fuse.Status) fuse.Status {
 	f.mu.Lock()
 	if f.off {
@@ -24,14 +24,15 @@ func (f *FS) reading(do func() fuse.Status) fuse.Status {
 	return do()
 }
 
-// hang waits, as on a disk without power. It unlocks f.mu.
+// hang waits like a call on a disk without power. It unlocks f.mu.
 func (f *FS) hang() fuse.Status {
 	f.mu.Unlock()
 	<-f.failing
 	return fuse.EIO
 }
 
-// step runs a call that changes something, or loses the power in its place.
+// step executes a call that changes something. If the power fails at this step, the call
+// hangs.
 func (f *FS) step(op string, ino uint64, do func() ([]Image, fuse.Status)) fuse.Status {
 	f.mu.Lock()
 	if !f.off && f.steps+1 == f.cutAt {
@@ -72,7 +73,7 @@ func (f *FS) entryOut(n *node, out *fuse.EntryOut) {
 	f.attr(n, &out.Attr)
 }
 
-// Lookup implements fuse.RawFileSystem, like the methods below.
+// Lookup implements fuse.RawFileSystem, like the following methods.
 func (f *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	return f.reading(func() fuse.Status {
 		ino, there := f.nodes[in.NodeId].entries[name]
@@ -93,7 +94,7 @@ func (f *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) f
 	})
 }
 
-// SetAttr sets mode, time and size. Owners are not kept.
+// SetAttr sets mode, time and size. SetAttr does not store owners.
 func (f *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	return f.step("setattr", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]
@@ -130,7 +131,7 @@ func (f *FS) make(op string, dir uint64, name string, fresh *node, out *fuse.Ent
 	})
 }
 
-// move changes entries: at once for programs, and later on disk.
+// move changes entries. Programs see the change at once, but it reaches the disk later.
 func (f *FS) move(e *entry) {
 	if e.from != (slot{}) {
 		d := f.nodes[e.from.dir]
@@ -191,7 +192,7 @@ func (f *FS) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) fuse.
 	return f.Unlink(cancel, in, name)
 }
 
-// Rename moves an entry. An entry that had the new name is gone.
+// Rename moves an entry. Rename replaces an entry that has the new name.
 func (f *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	return f.step("rename", in.Newdir, func() ([]Image, fuse.Status) {
 		if in.Flags != 0 {
@@ -209,13 +210,13 @@ func (f *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.
 	})
 }
 
-// Readlink returns where a link leads.
+// Readlink returns the target of a link.
 func (f *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) (to []byte, status fuse.Status) {
 	status = f.reading(func() fuse.Status { to = []byte(f.nodes[in.NodeId].link); return ok })
 	return to, status
 }
 
-// handle says for an open file whether each write is an fsync.
+// handle returns 1 if each write to an open file is an fsync, and otherwise 0.
 func handle(flags uint32) uint64 {
 	if flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0 {
 		return 1
@@ -239,7 +240,7 @@ func (f *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (result fuse.Rea
 	return result, status
 }
 
-// Write writes content. With O_SYNC, it is then on disk.
+// Write writes content. If the file was opened with O_SYNC, the content is then on disk.
 func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	status := f.step("write", in.NodeId, func() ([]Image, fuse.Status) {
 		n := f.nodes[in.NodeId]
@@ -279,7 +280,7 @@ func (f *FS) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.St
 	return f.reading(func() fuse.Status { return ok })
 }
 
-// ReadDir lists a directory by name, as it is at that time.
+// ReadDir lists the present entries of a directory, sorted by inode.
 func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.reading(func() fuse.Status {
 		d := f.nodes[in.NodeId]
@@ -289,7 +290,8 @@ func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList)
 		}
 		slices.SortFunc(names, func(a, b string) int { return int(d.entries[a]) - int(d.entries[b]) })
 		for _, name := range names {
-			// The position in the list is the inode, because it stays when other entries go.
+			// The position in the list is the inode, because the inode does not change when
+			// other entries are removed.
 			ino := d.entries[name]
 			if ino <= in.Offset {
 				continue
@@ -307,7 +309,7 @@ func (f *FS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 	return f.reading(func() fuse.Status { return ok })
 }
 
-// StatFs reports free room.
+// StatFs reports a fixed amount of free space.
 func (f *FS) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	*out = fuse.StatfsOut{Blocks: 1 << 22, Bfree: 1 << 22, Bavail: 1 << 22, Files: 1 << 20, Ffree: 1 << 20, Bsize: 4096, NameLen: 255, Frsize: 4096}
 	return ok

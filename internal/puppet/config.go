@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Config says where a Puppet keeps its files. It is read from puppet.conf without Puppet, because a start of Puppet
-// takes seconds. `puppet config print --section agent` prints the same.
+// Config contains the paths and names that a Puppet uses. ReadConfig reads these values from puppet.conf without
+// Puppet, because a start of Puppet takes seconds. `puppet config print --section agent` prints the same values.
 type Config struct {
 	DisabledLock string // agent_disabled_lockfile
 	RunLock      string // agent_catalog_run_lockfile
@@ -23,11 +23,11 @@ type Config struct {
 	Classes      string // classfile
 	PIDFile      string // pidfile
 	LastReport   string // lastrunreport
-	Environment  string // environment; production unless puppet.conf names another one
-	Certname     string // certname; empty: puppet.conf does not name it, and Puppet derives it from the host's name
+	Environment  string // environment; production if puppet.conf names no other one
+	Certname     string // certname; empty if puppet.conf does not name it: Puppet then derives the name from the host's name
 }
 
-// defaults are Puppet's own, by the packager. Paths are below root.
+// The variables contain Puppet's own defaults, by packager. The paths are below root.
 var (
 	common = map[string]string{
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
@@ -44,8 +44,8 @@ var (
 	}
 )
 
-// ReadConfig reads the settings of the Puppet below root (normally "/"). An error names the setting that could not be
-// resolved; ReadConfig does not guess.
+// ReadConfig reads the settings of the Puppet below root (normally "/"). If ReadConfig cannot resolve a setting, it
+// returns an error in place of a guess. ReadConfig returns an error that names the setting.
 func ReadConfig(root string) (Config, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -77,7 +77,7 @@ func ReadConfig(root string) (Config, error) {
 	return out, nil
 }
 
-// sections are the sections that `puppet agent` reads. The later one wins.
+// sections are the sections that `puppet agent` reads. A later section takes precedence.
 var sections = []string{"main", "agent"}
 
 // parseConf returns the settings of puppet.conf as `puppet agent` sees them.
@@ -106,7 +106,7 @@ func parseConf(text string) map[string]string {
 	return out
 }
 
-// fileMode matches what Puppet allows after a file name: `{owner = service}`.
+// fileMode matches the text that Puppet allows after a file name: `{owner = service}`.
 var fileMode = regexp.MustCompile(`\s*\{[^}]*\}\s*$`)
 
 func plainValue(value string) string {
@@ -119,7 +119,8 @@ func plainValue(value string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// resolve returns the value of a setting. Settings named in it are replaced by their values.
+// resolve returns the value of a setting. The function replaces the names of other
+// settings in it by their values.
 func resolve(settings map[string]string, name string, depth int) (string, error) {
 	value, ok := settings[name]
 	if !ok || depth > 10 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// rootWith is a root directory with a Puppet in it and a puppet.conf.
+// rootWith makes a root directory with a Puppet and a puppet.conf.
 func rootWith(t *testing.T, place int, conf string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -34,8 +34,8 @@ func write(t *testing.T, file, content string, mode os.FileMode) {
 	}
 }
 
-// The paths are what `puppet config print --section agent` said of Debian's Puppet
-// 7.23, and what the vendor's packages are built with.
+// The paths are those that `puppet config print --section agent` printed for Debian's
+// Puppet 7.23, and those with which the vendor's packages are built.
 func TestReadConfig(t *testing.T) {
 	debian := Config{
 		DisabledLock: "/var/cache/puppet/state/agent_disabled.lock", RunLock: "/var/cache/puppet/state/agent_catalog_run.lock",

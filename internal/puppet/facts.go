@@ -18,7 +18,7 @@ type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
 	Changed []string     `json:"changed"` // names of the facts that differ from the run's
 	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
-	// Began is when the collection began, At when it ended.
+	// Began is when the collection began. At is when the collection ended.
 	Began time.Time `json:"began"`
 	At    time.Time `json:"-"`
 }
@@ -29,7 +29,8 @@ const (
 	coldFacts = 5 * time.Minute
 )
 
-// ReadFactsNow returns the last facts that were collected after the run in dir; os.ErrNotExist: there are none yet.
+// ReadFactsNow returns the last facts that were collected after the run in dir. ReadFactsNow returns
+// os.ErrNotExist if there are no such facts yet.
 func ReadFactsNow(dir string) (FactsNow, error) {
 	var now FactsNow
 	file, err := excerpt.Open(filepath.Join(dir, factsNowFile))
@@ -52,7 +53,8 @@ type collector struct {
 	over chan struct{}
 }
 
-// startCollector collects facts after the run in dir. It fails if Puppet is not installed.
+// startCollector collects facts after the run in dir. The function fails if Puppet is not
+// installed.
 func startCollector(root, launcher, dir string) (*collector, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -67,16 +69,17 @@ func startCollector(root, launcher, dir string) (*collector, error) {
 	c.late = time.AfterFunc(coldFacts, c.kill)
 	go func() {
 		defer close(c.over)
-		_ = cmd.Wait() // its output is in a file
+		_ = cmd.Wait() // the collector's output is in a file
 		c.late.Stop()
 	}()
 	return c, nil
 }
 
-// kill ends the collector and all that it has started: it leads its own session.
+// kill ends the collector and all processes that it has started. The collector leads its
+// own session.
 func (c *collector) kill() { _ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
 
-// end kills the collector and returns when it is gone.
+// end kills the collector and returns when the collector is gone.
 func (c *collector) end() {
 	if c == nil {
 		return

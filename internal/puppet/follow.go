@@ -19,7 +19,8 @@ type Follower struct {
 	phases *tail
 }
 
-// Follow begins at the start of the files in a run's directory. They need not exist yet.
+// Follow begins at the start of the files in a run's directory. The files need not exist
+// yet.
 func Follow(dir string, run tutti.RunID) *Follower {
 	return &Follower{
 		run:    run,
@@ -43,11 +44,11 @@ type eventLine struct {
 	Skipped  bool      `json:"skipped"`
 	Message  string    `json:"message"`
 	Total    int       `json:"resources"`
-	Notifies []string  `json:"notifies"` // resources that this one refreshes when it has changed
+	Notifies []string  `json:"notifies"` // resources that this resource refreshes when it has changed
 }
 
-// Next returns what was appended since the last call. It drops lines that cannot be read: the lines are only shown to
-// people, and decide nothing.
+// Next returns what was appended since the last call. Next drops lines that it cannot read. The lines are only shown
+// to people and decide nothing.
 func (f *Follower) Next() ([]tutti.Live, error) {
 	var out []tutti.Live
 	err := f.phases.each(func(line []byte) {
@@ -64,6 +65,10 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 		if json.Unmarshal(line, &e) != nil {
 			return
 		}
+		switch e.Event {
+		case "change", "refreshed", "dropped": // for who repeats refreshes
+			return
+		}
 		out = append(out, tutti.Live{
 			Run: f.run, At: e.T, Resource: e.Resource, Done: e.Event == "done",
 			Changed: e.Changed, Failed: e.Failed, Skipped: e.Skipped, Message: e.Message, Total: e.Total,
@@ -72,7 +77,7 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 	return out, err
 }
 
-// maxLook bounds how much of a file one look reads, in bytes. The next looks read the rest. After the end of a run,
+// maxLook bounds how many bytes of a file one look reads. The next looks read the rest. After the end of a run,
 // there is one last look.
 const maxLook = 8 << 20
 

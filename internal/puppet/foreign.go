@@ -13,15 +13,17 @@ import (
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
-// ReportFile is where Puppet writes the report of its last run, no matter who started it.
+// ReportFile returns the path at which Puppet writes the report of its last run, whoever
+// started the run.
 func (l Local) ReportFile() (string, error) {
 	c, err := ReadConfig(l.Root)
 	return c.LastReport, err
 }
 
-// LastReport reads this report. It returns the run, judged by its report alone, and the report as JSON. fs.ErrNotExist:
-// there is no report. CodeInvalid or CodeDamaged: it is not a report of this machine, neither as node nor by the
-// certname that Puppet has for it.
+// LastReport reads this report. LastReport returns the run and the report as JSON. LastReport judges the run only
+// by the report. LastReport returns fs.ErrNotExist if there is no report. LastReport returns CodeInvalid or
+// CodeDamaged if the report is not from this machine. A report is from this machine if its host is the node's
+// name or the certname that Puppet has for this machine.
 func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Foreign, []byte, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -45,7 +47,8 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Forei
 	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
 }
 
-// foreignReport has more fields of the report, because a foreign run leaves nothing else to read.
+// foreignReport has more fields of the report than report, because a foreign run leaves no other
+// files to read.
 type foreignReport struct {
 	report
 	Host        string    `json:"host"`
@@ -56,11 +59,11 @@ type foreignReport struct {
 	Logs        []logLine `json:"logs"`
 }
 
-// maxForeign is the longest duration that a foreign run is believed to have.
+// maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of our own runs, as far as it can tell. ours says whether a report with
-// that host is from this machine.
+// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function ours
+// reports whether a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -88,7 +91,7 @@ func judgeForeign(raw []byte, environment string, ours func(host string) bool) (
 }
 
 func (r foreignReport) judge(out *tutti.Result) {
-	tr := trace{stderr: "the report does not say why"} // the message if the log has no error
+	tr := trace{stderr: "the report does not say why"} // the message if the log contains no error
 	for _, l := range r.Logs {
 		if l.isError() {
 			tr.errors = append(tr.errors, l)
@@ -104,7 +107,7 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
 	case !slices.Contains([]string{"failed", "changed", "unchanged"}, r.Status):
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report has the unknown status %q", r.Status))
-	case r.total() == 0: // every catalog has resources: Puppet's own stages count, too
+	case r.total() == 0: // every catalog has resources, because Puppet's own stages count, too
 		fail(out, tr.withoutCatalog(), tr.message())
 		out.Failures = failuresOf(tr.errors)
 	case r.Status == "failed" && tr.cycle() != "":
@@ -118,14 +121,15 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
 	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
-	case tr.postrun() != "": // Puppet exits with 1, and its report does not show it otherwise
+	case tr.postrun() != "": // Puppet exits with 1, and only this message in its report shows it
 		fail(out, tutti.BecauseMachinery, tr.postrun())
 	default:
 		out.Outcome = tutti.Outcome(r.Status)
 	}
 }
 
-// postrun is Puppet's message about a failed postrun_command, in the language of that Puppet; empty: it has not failed.
+// postrun returns Puppet's message about a failed postrun_command, in the language of this Puppet. The method returns
+// an empty string if the command has not failed.
 func (tr trace) postrun() string {
 	for _, l := range tr.errors {
 		if l.Source == "Puppet" && strings.Contains(l.Message, "postrun_command") {
@@ -135,8 +139,8 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog says why a run failed that applied nothing. It decides by what Puppet logs in
-// `Configurer#run_internal`.
+// withoutCatalog returns the reason why a run failed that applied nothing. The method
+// decides by the messages that Puppet logs in `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
 		switch {
@@ -152,7 +156,7 @@ func (tr trace) withoutCatalog() tutti.Reason {
 }
 
 // whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. Puppet counts the
-// resources that tags and schedules leave out as skipped. Only `puppet agent` syncs plugins and asks for its node
+// resources that tags and schedules leave out as skipped. Only `puppet agent` syncs plugins and requests its node
 // (configurer.rb).
 func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// foreign is a report that a real Puppet has left (puppet/testdata/foreign), with
-// parts of it replaced: old, new, old, new, ….
+// foreign returns a report that a real Puppet has left (puppet/testdata/foreign), with
+// some parts replaced. The argument change is a list of old, new, old, new, ….
 func foreign(t *testing.T, version, name string, change ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../../puppet/testdata/foreign", version, name+".yaml"))
@@ -30,11 +30,11 @@ func foreign(t *testing.T, version, name string, change ...string) string {
 	return text
 }
 
-// synced makes a report one of `puppet agent`.
+// synced turns a report into one of `puppet agent`.
 var synced = []string{"    - - config_retrieval\n", "    - - plugin_sync\n      - Plugin sync\n      - 0.5\n    - - config_retrieval\n"}
 
-// noCatalog is the report of a `puppet agent` whose catalog did not compile, as
-// Puppet 8 writes it: it ends before anything is counted.
+// noCatalog is the report of a `puppet agent` whose catalog did not compile, as Puppet 8
+// writes it. The report ends before Puppet has counted anything.
 func noCatalog(messages ...string) string {
 	text := "--- !ruby/object:Puppet::Transaction::Report\nhost: web-01\ntime: '2026-11-21T22:29:12.026468458+00:00'\nconfiguration_version:\n" +
 		"transaction_uuid: d8c38fc7-44fd-4cfb-a257-c1ed5af072f2\nreport_format: 12\npuppet_version: 8.10.0\nstatus: failed\ntransaction_completed: false\n" +
@@ -46,11 +46,12 @@ func noCatalog(messages ...string) string {
 		"resource_statuses: {}\ncorrective_change: false\ncached_catalog_status: not_used\n"
 }
 
-// leave makes a root with a Puppet that has left a report, and reads it.
+// leave makes a root directory with a Puppet that has left a report, and reads this
+// report.
 func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	t.Helper()
 	root := rootWith(t, 1, "")
-	write(t, filepath.Join(root, places[1].Ruby), "#!/bin/sh\necho web-01.example.com\n", 0o755) // its certname: nobody has said another
+	write(t, filepath.Join(root, places[1].Ruby), "#!/bin/sh\necho web-01.example.com\n", 0o755) // prints Puppet's certname
 	file := filepath.Join(root, "var/cache/puppet/state/last_run_report.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -117,7 +118,8 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 	}
 }
 
-// TestAForeignRunWhosePostrunCommandFailed: Puppet ends with 1, and reports what the catalog came to.
+// TestAForeignRunWhosePostrunCommandFailed: Puppet exits with 1, and reports the result of the
+// catalog.
 func TestAForeignRunWhosePostrunCommandFailed(t *testing.T) {
 	for _, status := range []string{"changed", "unchanged"} {
 		text := foreign(t, "8.10.0", status, synced...)

@@ -14,12 +14,12 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// damageable are the files of a run that an outcome is judged by.
+// damageable are the files of a run that determine its outcome.
 var damageable = []string{puppet.ReportFile, "phase.jsonl", puppet.LogFile, "stderr", "events.jsonl"}
 
-// FuzzJudge: one file of a real run is damaged. A run that ended badly never
-// becomes good by that, a good one never ends well in another way, and what the
-// agent makes of it is a result that the server takes.
+// FuzzJudge damages one file of a real run. Damage must not turn a bad outcome into a
+// good one. A good run must not get another good outcome. The server must accept the
+// agent's result.
 //
 // Found: ended-before-it-started (a damaged file of phases made a result that the
 // server refuses).

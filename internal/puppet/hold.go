@@ -15,18 +15,18 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// aside is the name of Puppet's file before it is put in place and after it is removed. It is in the same directory, so
-// that one link or rename moves the file.
+// aside returns the name of Puppet's file before it is put in place and after it is removed. The name is in the same
+// directory, so that one link or rename moves the file.
 func aside(file string) string { return file + ".tutti" }
 
-// DisabledBy is the content of Puppet's file that disables it, as Puppet writes it.
+// DisabledBy returns the content of the file that disables Puppet, as Puppet writes it.
 func DisabledBy(message string) []byte {
 	raw, _ := json.Marshal(map[string]string{"disabled_message": message}) // strings always encode
 	return raw
 }
 
-// Hold disables Puppet with a message. fs.ErrExist: Puppet is already disabled, and Hold changes nothing. The file
-// appears complete or not at all.
+// Hold disables Puppet with a message. If Puppet is already disabled, Hold changes nothing and returns
+// fs.ErrExist. The file appears complete or not at all.
 func (l Local) Hold(message string) error {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -46,22 +46,22 @@ func (l Local) Hold(message string) error {
 	return durable.SyncDir(filepath.Dir(c.DisabledLock))
 }
 
-// Unhold enables Puppet if its file has exactly the content that Hold has written. A file that someone else has written
-// stays, also if they write it at the same moment.
+// Unhold enables Puppet if its file has exactly the content that Hold has written. A file from someone else stays, even
+// if they write it at the same moment.
 func (l Local) Unhold(message string) error {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(aside(c.DisabledLock)) // left by a Hold that did not finish
+	_ = os.Remove(aside(c.DisabledLock)) // a Hold that did not finish may have left this file
 	if ours, err := is(c.DisabledLock, message); err != nil || !ours {
 		return err
 	}
 	return takeAway(c.DisabledLock, message)
 }
 
-// takeAway removes a file that was ours a moment ago. It moves the file aside and reads it again. If someone else has
-// replaced the file by then, takeAway puts it back.
+// takeAway removes a file that was ours a moment ago. The function moves the file aside and reads it again. If
+// someone else has replaced the file in the meantime, takeAway puts their file back.
 func takeAway(file, message string) error {
 	err := os.Rename(file, aside(file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,8 +89,8 @@ func is(file, message string) (bool, error) {
 	return bytes.Equal(raw, DisabledBy(message)), tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet disabled?")
 }
 
-// Standing says whether Puppet is disabled, whether Hold (with this message) or someone else has disabled it, and which
-// Puppet runs.
+// Standing reports whether Puppet is disabled and who has disabled it: Hold with this message, or someone else.
+// Standing also reports which Puppet is running.
 func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	var out tutti.LeaseReport
 	c, err := ReadConfig(l.Root)
@@ -103,7 +103,7 @@ func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	if out.Message, out.Enabled, err = readDisabled(c.DisabledLock); err != nil {
 		return out, err
 	}
-	out.Ours = out.Ours && !out.Enabled // the file may have gone between the two looks
+	out.Ours = out.Ours && !out.Enabled // the file may have been removed between the two looks
 	running, err := held(c.RunLock)
 	if err == nil && running {
 		pid, _ := excerpt.Read(c.RunLock, maxLockFile)

@@ -15,7 +15,7 @@ import (
 
 const holdWords = "Tutti job deploy-1: kernel"
 
-// files are the names beside Puppet's file that disables it, with it.
+// files returns the names in the directory of the file that disables Puppet.
 func files(t *testing.T, c Config) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(c.DisabledLock))
@@ -29,16 +29,17 @@ func files(t *testing.T, c Config) []string {
 	return out
 }
 
-// TestHoldAndUnhold: only what Hold made goes, and nothing of it stays behind.
+// TestHoldAndUnhold: Unhold removes only the file that Hold made, and leaves no other
+// file behind.
 func TestHoldAndUnhold(t *testing.T) {
 	const theirs = `{"disabled_message":"new disk, ask jo"}`
 	for _, tc := range []struct {
 		reason string
-		before string // what is in the file; empty: there is none
+		before string // content of the file; empty: there is no file
 		hold   error
-		then   string // somebody writes afterwards; "-" removes the file
+		then   string // what somebody writes afterwards; "-" removes the file
 		held   tutti.LeaseReport
-		after  string // Unhold; empty: no file
+		after  string // content after Unhold; empty: no file
 	}{
 		{"as it should be", "", nil, "", tutti.LeaseReport{Ours: true, Message: holdWords}, ""},
 		{"disabled before", theirs, fs.ErrExist, "", tutti.LeaseReport{Message: "new disk, ask jo"}, theirs},
@@ -116,7 +117,7 @@ func TestUnholdLosesARace(t *testing.T) {
 	}
 }
 
-// TestUnholdAfterAKill: what one that was killed has left is cleared away.
+// TestUnholdAfterAKill: Unhold removes the files that a killed Hold has left.
 func TestUnholdAfterAKill(t *testing.T) {
 	l, c := local(t)
 	if err := l.Hold(holdWords); err != nil {
@@ -133,7 +134,8 @@ func TestUnholdAfterAKill(t *testing.T) {
 	}
 }
 
-// TestStandingNamesARun: that of a process that Puppet takes for one of its own.
+// TestStandingNamesARun: Standing names the run of a process that Puppet takes for its
+// own.
 func TestStandingNamesARun(t *testing.T) {
 	l, c := local(t)
 	pid := strconv.Itoa(process(t, "puppet-agent"))

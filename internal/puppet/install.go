@@ -13,14 +13,15 @@ type Installation struct {
 	Puppet string
 }
 
-// places are the paths where Puppet is looked for: first the vendors' packages, then Debian's.
+// places are the paths where Find looks for Puppet. The vendors' packages come first, then
+// Debian's.
 var places = []Installation{
 	{Ruby: "/opt/puppetlabs/puppet/bin/ruby", Puppet: "/opt/puppetlabs/puppet/bin/puppet"},
 	{Ruby: "/usr/bin/ruby", Puppet: "/usr/bin/puppet"},
 }
 
-// Find returns the node's Puppet below root (normally "/"). It looks each time, because a run may install or move
-// Puppet.
+// Find returns the node's Puppet below root (normally "/"). Find searches at each call, because a run may
+// install or move Puppet.
 func Find(root string) (Installation, error) {
 	for _, p := range places {
 		found := Installation{Ruby: filepath.Join(root, p.Ruby), Puppet: filepath.Join(root, p.Puppet)}

@@ -28,7 +28,7 @@ type phaseLine struct {
 		Message string `json:"message"`
 	} `json:"error"`
 	Warm       bool         `json:"warm"`
-	Cold       string       `json:"cold"` // why the run is not warm
+	Cold       string       `json:"cold"` // the reason why the run is not warm
 	Age        float64      `json:"age"`  // age of the facts, in seconds
 	Waits      []tutti.Wait `json:"waits"`
 	Disabled   *string      `json:"disabled"` // the message with which the agent is disabled
@@ -46,7 +46,7 @@ type logLine struct {
 	Line    int    `json:"line"`
 }
 
-// The launcher's exit codes besides Puppet's own.
+// The constants are the launcher's exit codes in addition to Puppet's own.
 const (
 	exitRefused  = 64
 	exitLocked   = 75
@@ -54,7 +54,7 @@ const (
 	exitDisabled = 77
 )
 
-// trace is everything that a launcher left besides its report.
+// trace is everything that a launcher left, except its report.
 type trace struct {
 	last       string // the last phase before done
 	before     string // the phase before last
@@ -69,13 +69,14 @@ type trace struct {
 	done       *phaseLine
 	errors     []logLine
 	stderr     string
-	unreadable int // lines of phase.jsonl that cannot be read, without an unfinished last one
+	unreadable int // lines of phase.jsonl that cannot be read, except an unfinished last line
 	firstAt    time.Time
 	lastAt     time.Time
 }
 
-// Judge says how the run in dir ended. It is called when no process of the run is left. StartedAt and EndedAt are the
-// launcher's times; the caller may replace them. Without this run's own report, Judge never returns a good outcome.
+// Judge returns how the run in dir ended. The caller must make sure that no process of the run is left. StartedAt
+// and EndedAt are the launcher's times, and the caller may replace them. Without a report from this run, Judge
+// never returns a good outcome.
 func Judge(dir string, run tutti.RunID) tutti.Result {
 	tr, err := readTrace(dir)
 	if err != nil {
@@ -94,9 +95,9 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
 	}
 	if tr.reached["apply"] && !out.Outcome.Good() {
-		lost, err := lostRefreshes(dir)
+		lost, err := lostRefreshes(dir, out.Failures)
 		if err != nil {
-			out.Message += "; which refreshes are lost cannot be read: " + err.Error()
+			out.Message += "; which refreshes are owed cannot be read: " + err.Error()
 		}
 		out.Failures = slices.Concat(out.Failures, lost)
 		out.Failures = out.Failures[:min(len(out.Failures), tutti.MaxFailures)]
@@ -138,7 +139,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 		fail(out, tutti.BecauseMachinery, "Puppet's launcher did not start: "+tr.stderr)
 		return
 	case tr.done == nil && tr.last == "":
-		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, and no Puppet is there that has said a word"
+		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, but no Puppet process exists, and none has written anything"
 		return
 	case tr.done == nil:
 		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last
@@ -162,7 +163,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
-		// go: the run was only to compile.
+		// The verdict is go, and the order was only to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)
@@ -179,7 +180,7 @@ func (tr trace) signalled() bool {
 	return tr.done != nil && tr.done.Error != nil && tr.done.Error.Class == "SignalException"
 }
 
-// reasonOf says why a run without a report failed in a phase.
+// reasonOf returns the reason for a run that failed in a phase without a report.
 func reasonOf(phase string) tutti.Reason {
 	switch phase {
 	case "facts":
@@ -192,7 +193,7 @@ func reasonOf(phase string) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// message is the last error, as Puppet said it.
+// message returns the last error as Puppet wrote it.
 func (tr trace) message() string {
 	switch {
 	case len(tr.errors) > 0:
@@ -233,7 +234,7 @@ func readTrace(dir string) (trace, error) {
 		if tr.firstAt.IsZero() {
 			tr.firstAt = p.T
 		}
-		if p.T.After(tr.lastAt) { // a clock may have been set back
+		if p.T.After(tr.lastAt) { // somebody may have set the clock back
 			tr.lastAt = p.T
 		}
 		tr.cold = cmp.Or(p.Cold, tr.cold)
@@ -267,7 +268,7 @@ func readTrace(dir string) (trace, error) {
 	}
 	tr.unreadable += long
 	if tr.signalled() && tr.last == "report" {
-		tr.last = tr.before // Puppet also writes a report after a signal
+		tr.last = tr.before // Puppet also writes a report after a signal, so the report is not the last phase
 	}
 	kept := 0
 	_, err = eachLine(filepath.Join(dir, LogFile), func(line []byte) {
@@ -275,7 +276,7 @@ func readTrace(dir string) (trace, error) {
 		if json.Unmarshal(line, &l) != nil || !l.isError() {
 			return
 		}
-		if kept > maxErrors { // replace the last one: the newest error says what went wrong last
+		if kept > maxErrors { // replace the last one, because the newest error shows what went wrong last
 			tr.errors = tr.errors[:len(tr.errors)-1]
 		}
 		kept += len(line)
@@ -285,10 +286,11 @@ func readTrace(dir string) (trace, error) {
 	return tr, err
 }
 
-// afterwordRE matches what `puppet agent` logs after it has logged the reason.
+// afterwordRE matches the messages that `puppet agent` logs after it has logged the
+// reason.
 var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
-// isError reports whether a message says what went wrong. Facter logs at error level also in good runs.
+// isError reports whether a message is about an error. Facter also logs at error level in good runs.
 func (l logLine) isError() bool {
 	switch l.Level {
 	case "err", "alert", "emerg", "crit":
@@ -299,10 +301,10 @@ func (l logLine) isError() bool {
 
 const (
 	maxLine   = 4 << 20 // bytes of a line; longer lines are not read
-	maxErrors = 8 << 20 // bytes of all kept lines with errors, besides the last one
+	maxErrors = 8 << 20 // bytes of all kept lines with errors, except the last line
 )
 
-// eachLine reads a file line by line, and counts the lines that are too long to be read.
+// eachLine reads a file line by line, and counts the lines that are too long to read.
 func eachLine(path string, f func(line []byte)) (long int, err error) {
 	long, err = excerpt.Lines(path, maxLine, f)
 	if errors.Is(err, os.ErrNotExist) {
@@ -311,7 +313,7 @@ func eachLine(path string, f func(line []byte)) (long int, err error) {
 	return long, err
 }
 
-// lastOf is the end of a file, at most n bytes.
+// lastOf returns the end of a file, at most n bytes.
 func lastOf(path string, n int) string {
 	raw, err := excerpt.Last(path, 64<<10)
 	if err != nil {

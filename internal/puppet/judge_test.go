@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// samples are the directories of real runs on real Puppets, made by the
-// module's specs.
+// samples contains the directories of real runs of real Puppets. The module's specs make
+// these directories.
 const samples = "../../puppet/testdata/runs"
 
 type verdict struct {
@@ -73,8 +73,8 @@ var endings = map[string]verdict{
 	"waiting-required":   {Outcome: tutti.Waiting, Says: `waits for hiera "db::host" (Class[Db], `, Waits: `hiera "db::host"`},
 }
 
-// TestJudgeRealRuns judges what real runs left, on every Puppet that there are
-// samples of.
+// TestJudgeRealRuns judges the files of real runs, for every version of Puppet with
+// samples.
 func TestJudgeRealRuns(t *testing.T) {
 	versions, err := filepath.Glob(filepath.Join(samples, "*"))
 	if err != nil || len(versions) < 2 {
@@ -142,7 +142,8 @@ func runOf(t *testing.T, dir string) tutti.RunID {
 	return order.Run
 }
 
-// TestNoopSaysWhatItWouldChange: a count would not tell whether that is meant.
+// TestNoopSaysWhatItWouldChange: the result of a noop run lists the changes, because a
+// count does not show whether a change is intended.
 func TestNoopSaysWhatItWouldChange(t *testing.T) {
 	for _, version := range []string{"7.23.0", "8.10.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -162,8 +163,8 @@ func TestNoopSaysWhatItWouldChange(t *testing.T) {
 	}
 }
 
-// TestJudgeNeverTakesAnotherReport puts a good report of another run, and one
-// that is cut, where a report belongs.
+// TestJudgeNeverTakesAnotherReport replaces the report of a run by a good report of
+// another run, and by a report that is cut off.
 func TestJudgeNeverTakesAnotherReport(t *testing.T) {
 	good := filepath.Join(samples, "8.10.0", "changed")
 	report, err := os.ReadFile(filepath.Join(good, puppet.ReportFile))
@@ -198,7 +199,8 @@ func TestJudgeNeverTakesAnotherReport(t *testing.T) {
 	}
 }
 
-// TestAResultHasRoomForSoManyWaits: the message has them all.
+// TestAResultHasRoomForSoManyWaits: the list of waits in a result is bounded. The message
+// still has all waits.
 func TestAResultHasRoomForSoManyWaits(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	waits := []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: long}}, {Query: tutti.Query{Kind: "dance", Key: "k"}}}

@@ -14,14 +14,14 @@ import (
 
 const killAfter = 10 * time.Second
 
-// Kill ends the process and everything that it started. It sends SIGTERM first, and SIGKILL after ten seconds. A
-// service that Puppet handed to systemd does not belong to the process and stays.
+// Kill ends the process and everything that it started. Kill sends SIGTERM first, and SIGKILL after ten
+// seconds. If Puppet handed a service to systemd, the service does not belong to the process and stays.
 func (p *Process) Kill(ctx context.Context) error {
 	if !alive(p.pid, p.start) {
 		return nil
 	}
-	// Puppet gives every command its own session, and when Puppet ends, its children lose their parent. So look for
-	// them before and after.
+	// Puppet gives every command its own session. When Puppet ends, its children lose their parent. Kill
+	// therefore looks for the children before and after.
 	started := p.descendants()
 	if err := p.end(ctx); err != nil {
 		return err
@@ -57,10 +57,10 @@ func (p *Process) end(ctx context.Context) error {
 	return nil
 }
 
-// descendants are all processes below p, parents first.
+// descendants returns all processes below p, parents first.
 func (p *Process) descendants() []*Process {
 	children := map[int][]*Process{}
-	all, _ := processes() // without /proc, none can be found
+	all, _ := processes() // without /proc, no process can be found
 	for _, pid := range all {
 		fields, err := stat(pid)
 		if err != nil {
@@ -78,7 +78,8 @@ func (p *Process) descendants() []*Process {
 	return out
 }
 
-// inScope are the processes in the run's scope, including those that have left their parents.
+// inScope returns the processes in the run's scope, including those that have left their
+// parents.
 func (p *Process) inScope() []*Process {
 	if p.scope == "" {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// TestKill ends a launcher whose command has a session of its own, as Puppet
-// gives one to each, and a child in turn.
+// TestKill ends a launcher whose command has its own session and a child. Puppet gives
+// every command its own session.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	pipe, launcher := filepath.Join(dir, "pids"), filepath.Join(dir, "puppet-tutti")
@@ -45,7 +45,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has ended; it may wait for its new parent.
+// gone reports whether a process has ended. A process that waits for its new parent has
+// also ended.
 func gone(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(raw), ") Z ")

@@ -14,7 +14,8 @@ import (
 
 const large = 300 << 20
 
-// endedWell is what a launcher leaves of a run that has changed something.
+// endedWell writes the files that a launcher leaves after a run that has changed
+// something.
 func endedWell(t *testing.T, dir string) {
 	t.Helper()
 	phases := `{"t":"2026-01-01T00:00:00.000Z","phase":"settings"}
@@ -27,7 +28,8 @@ func endedWell(t *testing.T, dir string) {
 	}
 }
 
-// A run that says a lot, of which all is an error, and a report with all of it: what is judged fits into memory.
+// A run logs very many messages, all of them errors, and its report contains them all. Judging this run must fit
+// into memory.
 func TestARunThatSaysALotIsJudged(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {
 		return
@@ -45,7 +47,8 @@ func TestARunThatSaysALotIsJudged(t *testing.T) {
 	}
 }
 
-// One line without an end is no reason to lose a run, or to keep the line.
+// A very long line without an end is dropped. The run is still judged, and memory does
+// not keep the line.
 func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {
 		return
@@ -76,7 +79,8 @@ func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 	}
 }
 
-// What a run that was cut off owes is kept up to a bound. Beyond it the run says that this is not known.
+// The refreshes that an interrupted run has not done are remembered up to a bound. Above the bound, the
+// result says that the lost refreshes are not known.
 func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {
 		return
@@ -104,7 +108,8 @@ func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	}
 }
 
-// What Puppet is to write is a file; another thing under its name keeps nobody waiting.
+// Puppet's files must be regular files. If a pipe has the name of such a file, Judge does
+// not wait for it.
 func TestAPipeIsNoReport(t *testing.T) {
 	dir := t.TempDir()
 	endedWell(t, dir)

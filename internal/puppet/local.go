@@ -23,14 +23,14 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Local is the node's own Puppet outside of runs: what its files say, and whether it may run. Any number of goroutines
-// may use it.
+// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and whether Puppet may run. Any number
+// of goroutines may use it.
 type Local struct {
-	Root string           // Puppet is looked for below it, normally "/"
+	Root string           // the directory below which Puppet is installed, normally "/"
 	Now  func() time.Time // nil: time.Now
 }
 
-// Bounds of Puppet's files and of the output of `puppet resource`, in bytes.
+// The constants bound Puppet's files and the output of `puppet resource`, in bytes.
 const (
 	maxLockFile  = 64 << 10
 	maxSummary   = 1 << 20
@@ -46,8 +46,8 @@ func (l Local) now() time.Time {
 	return l.Now()
 }
 
-// Status says what the node's Puppet is doing. It changes nothing, and leaves a lock in place even if its owner is
-// gone.
+// Status reports what the node's Puppet is doing. It changes nothing. Status leaves a lock in place even if the
+// lock's owner is gone.
 func (l Local) Status() (tutti.PuppetStatus, error) {
 	var out tutti.PuppetStatus
 	c, err := ReadConfig(l.Root)
@@ -86,7 +86,8 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 	return out, nil
 }
 
-// readDisabled reads Puppet's file that disables it. A file that is not Puppet's JSON disables Puppet, too.
+// readDisabled reads the file that disables Puppet. If the file is not Puppet's JSON, Puppet is also
+// disabled.
 func readDisabled(file string) (message string, enabled bool, err error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +105,8 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held reports whether a file names a process that Puppet would take for its own. The pid in an old lock may belong to
-// another process by now.
+// held reports whether a file names a process that Puppet would take for its own. The pid in an old lock may now
+// belong to another process.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,8 +119,8 @@ func held(file string) (bool, error) {
 	return err == nil && pid > 0 && isPuppet(pid), nil
 }
 
-// isPuppet is Puppet's own rule (util/pidlock): the process is called puppet…, or it is a Ruby with puppet in its
-// command line.
+// isPuppet follows Puppet's own rule (util/pidlock). The name of the process is puppet…, or the process is a Ruby
+// with puppet in its command line.
 func isPuppet(pid int) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	comm, err := os.ReadFile(filepath.Join(proc, "comm"))
@@ -134,7 +135,7 @@ func isPuppet(pid int) bool {
 	return err == nil && strings.HasPrefix(name, "ruby") && bytes.Contains(args, []byte("puppet"))
 }
 
-// Enable lets Puppet run; false: it was enabled already.
+// Enable allows Puppet to run. Enable returns false if Puppet was already enabled.
 func (l Local) Enable() (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -150,8 +151,8 @@ func (l Local) Enable() (changed bool, err error) {
 	return true, durable.SyncDir(filepath.Dir(c.DisabledLock))
 }
 
-// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. false: Puppet was disabled already. The
-// first message stays unless force replaces it.
+// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. Disable returns false if Puppet was
+// already disabled. The first message stays unless force is true.
 func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -163,11 +164,11 @@ func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // the mode that Puppet uses: others read the file
+	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // the mode that Puppet uses, because others read the file
 	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 }
 
-// summaryFile is last_run_summary.yaml.
+// summaryFile is the content of last_run_summary.yaml.
 type summaryFile struct {
 	Version struct {
 		Config any `yaml:"config"`
@@ -178,8 +179,8 @@ type summaryFile struct {
 
 var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
 
-// readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It leaves the rest of the summary unread,
-// because the question goes to many nodes at once.
+// readLastRun returns when Puppet last ran, in seconds since 1970. The function returns 0 if Puppet never ran.
+// The function does not decode the rest of the summary, because many nodes get this question at once.
 func readLastRun(file string) (int64, error) {
 	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,8 +212,8 @@ func readSummary(file string) (*summaryFile, error) {
 	return &out, nil
 }
 
-// Summary is Puppet's summary of its last run. A summary without resources means that the run ended before it applied a
-// catalog. CodeNotFound: there is no summary.
+// Summary returns Puppet's summary of its last run. If the summary has no resources, the run ended before it applied a
+// catalog. Summary returns CodeNotFound if there is no summary.
 func (l Local) Summary() (tutti.RunSummary, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -233,7 +234,7 @@ func (l Local) Summary() (tutti.RunSummary, error) {
 		out.ConfigVersion = fmt.Sprint(sum.Version.Config)
 	}
 	total, applied := sum.Resources["total"]
-	if !applied || total == 0 { // every catalog has resources: Puppet's own stages count, too
+	if !applied || total == 0 { // every catalog has resources, because Puppet's own stages count, too
 		out.Failed, out.Message = true, "the last run failed before it applied a catalog: its summary has no resources"
 		return out, nil
 	}
@@ -257,7 +258,8 @@ func types(file string) (map[string]int, error) {
 	return out, err
 }
 
-// Classes are the classes of the last catalog; false: there is no list.
+// Classes returns the classes of the last catalog. Classes returns false if there is no
+// list.
 func (l Local) Classes() ([]string, bool) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -279,8 +281,8 @@ func readLines(file string) ([]string, error) {
 	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(line string) bool { return line == "" }), nil
 }
 
-// Resource is the state of one resource, or of all resources of a type, as `puppet resource --to_yaml` prints it, in
-// JSON. It only reads. It takes as long as a start of Puppet.
+// Resource returns the state of one resource, or of all resources of a type, as `puppet resource --to_yaml` prints
+// it, in JSON. It changes nothing. Resource takes as long as a start of Puppet.
 func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessage, error) {
 	if err := (tutti.RemoteRequest{Action: tutti.RemoteResource, Type: kind, Title: title}).Validate(); err != nil {
 		return nil, err
@@ -303,8 +305,9 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	return json.Marshal(doc)
 }
 
-// ask returns what a command of the node's Puppet writes to its standard output. CodeNotFound: Puppet is not installed.
-// CodeDeadline: it did not end in resourceTime. CodeInvalid: it failed; the error has its last output.
+// ask returns what a command of the node's Puppet writes to its standard output. ask returns CodeNotFound if Puppet
+// is not installed, and CodeDeadline if the command takes longer than resourceTime. The method returns CodeInvalid
+// if the command failed, and the error contains the command's last output.
 func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
 	var out, said bounded
 	install, err := Find(l.Root)
@@ -326,8 +329,9 @@ func (l Local) ask(ctx context.Context, command string, args ...string) (bounded
 	return out, nil
 }
 
-// Certname is the node's Puppet's name for this machine, and whether puppet.conf sets it. If not, Puppet is asked,
-// which takes seconds. CodeNotFound: Puppet is not installed.
+// Certname returns the name that the node's Puppet has for this machine, and whether puppet.conf sets it. If
+// puppet.conf does not set it, Certname runs Puppet, which takes seconds. Certname returns CodeNotFound if Puppet
+// is not installed.
 func (l Local) Certname(ctx context.Context) (name string, configured bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil || c.Certname != "" {
@@ -337,7 +341,7 @@ func (l Local) Certname(ctx context.Context) (name string, configured bool, err 
 	return strings.TrimSpace(out.text.String()), false, err
 }
 
-// bounded keeps the first bytes that are written to it.
+// bounded keeps the first bytes that somebody writes to it.
 type bounded struct {
 	text bytes.Buffer
 	over bool

@@ -17,7 +17,7 @@ import (
 
 const lastRun = 1795287262
 
-// local is a Puppet of a root, an hour after its last run.
+// local returns a Puppet below a new root, an hour after its last run.
 func local(t *testing.T) (Local, Config) {
 	t.Helper()
 	l := Local{Root: rootWith(t, 1, ""), Now: func() time.Time { return time.Unix(lastRun+3600, 0) }}
@@ -28,7 +28,7 @@ func local(t *testing.T) (Local, Config) {
 	return l, c
 }
 
-// process is one of that name, which ends with the test.
+// process starts a process with this name, which ends with the test.
 func process(t *testing.T, name string) int {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
@@ -104,14 +104,14 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestDisabling: the first message stays, Puppet's own file says it, and both ways
-// work twice.
+// TestDisabling: the first message stays in Puppet's own file. Enable and Disable also
+// work twice in a row.
 func TestDisabling(t *testing.T) {
 	l, c := local(t)
 	for _, step := range []struct {
 		do      func() (bool, error)
 		changed bool
-		message string // empty: enabled
+		message string // empty if Puppet is enabled
 	}{
 		{l.Enable, false, ""},
 		{func() (bool, error) { return l.Disable(`a "disk"`, false) }, true, `a "disk"`},
@@ -148,7 +148,8 @@ func TestSummary(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}
-	// What Puppet writes when a catalog does not compile: "0 failed" would be a lie.
+	// Puppet writes such a summary when a catalog does not compile. A summary with "0
+	// failed" would be wrong.
 	for _, text := range []string{"version: {config: , puppet: 7}\ntime: {last_run: 1795287262}\n", "time: {last_run: 1795287262}\nresources: {failed: 0, total: 0}\n"} {
 		write(t, c.LastRun, text, 0o640)
 		got, err := l.Summary()
@@ -164,8 +165,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestResource: Puppet is asked without a shell, reads only, and what it says is
-// bounded.
+// TestResource: Resource runs Puppet without a shell, changes nothing, and bounds the
+// output.
 func TestResource(t *testing.T) {
 	l, _ := local(t)
 	said := filepath.Join(t.TempDir(), "said")

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// What a noop run would change is said without the word noop, and whether that
-// undoes what somebody else did.
+// A noop run's changes do not contain the word noop. Each change says whether it would
+// undo a change by somebody else.
 func TestNoopChanges(t *testing.T) {
 	sample, dir := filepath.Join(samples, "8.10.0", "noop"), t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(sample)); err != nil {

@@ -15,13 +15,13 @@ import (
 // Protocol is the version of the run protocol that this package speaks.
 const Protocol = 1
 
-// Order is run.json: all that the launcher gets to know.
+// Order is the content of run.json. Order is all that the launcher knows about the run.
 type Order struct {
 	Protocol        int            `json:"protocol"`
 	Run             tutti.RunID    `json:"run"`
 	Node            tutti.NodeName `json:"node"`
 	Mode            tutti.Mode     `json:"mode"`
-	Program         tutti.Program  `json:"program,omitempty"` // empty: ProgramApply
+	Program         tutti.Program  `json:"program,omitempty"` // empty means ProgramApply
 	Environment     string         `json:"environment"`
 	EnvironmentPath string         `json:"environmentpath"`
 	ModulePath      []string       `json:"modulepath"`
@@ -31,17 +31,19 @@ type Order struct {
 	Tags            []string       `json:"tags"`
 	SkipTags        []string       `json:"skip_tags"`
 	VolatileFacts   []string       `json:"volatile_facts"`
+	Owed            []string       `json:"owed,omitempty"` // resources whose refresh an earlier run owes
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
-	// DisabledLock replaces Puppet's agent_disabled_lockfile; empty: Puppet's own.
+	// DisabledLock replaces Puppet's agent_disabled_lockfile. If DisabledLock is empty,
+	// Puppet's own file is used.
 	DisabledLock string `json:"disabled_lockfile,omitempty"`
 
-	// Only the agent reads these fields again.
+	// The launcher ignores these fields. Only the agent reads these fields again.
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
-	// Sum is the digest of the whole order with an empty Sum. Without it, a byte that the disk returns wrongly could
-	// let the run be judged as another one.
+	// Sum is the digest of the whole order with an empty Sum. Without the digest, a byte that the disk returns
+	// wrongly could change the run's identity when the run is judged.
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
 
@@ -50,8 +52,8 @@ const (
 	maxOrder  = 16 << 20 // bytes
 )
 
-// WriteOrder makes the run's directory and writes the durable marker `starting RUN`. After it has returned, this run is
-// never started a second time.
+// WriteOrder makes the run's directory and writes the durable marker `starting RUN`. After WriteOrder has returned,
+// this run is never started a second time.
 func WriteOrder(dir string, o Order) error {
 	o.Sum = ""
 	raw, err := json.Marshal(o)
@@ -71,7 +73,8 @@ func WriteOrder(dir string, o Order) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// ReadOrder returns the order in a run's directory; os.ErrNotExist: the run was never about to start.
+// ReadOrder returns the order in a run's directory. ReadOrder returns os.ErrNotExist if the run
+// was never about to start.
 func ReadOrder(dir string) (Order, error) {
 	var o Order
 	raw, err := excerpt.Read(filepath.Join(dir, orderFile), maxOrder)
@@ -89,12 +92,13 @@ func (o Order) verify() error {
 	o.Sum = ""
 	raw, err := json.Marshal(o)
 	if err == nil && tutti.DigestOf(raw) != sum {
-		err = errors.New("its checksum is another one")
+		err = errors.New("its checksum is wrong")
 	}
 	return err
 }
 
-// NoteCold writes into the trace of a run that is about to start why the run is not a child of the warm parent.
+// NoteCold writes into the trace of a run that is about to start. NoteCold notes why the run is not a child
+// of the warm parent.
 func NoteCold(dir string, why error) error {
 	line, err := json.Marshal(struct {
 		T    string `json:"t"`

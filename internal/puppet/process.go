@@ -19,7 +19,7 @@ import (
 // Process is a launcher that this agent or an earlier one started.
 type Process struct {
 	pid   int
-	start uint64 // field 22 of /proc/PID/stat; needed because pids are reused
+	start uint64 // field 22 of /proc/PID/stat, needed because pids are reused
 	scope string // the systemd scope of the process, if systemd runs
 	child *exec.Cmd
 }
@@ -45,21 +45,21 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 	return &Process{pid: cmd.Process.Pid, start: start, scope: scopeOf(dir), child: cmd}, nil
 }
 
-// inScope is a command in its own session and, if systemd runs, in its own scope. So the end or the upgrade of the
-// agent does not reach it.
+// inScope returns a command in its own session. If systemd is running, the command also gets its own scope. The
+// end or the upgrade of the agent therefore does not affect the command.
 func inScope(unit, description string, argv []string, options ...string) *exec.Cmd {
 	if systemd() {
 		run := append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--unit=" + unit, "--description=" + description}, options...)
 		argv = append(run, argv...)
 	}
-	// No context: the process must live on when its caller ends.
+	// Use no context, because the process must continue when its caller ends.
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
 	cmd.Dir, cmd.Env = "/", cleanEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
-// scopeOf is the name of the scope of the run in dir.
+// scopeOf returns the name of the scope of the run in dir.
 func scopeOf(dir string) string { return "tutti-run-" + filepath.Base(dir) + ".scope" }
 
 func systemd() bool {
@@ -67,7 +67,8 @@ func systemd() bool {
 	return err == nil && executable("/usr/bin/systemd-run")
 }
 
-// cleanEnv is the environment of a run. It does not depend on who started the agent, so runs do not differ by it.
+// cleanEnv returns the environment of a run. The environment does not depend on who started the agent, so it is
+// the same for all runs.
 func cleanEnv() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin",
@@ -75,9 +76,9 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that still runs for a directory, or nil if there is none. It trusts pid and start time. If
-// the launcher had no time to write them, or a loss of power has left the file empty, Adopt finds the launcher by its
-// arguments.
+// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt trusts pid and
+// start time. The launcher may have had no time to write them, or a power failure may have left the file empty. In
+// that case, Adopt finds the launcher by its arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
@@ -97,8 +98,8 @@ func Adopt(dir string) (*Process, error) {
 	return found, err
 }
 
-// noted is the process that the file pid names. It may be gone by now. Without its start time, another process could be
-// taken for ours, and be ended.
+// noted returns the process that the file pid names. The process may be gone by now. Without its start time, the agent
+// could take another process for ours and end that process.
 func noted(dir string) (*Process, error) {
 	var file struct {
 		PID   int    `json:"pid"`
@@ -114,7 +115,7 @@ func noted(dir string) (*Process, error) {
 	return &Process{pid: file.PID, start: file.Start, scope: scopeOf(dir)}, err
 }
 
-// alive reports whether the process with that pid and start time is there.
+// alive reports whether the process with that pid and start time exists.
 func alive(pid int, start uint64) bool {
 	now, err := startTime(pid)
 	return err == nil && (start == 0 || now == start)
@@ -132,8 +133,8 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// stat returns the fields of /proc/PID/stat from the third on. The second field may contain spaces and brackets, so the
-// fields are counted from the last bracket.
+// stat returns the fields of /proc/PID/stat from the third field on. The second field may contain spaces and brackets,
+// so stat counts the fields from the last bracket.
 func stat(pid int) ([]string, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -147,7 +148,8 @@ func stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// Wait returns nil when the process is gone, or the cause when ctx ends.
+// Wait waits until the process is gone, and then returns nil. If ctx ends first, Wait
+// returns the cause.
 func (p *Process) Wait(ctx context.Context) error {
 	if alive(p.pid, p.start) {
 		if err := pidfd.Wait(ctx, p.pid); err != nil {
@@ -158,16 +160,17 @@ func (p *Process) Wait(ctx context.Context) error {
 	return nil
 }
 
-// reap collects our own child. The run is not judged by its exit status.
+// reap collects our own child. The exit status does not matter for the judgement of the
+// run.
 func (p *Process) reap() {
 	if p.child != nil {
 		_ = p.child.Wait()
 	}
 }
 
-// Strangers names the Puppets that take no lock, such as a person's `puppet apply`, by their pids. It names those of
-// this system and not those of its containers, which have their own processes. It does not keep their arguments,
-// because `-e` may hold a password.
+// Strangers names the Puppet processes that take no lock, such as a person's `puppet apply`, by their pids.
+// Strangers does not name processes in containers of this system. Strangers does not keep the arguments, because
+// `-e` may contain a password.
 func Strangers() ([]string, error) {
 	var out []string
 	space := processSpace("self")
@@ -182,7 +185,8 @@ func Strangers() ([]string, error) {
 	return out, err
 }
 
-// processSpace names the PID namespace of a process; empty: the process is gone.
+// processSpace names the PID namespace of a process. The function returns an empty string
+// if the process is gone.
 func processSpace(pid string) string {
 	space, err := os.Readlink("/proc/" + pid + "/ns/pid")
 	if err != nil {
@@ -191,8 +195,8 @@ func processSpace(pid string) string {
 	return space
 }
 
-// eachProcess calls f with every process's arguments until f returns false. It leaves out a process that is about to
-// become another program (execve), because that has no arguments for a moment.
+// eachProcess calls f with every process's arguments until f returns false. The function leaves out a process that
+// is about to become another program (execve), because such a process has no arguments for a moment.
 func eachProcess(f func(pid int, argv []string) bool) error {
 	all, err := processes()
 	if err != nil {
@@ -210,7 +214,7 @@ func eachProcess(f func(pid int, argv []string) bool) error {
 	return nil
 }
 
-// processes are the pids of all processes, kernel threads included.
+// processes returns the pids of all processes, including kernel threads.
 func processes() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

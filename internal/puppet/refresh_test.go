@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// A refresh that a cut-off run owes is lost for Puppet: its next run finds nothing to change.
+// A refresh that a cut-off run owes is lost for Puppet: its next run finds nothing to change. The module here is older than ADR 0029.
 func TestLostRefreshes(t *testing.T) {
 	const (
 		begins = `{"event":"start","resource":"File[/c]","notifies":["Exec[a]","Service[b]"]}` + "\n"
@@ -24,8 +24,8 @@ func TestLostRefreshes(t *testing.T) {
 		bEnded = `{"event":"done","resource":"Service[b]","skipped":true}` + "\n"
 		apply  = `{"phase":"gate","verdict":"go"}` + "\n" + `{"phase":"apply"}` + "\n"
 		ended  = `{"phase":"done","exit":1,"error":{"class":"SignalException","message":"SIGTERM"}}` + "\n"
-		owesA  = "Exec[a]: not refreshed after File[/c] changed; no later run makes up for it"
-		owesB  = "Service[b]: not refreshed after File[/c] changed; no later run makes up for it"
+		owesA  = "Exec[a]: not refreshed after File[/c] changed; the next run repeats the refresh"
+		owesB  = "Service[b]: not refreshed after File[/c] changed; the next run repeats the refresh"
 	)
 	for _, tc := range []struct {
 		reason, phases, events string
@@ -38,11 +38,11 @@ func TestLostRefreshes(t *testing.T) {
 		{"ended by a signal", apply + ended, begins + became + aEnded, []string{owesB}},
 		{"nothing had changed", apply, begins + same, nil},
 		{"killed while it was applied", apply, begins, []string{
-			"Exec[a]: not refreshed; if File[/c] had changed when the run was cut off, no later run makes up for it",
-			"Service[b]: not refreshed; if File[/c] had changed when the run was cut off, no later run makes up for it",
+			"Exec[a]: not refreshed, and File[/c] may have changed when the run was cut off; the next run repeats the refresh",
+			"Service[b]: not refreshed, and File[/c] may have changed when the run was cut off; the next run repeats the refresh",
 		}},
 		{"a line that was cut off", apply, begins + became + aEnded + `{"event":"do`, []string{owesB}},
-		{"an older module", apply, `{"event":"start","resource":"File[/c]"}` + "\n" + became, nil},
+		{"a module older than that", apply, `{"event":"start","resource":"File[/c]"}` + "\n" + became, nil},
 	} {
 		dir := t.TempDir()
 		for name, content := range map[string]string{"phase.jsonl": tc.phases, "events.jsonl": tc.events} {
@@ -61,7 +61,7 @@ func TestLostRefreshes(t *testing.T) {
 	}
 }
 
-// Whatever a run owes, its result is one that the server takes.
+// However many refreshes are lost, the server accepts the result.
 func TestManyLostRefreshes(t *testing.T) {
 	var targets []string
 	for i := range 100 {
@@ -78,5 +78,54 @@ func TestManyLostRefreshes(t *testing.T) {
 	got := puppet.Judge(dir, "00000000-0000-0000-0000-000000000001")
 	if err := got.Validate(); err != nil || len(got.Failures) != tutti.MaxFailures {
 		t.Errorf("%d failures, %v", len(got.Failures), err)
+	}
+}
+
+// What the module notes before each change and after each refresh.
+func TestRefreshesThatAreOwed(t *testing.T) {
+	const (
+		begins  = `{"event":"start","resource":"File[/c]"}` + "\n"
+		changes = `{"event":"change","resource":"File[/c]","notifies":["Exec[a]"]}` + "\n" + `{"event":"change","resource":"File[/c]","notifies":["Service[b]"]}` + "\n"
+		became  = `{"event":"done","resource":"File[/c]","changed":true}` + "\n"
+		partly  = `{"event":"done","resource":"File[/c]","changed":true,"failed":true}` + "\n"
+		broke   = `{"event":"done","resource":"File[/c]","changed":false,"failed":true}` + "\n"
+		aGoesOn = `{"event":"change","resource":"Exec[a]","notifies":["Exec[z]"]}` + "\n"
+		aDone   = `{"event":"refreshed","resource":"Exec[a]"}` + "\n" + `{"event":"done","resource":"Exec[a]","changed":true}` + "\n"
+		bFailed = `{"event":"done","resource":"Service[b]","failed":true,"changed":false}` + "\n"
+		bLeft   = `{"event":"done","resource":"Service[b]","skipped":true}` + "\n"
+		bDone   = `{"event":"refreshed","resource":"Service[b]"}` + "\n" + `{"event":"done","resource":"Service[b]","changed":true}` + "\n"
+		mount   = `{"event":"change","resource":"Mount[/m]","notifies":["Mount[/m]","Exec[z]"]}` + "\n"
+		mounted = `{"event":"refreshed","resource":"Mount[/m]"}` + "\n" + `{"event":"done","resource":"Mount[/m]","changed":true}` + "\n"
+		dropped = `{"event":"dropped","resource":"Exec[gone]"}` + "\n"
+	)
+	type list []string
+	for _, tc := range []struct {
+		reason, events string
+		due, over      list
+	}{
+		{"it may have changed", begins + changes, list{"Exec[a]", "Service[b]"}, nil},
+		{"it has changed", begins + changes + became, list{"Exec[a]", "Service[b]"}, nil},
+		{"it was not changed after all", begins + changes + broke, nil, nil},
+		{"it has changed in part, and Puppet forgets that", begins + changes + partly, list{"Exec[a]", "Service[b]"}, nil},
+		{"one was refreshed", begins + changes + became + aDone, list{"Service[b]"}, list{"Exec[a]"}},
+		{"both were", begins + changes + became + aDone + bDone, nil, list{"Exec[a]", "Service[b]"}},
+		{"a refresh that fails stays owed", begins + changes + became + aDone + bFailed, list{"Service[b]"}, list{"Exec[a]"}},
+		{"and one that is left out", begins + changes + became + aDone + bLeft, list{"Service[b]"}, list{"Exec[a]"}},
+		{"what is refreshed notifies, too", begins + changes + became + aGoesOn, list{"Exec[a]", "Exec[z]", "Service[b]"}, nil},
+		{"and owes that when it was", begins + changes + became + aGoesOn + aDone, list{"Exec[z]", "Service[b]"}, list{"Exec[a]"}},
+		{"an owed one is repeated though nothing changed", bDone, nil, list{"Service[b]"}},
+		{"a resource that refreshes itself has", mount + mounted, list{"Exec[z]"}, list{"Mount[/m]"}},
+		{"and has not", mount, list{"Exec[z]", "Mount[/m]"}, nil},
+		{"no part of the catalog any more", dropped, nil, list{"Exec[gone]"}},
+		{"a line that a full disk has cut off", begins + `{"event":"chan` + "\n" + changes + became, list{"Exec[a]", "Service[b]"}, nil},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "events.jsonl"), []byte(tc.events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		due, over, err := puppet.Refreshes(dir)
+		if diff := cmp.Diff([]list{tc.due, tc.over}, []list{due, over}); diff != "" || err != nil {
+			t.Errorf("%s: %v; -want +got\n%s", tc.reason, err, diff)
+		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
-// report is the part of Puppet's report that an outcome needs. The whole report is kept as a blob.
+// report contains the part of Puppet's report that determines an outcome. The whole report is
+// stored as a blob.
 type report struct {
 	TransactionUUID      string                    `json:"transaction_uuid"`
 	Status               string                    `json:"status"`
@@ -31,11 +32,12 @@ type report struct {
 	} `json:"metrics"`
 }
 
-// total is the number of resources. Puppet 8 leaves unchanged resources out of the statuses and counts them only in the
-// metrics.
+// total returns the number of resources. Puppet 8 leaves unchanged resources out of the statuses and counts them only
+// in the metrics.
 func (r report) total() int { return max(r.metric("total"), len(r.ResourceStatuses)) }
 
-// metric is one of the report's numbers of resources, 0 if the report does not have it.
+// metric returns one of the report's numbers of resources. The method returns 0 if the
+// report does not contain the number.
 func (r report) metric(name string) int {
 	n, _ := r.Metrics.Resources.of(name)
 	return int(min(max(n, 0), math.MaxInt32))
@@ -70,8 +72,8 @@ type resourceStatus struct {
 	} `json:"events"`
 }
 
-// maxJudged bounds a report that is judged, in bytes, without its messages. It is more than the server takes, so that a run
-// of very many resources does not fail only because its report is too large to send.
+// maxJudged bounds a report that is judged, in bytes, without its messages. The bound is larger than the server's
+// limit. A run with very many resources therefore does not fail only because its report is too large to send.
 const maxJudged = 2 * puppetreport.Max
 
 func readReport(dir string) (report, error) {
@@ -105,12 +107,12 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
 	case r.CachedCatalogStatus == "explicitly_requested":
-		fail(out, tutti.BecauseCompile, "a cached catalog was applied: a new one was asked for")
+		fail(out, tutti.BecauseCompile, "a cached catalog was applied, although a new one was requested")
 	case tr.done == nil || tr.signalled():
 		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
 	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
 		fail(out, tutti.BecauseRefused, tr.message())
-	case !tr.reached["gate"]: // `puppet agent` reports also what never came to a catalog
+	case !tr.reached["gate"]: // `puppet agent` also reports runs that never got a catalog
 		fail(out, reasonOf(tr.before), tr.message())
 		out.Failures, out.Phase = failuresOf(tr.errors), tr.before
 	case r.Status == "failed" && tr.cycle() != "":
@@ -132,8 +134,8 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	}
 }
 
-// onlyWaits reports whether the whole catalog was applied, and the only failures are stand-ins for blocks that were
-// left out of it.
+// onlyWaits reports whether the whole catalog was applied and the only failures are placeholders. A placeholder
+// stands for a block that was left out of the catalog.
 func (r report) onlyWaits() bool {
 	if r.Status != "failed" || r.TransactionCompleted == nil || !*r.TransactionCompleted {
 		return false
@@ -154,7 +156,7 @@ func (r report) onlyWaits() bool {
 // exitOf has the exit codes that Puppet uses with a good report (--detailed-exitcodes).
 var exitOf = map[string]int{"unchanged": 0, "changed": 2}
 
-// judgeGood accepts a good report only if everything else that the run left agrees with it.
+// judgeGood accepts a good report only if all other files of the run agree with it.
 func judgeGood(out *tutti.Result, r report, tr trace) {
 	exit := -1
 	if tr.done.Exit != nil {
@@ -196,8 +198,8 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// resourceFailures lists the failed resources, by file and line. The message is that of the failed event. If there is
-// no such event, it comes from the log.
+// resourceFailures lists the failed resources, by file and line. The message comes from the failed event. If there is
+// no failed event, the message comes from the log.
 func resourceFailures(r report, tr trace) []tutti.Failure {
 	var out []tutti.Failure
 	for name, s := range r.ResourceStatuses {
@@ -243,8 +245,8 @@ func noopChanges(r report) []tutti.Change {
 	return out[:min(len(out), tutti.MaxFailures)]
 }
 
-// cycle returns Puppet's message about a dependency cycle, if there is one. In this case the report calls each resource
-// of the cycle failed.
+// cycle returns Puppet's message about a dependency cycle, if there is one. In this case the report marks each resource
+// of the cycle as failed.
 func (tr trace) cycle() string {
 	for _, l := range tr.errors {
 		if strings.Contains(l.Message, "dependency cycle") {
@@ -254,7 +256,7 @@ func (tr trace) cycle() string {
 	return ""
 }
 
-// said returns the first error that the log attributes to a resource.
+// said returns the first error in the log that belongs to a resource.
 func (tr trace) said(resource string) string {
 	for _, l := range tr.errors {
 		if l.Source != "" && strings.Contains(l.Source, resource) {

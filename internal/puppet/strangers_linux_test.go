@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// A `puppet apply` in a container on this machine changes the container.
+// A `puppet apply` in a container on this machine changes only the container.
 func TestTheApplyOfAContainerIsItsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a PID namespace needs root")

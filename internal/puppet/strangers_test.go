@@ -21,7 +21,7 @@ func apply(t *testing.T, how *syscall.SysProcAttr, args ...string) int {
 	if err := os.WriteFile(filepath.Join(dir, "apply"), []byte("echo ready; read line"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh") // which runs the script `apply`
+	cmd := exec.CommandContext(t.Context(), "/bin/sh") // the shell runs the script `apply`
 	cmd.Args, cmd.Dir, cmd.SysProcAttr = append([]string{"/usr/bin/puppet", "apply"}, args...), dir, how
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,8 +52,9 @@ func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
 	}
 }
 
-// TestADamagedPidIsNobody: what is adopted may be ended, so it must be ours for
-// sure. (A launcher that runs is then found by its arguments.)
+// TestADamagedPidIsNobody: the agent may end a process that it adopts, so the process
+// must certainly be ours. (If the file is damaged, the agent finds a running launcher by
+// its arguments.)
 func TestADamagedPidIsNobody(t *testing.T) {
 	for _, content := range []string{`{}`, `{"pid":1}`, `{"pid":1,"start":1}`, `{"pid":` + strconv.Itoa(os.Getpid()) + `}`, `{"pid":-1,"start":7}`, "", "x"} {
 		dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// wait turns the result into that of a run that waits for answers.
+// wait turns the result into the result of a run that waits for answers.
 func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Outcome = tutti.Waiting
 	var names []string
@@ -23,7 +23,7 @@ func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Waits = tutti.RoomForWaits(waits)
 }
 
-// place says where a question was asked, as far as is known.
+// place returns where a question was asked, as far as this is known.
 func place(at tutti.Place) string {
 	where := at.File
 	if at.Line > 0 {

@@ -23,13 +23,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Bounds of the warm parent.
+// The constants are the bounds of the warm parent.
 const (
 	warmReady  = time.Minute      // time to load Puppet
 	warmAnswer = 10 * time.Second // time to make a child
 	warmRetry  = 5 * time.Minute  // wait after a parent that did not start
 	warmMemory = 256 << 20        // a parent that uses more is replaced
-	factsAge   = time.Minute      // facts that were collected ahead may be at most this old
+	factsAge   = time.Minute      // facts that were collected in advance may be at most this old
 )
 
 // Warm starts runs as children of a parent that has Puppet loaded
@@ -42,30 +42,31 @@ type Warm struct {
 	mu     sync.Mutex
 	parent *parent
 	pid    atomic.Int64 // pid of the parent
-	failed time.Time    // when and why a parent last did not start
+	failed time.Time    // when and why the last start of a parent failed
 	why    error
-	last   factsAhead // the run by whose order facts can be collected again
+	last   factsAhead // the run with whose order facts can be collected again
 	ahead  factsAhead
-	at     time.Time // when ahead was asked for
+	at     time.Time // when ahead was requested
 	cold   *collector
 	turn   bool // the node waits for its turn
 	wanted chan wire.Expectation
 	used   chan struct{}
 }
 
-// factsAhead are facts that the parent has, or will have soon. An empty dir: there are none.
+// factsAhead are facts that the parent has or will have soon. An empty dir means that there
+// are no facts.
 type factsAhead struct {
-	dir  string // the run by whose order they were collected
+	dir  string // the run with whose order the facts were collected
 	code string // the code that the facts are for
 }
 
-// NewWarm returns a Warm that has not started. Puppet is looked for below root. A parent that was not wanted for the
-// time idle is ended. idle 0: there is never a parent.
+// NewWarm returns a Warm that has not started. Puppet is searched below root. If nobody needs a parent for the time
+// idle, the parent ends. If idle is 0, there is never a parent.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
 
-// Run makes parents, and ends the parent after the idle time and when ctx ends.
+// Run starts parents. Run ends the parent after the idle time and when ctx ends.
 func (w *Warm) Run(ctx context.Context) error {
 	defer w.end()
 	rest := time.NewTimer(w.idle)
@@ -84,8 +85,8 @@ func (w *Warm) Run(ctx context.Context) error {
 	}
 }
 
-// Expect asks Run to make a parent for a run that may follow, if there is no parent. It also asks Run to collect facts
-// when the node begins to wait for its turn.
+// Expect tells Run which run may follow. If there is no parent, Run makes one. When the node begins to wait for its
+// turn, Run also collects facts.
 func (w *Warm) Expect(e wire.Expectation) {
 	if w.idle == 0 {
 		return
@@ -100,7 +101,7 @@ func (w *Warm) Expect(e wire.Expectation) {
 	}
 }
 
-// Memory is how much memory the parent uses, in bytes.
+// Memory returns how much memory the parent uses, in bytes.
 func (w *Warm) Memory() int64 { return resident(int(w.pid.Load())) }
 
 func (w *Warm) ready(e wire.Expectation) {
@@ -141,9 +142,9 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect collects facts for a run that may follow the ended run in dir with the same code (any name that tells it from
-// others). It drops facts that were collected before. Without a parent, another process collects, and no run can use
-// its facts. ReadFactsNow returns the result.
+// Collect collects facts after the ended run in dir, for a next run with the same code. The argument code is any
+// name that distinguishes this code from other code. Collect drops facts that were collected before. If there is
+// no parent, another process collects the facts, but runs cannot use them. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,13 +166,13 @@ func (w *Warm) collect() {
 	w.ahead, w.at = w.last, time.Now()
 }
 
-// Start makes the child that executes the run in dir, with that code. An empty code: the child collects its own facts.
-// If Start returns no child, the error says why (nil: the warm parent is turned off), and it is certain that no child
-// will begin.
+// Start makes the child that executes the run in dir with this code. If code is empty, the child collects its own
+// facts. If Start returns no child, no child will begin, and the error contains the reason. The error is nil if the
+// warm parent is turned off.
 func (w *Warm) Start(dir, code string) (*Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cold.end() // the run has the node
+	w.cold.end() // the run now has the node
 	if w.idle == 0 {
 		return nil, nil
 	}
@@ -214,7 +215,7 @@ func (w *Warm) end() {
 	w.cold.end()
 }
 
-// drop ends the parent. Its children go on.
+// drop ends the parent. The parent's children continue.
 func (w *Warm) drop() {
 	if w.parent != nil {
 		w.parent.end()
@@ -232,10 +233,10 @@ type parent struct {
 	answers *bufio.Reader
 }
 
-// errChanged says that the loaded Puppet differs from the one on disk.
-var errChanged = errors.New("what Puppet was loaded from has changed")
+// errChanged means that the loaded Puppet differs from the Puppet on disk.
+var errChanged = errors.New("the files from which Puppet was loaded have changed")
 
-// startParent starts a parent, and returns when Puppet is loaded.
+// startParent starts a parent and returns when the parent has loaded Puppet.
 func startParent(install Installation, launcher string) (*parent, error) {
 	ruby, err := os.Stat(install.Ruby)
 	if err != nil {
@@ -246,10 +247,10 @@ func startParent(install Installation, launcher string) (*parent, error) {
 		return nil, err
 	}
 	argv := []string{install.Ruby, launcher, "--warm"}
-	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for runs to come", argv, "--property=Delegate=yes")
+	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for later runs", argv, "--property=Delegate=yes")
 	cmd.Stdin = theirs
 	err = cmd.Start()
-	theirs.Close() // else we would not notice the parent's end
+	theirs.Close() // otherwise we would not notice the parent's end
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
@@ -262,9 +263,9 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	return p, nil
 }
 
-// current reports whether a run that starts now would use the same Puppet and Ruby. A vendor's package goes before
-// Debian's. A new Ruby gets the name of the old one, but does not change its file. The parent itself checks the loaded
-// files.
+// current reports whether a run that starts now would use the same Puppet and Ruby. A vendor's package takes
+// precedence over Debian's. A new Ruby is a new file with the name of the old one. The parent itself checks the files
+// that it has loaded.
 func (p *parent) current(root string) bool {
 	install, err := Find(root)
 	if err != nil || install != p.install {
@@ -274,9 +275,9 @@ func (p *parent) current(root string) bool {
 	return err == nil && os.SameFile(ruby, p.ruby)
 }
 
-// socketPair returns our end, and the end that a process gets as its stdin. No other process can use this socket.
+// socketPair returns our end and the end that a process gets as its stdin. No other process can use this socket.
 func socketPair() (net.Conn, *os.File, error) {
-	syscall.ForkLock.RLock() // else a process that starts now would inherit them
+	syscall.ForkLock.RLock() // otherwise a process that starts now would inherit the descriptors
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		syscall.ForkLock.RUnlock()
@@ -329,7 +330,7 @@ type warmOrder struct {
 	Do       string  `json:"do"`
 	Dir      string  `json:"dir"`
 	FactsFor string  `json:"facts_for,omitempty"` // the run whose facts may be used
-	FactsAge float64 `json:"facts_age,omitempty"` // maximum age of these facts, in seconds
+	FactsAge float64 `json:"facts_age,omitempty"` // the maximum age of these facts, in seconds
 }
 
 func (p *parent) say(order warmOrder) error {
@@ -343,7 +344,7 @@ func (p *parent) say(order warmOrder) error {
 	return tutti.Wrap("", err, "it ended")
 }
 
-// run asks the parent to make a child.
+// run requests a child from the parent.
 func (p *parent) run(order warmOrder) (*Process, error) {
 	if err := p.say(order); err != nil {
 		return nil, err
@@ -355,16 +356,17 @@ func (p *parent) run(order warmOrder) (*Process, error) {
 	return &Process{pid: reply.PID, start: reply.Start, scope: scopeOf(order.Dir)}, nil
 }
 
-// end returns when the parent is gone. The parent ends by itself when its socket is closed. A parent that hangs is
-// killed.
+// end closes the parent's socket and returns when the parent is gone. Normally the parent then ends by itself. If
+// the parent hangs, end kills it.
 func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
-	_ = p.cmd.Wait() // its exit status says nothing about its children
+	_ = p.cmd.Wait() // the parent's exit status does not concern its children
 }
 
-// resident is the memory of a process in bytes, 0 if it is not known or the process is gone.
+// resident returns the memory of a process in bytes. The function returns 0 if the memory
+// is unknown or the process is gone.
 func resident(pid int) int64 {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	fields := strings.Fields(string(raw))

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// parentSays is a node whose warm parent is a shell script: stdin is the socket to the
-// agent. It notes each start.
+// parentSays makes a node whose warm parent is a shell script. The script's stdin is the
+// socket to the agent. The script notes each of its starts.
 func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int) {
 	t.Helper()
 	root := t.TempDir()
@@ -33,11 +33,11 @@ func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.Run(ctx) // the end of ctx
+		_ = w.Run(ctx) // returns when ctx ends
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-done // by then there is no parent
+		<-done // after this, the parent is gone
 	})
 	return w, func() int {
 		raw, _ := os.ReadFile(begun)
@@ -45,10 +45,11 @@ func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int)
 	}
 }
 
-// ready is what a parent says first.
+// ready is the first message of a parent.
 const ready = `echo '{"ready":true}' >&0` + "\n"
 
-// TestWarmStart: a run is a child of the parent, or there is none, and it is said why.
+// TestWarmStart: a run is a child of the parent, or Start returns the reason why there is
+// no child.
 func TestWarmStart(t *testing.T) {
 	dir := t.TempDir()
 	pid := filepath.Join(dir, "pid")
@@ -84,8 +85,8 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
-// TestWarmReplaced: a parent that was there before, and has loaded what is no more, is
-// replaced by another one, and the run is its child.
+// TestWarmReplaced: a parent has loaded files that have changed since. Another parent
+// replaces this parent, and the run is a child of the new parent.
 func TestWarmReplaced(t *testing.T) {
 	once := filepath.Join(t.TempDir(), "once")
 	w, starts := parentSays(t, ready+`
@@ -101,8 +102,8 @@ if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`
 	}
 }
 
-// TestWarmOtherRuby: a parent of another Ruby, or of another Puppet, than a run that
-// starts now would have is replaced.
+// TestWarmOtherRuby: a new run would use another Ruby or another Puppet than the parent.
+// In both cases another parent replaces the parent.
 func TestWarmOtherRuby(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -152,7 +153,7 @@ func TestWarmOtherRuby(t *testing.T) {
 	}
 }
 
-// TestWarmFacts: facts are offered to a run of the same code only, and once.
+// TestWarmFacts: the parent gets facts only for a run of the same code, and only once.
 func TestWarmFacts(t *testing.T) {
 	dir := t.TempDir()
 	orders := filepath.Join(dir, "orders")
@@ -170,7 +171,7 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 			t.Fatal(err)
 		}
 	}
-	collect("/before") // there is no parent that could, and no run can use what another process finds
+	collect("/before") // without a parent, another process collects, and no run can use its facts
 	start("a")
 	collect("/first")
 	start("a")
@@ -189,8 +190,9 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 	}
 }
 
-// TestWarmTurn: when a node begins to wait for its turn, facts are collected, once, unless
-// there are some; by the order of the run before.
+// TestWarmTurn: when a node begins to wait for its turn, the parent collects facts once,
+// with the order of the previous run. The parent does not collect if it already has
+// recent facts.
 func TestWarmTurn(t *testing.T) {
 	dir := t.TempDir()
 	orders := filepath.Join(dir, "orders")
@@ -219,7 +221,7 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 		if step.says != "" {
 			said += step.says + "\n"
 		}
-		if _, err := w.Start(dir, ""); err != nil { // it answers when it has taken what was said before
+		if _, err := w.Start(dir, ""); err != nil { // the parent answers after it has handled the earlier messages
 			t.Fatal(err)
 		}
 		said += `{"do":"run","dir":"` + dir + `"}` + "\n"
@@ -242,8 +244,8 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 	}
 }
 
-// TestWarmTurnedOff: without a time to stay there is no parent, and after one that did
-// not start none is tried for a while.
+// TestWarmTurnedOff: if idle is 0, there is no parent. If a parent did not start, Warm
+// waits for a while before it starts another one.
 func TestWarmTurnedOff(t *testing.T) {
 	if p, err := puppet.NewWarm("/", "/launcher", 0).Start(t.TempDir(), ""); p != nil || err != nil {
 		t.Errorf("turned off: %v, %v", p, err)

@@ -27,6 +27,16 @@ func (s *Server) Emit(body tutti.Body) error {
 	return s.emit(context.Background(), body)
 }
 
+// EmitBy appends in one append what an actor has done.
+func (s *Server) EmitBy(by string, bodies ...tutti.Body) error {
+	return s.core.Do(context.Background(), func(tx *core.Tx) error {
+		for _, body := range bodies {
+			tx.Emit(by, body)
+		}
+		return nil
+	})
+}
+
 func (s *Server) emit(ctx context.Context, body tutti.Body) error {
 	return s.core.Do(ctx, func(tx *core.Tx) error {
 		tx.Emit(core.ActorServer, body)

@@ -33,7 +33,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 		"renew a certificate": func(thief context.Context) error { _, err := f.RenewOperator(thief, []byte("request")); return err },
 		"follow":              func(thief context.Context) error { _, err := f.FollowRotation(thief, []byte("request")); return err },
 		"revoke operator bob": func(thief context.Context) error {
-			return f.RevokeOperator(thief, api.RevokeOperator{Operator: "bob", Last: true})
+			_, err := f.RevokeOperator(thief, api.RevokeOperator{Operator: "bob", Last: true})
+			return err
 		},
 		"rotate the keys of the server": func(thief context.Context) error {
 			_, err := f.RotateCA(thief, api.RotateCA{Step: tutti.RotationBegin})
@@ -203,7 +204,7 @@ func TestAnEndedCertificateIsUnknown(t *testing.T) {
 		_, _, err = f.Admit(t.Context(), "bob", out.Serial)
 		wantCode(t, err, tutti.CodeRefused, "or it has ended")
 		f.must(tutti.RotationAbandon)
-		if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "bob", Last: true}); err != nil {
+		if _, err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "bob", Last: true}); err != nil {
 			t.Fatal(err)
 		}
 		if out, err = f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "bob", Request: []byte("request")}); err != nil {

@@ -34,7 +34,7 @@ func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	defer leave()
 	bob, leave := issue(t, f, "bob")
 	defer leave()
-	if err := f.RevokeOperator(bob, api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+	if _, err := f.RevokeOperator(bob, api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -65,7 +65,7 @@ func TestARevocationSurvivesARestart(t *testing.T) {
 	f := servertest.Start(t)
 	_, leave := issue(t, f, "eve")
 	leave()
-	if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve"}); err != nil {
+	if _, err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve"}); err != nil {
 		t.Fatal(err)
 	}
 	f = f.Restart()

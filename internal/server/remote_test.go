@@ -235,7 +235,7 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leave()
-	if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve", Last: true}); err != nil {
+	if _, err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve", Last: true}); err != nil {
 		t.Fatal(err)
 	}
 	err = f.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteDisable}, func([]api.NodeAnswer) error { return nil })

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -192,8 +193,59 @@ func TestWhereOperatorsSign(t *testing.T) {
 	if len(asked) != 0 {
 		t.Errorf("asked %v", asked)
 	}
-	ask.Signed = []tutti.Statement{servertest.State(tutti.StatementAction, tutti.SignedAction{Nodes: []tutti.NodeName{"db-01", "web-01", "gone"}}, "ada")}
+	signed := func(change func(*tutti.SignedAction)) []tutti.Statement {
+		said := tutti.SignedAction{
+			Fleet: servertest.FleetID, Operator: "ada", Action: tutti.RemoteDisable, Nodes: []tutti.NodeName{"db-01", "web-01", "gone"}, Message: "new disk",
+			Until: time.Now().Add(time.Minute), Nonce: "n",
+		}
+		change(&said)
+		return []tutti.Statement{servertest.State(tutti.StatementAction, said, "ada")}
+	}
+	ask.Message, ask.On = "new disk", `node == "db-01"`
+	for says, change := range map[string]func(*tutti.SignedAction){
+		"ada has signed the action enable, and the request is for disable": func(s *tutti.SignedAction) { s.Action = tutti.RemoteEnable },
+		`has signed the message "another"`:                                 func(s *tutti.SignedAction) { s.Message = "another" },
+		"has signed force":                                                 func(s *tutti.SignedAction) { s.Force = true },
+		"bob has signed the action disable, and ada asks for it":           func(s *tutti.SignedAction) { s.Operator = "bob" },
+	} {
+		n := len(f.Events())
+		ask.Signed = signed(change)
+		ada, leave, err := f.Admit(t.Context(), "ada", "serial")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Emit(&tutti.OperatorIssued{Operator: "ada", Serial: "serial", Expires: time.Now().AddDate(0, 0, 30)}); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, f.AskNodes(ada, ask, nothing), tutti.CodeRefused, says)
+		leave()
+		if got := slices.DeleteFunc(f.Since(n), func(kind string) bool { return kind == "audit.denied" }); !slices.Equal(got, []string{"operator.issued"}) {
+			t.Errorf("%s: appended %v, want nothing but the refusal", says, got)
+		}
+	}
+	if got := f.Denials(); !slices.Equal(got, []string{"operator:ada: disable Puppet"}) { // the same once in a minute
+		t.Errorf("refused %q", got)
+	}
+	ask.Signed = signed(func(s *tutti.SignedAction) { s.Nodes = nil })
+	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeInvalid, "an action of 0 nodes")
+	if len(asked) != 0 {
+		t.Errorf("asked %v", asked)
+	}
+	n := len(f.Events())
+	ask.Signed = signed(func(*tutti.SignedAction) {})
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), "", "")
+	for _, e := range f.Events()[n:] {
+		on := ""
+		switch b := e.Body.(type) {
+		case *tutti.RemoteAsked:
+			on = b.On
+		case *tutti.RemoteAnswered:
+			on = b.On
+		}
+		if want := "signed for db-01, gone, web-01"; on != want {
+			t.Errorf("%s is on %q, want %q", e.Body.Kind(), on, want)
+		}
+	}
 	if len(asked) != 2 || asked["db-01"].Signed == nil || asked["web-01"].Signed != nil {
 		t.Errorf("asked %+v, want that an agent is given what it knows", asked)
 	}

@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	// CallBackup is the path by which a running server is asked for a backup, on its own socket.
+	// CallBackup is the path for requesting a backup from a running server on its own socket.
 	CallBackup    = "/v1/server/backup"
-	statusDamaged = http.StatusConflict // content that a backup needs is gone
+	statusDamaged = http.StatusConflict // content that a backup needs is lost
 )
 
-// BackupOptions say which server to back up, and where to.
+// BackupOptions determine the server to back up, and the destination.
 type BackupOptions struct {
 	Dir    string
 	Socket string // the server's socket, if the server runs
-	File   string // must not exist; "-": write to Out
+	File   string // must not exist; "-" means Out
 	Out    io.Writer
 
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether the server runs or not. It reads
-// the file again, so a backup that it leaves is whole.
+// Backup copies a server as of one event, whether or not the server is running. Backup
+// reads the file again. If Backup leaves a file, the backup is therefore complete.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)
@@ -49,8 +49,8 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if durable.Exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
 	}
-	// The backup has the CA's key, and others may write to the directory. So the file is new, has an unpredictable name, and is
-	// for its owner only.
+	// The backup contains the CA's key, and others may write to the directory. The file is therefore new, has an
+	// unpredictable name, and only its owner may read it.
 	tmp, err := os.CreateTemp(filepath.Dir(o.File), filepath.Base(o.File)+".*.part")
 	if err != nil {
 		return archive.End{}, tutti.Wrap(tutti.CodeInvalid, err, "write the backup")
@@ -70,7 +70,7 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	return end, errors.Join(err, noteBackup(o, end, err))
 }
 
-// backupFile is a file in a server's directory that says which backup was made last.
+// backupFile is a file in a server's directory that describes the last backup.
 const backupFile = "backup.json"
 
 // backupNote is the content of backupFile.
@@ -89,10 +89,11 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	if err == nil {
 		err = durable.WriteFile(filepath.Join(o.Dir, backupFile), raw, 0o600)
 	}
-	return tutti.Wrap("", err, "%s is a whole backup; that it was made could not be noted", o.File)
+	return tutti.Wrap("", err, "%s is a complete backup, but the note about it could not be written", o.File)
 }
 
-// LastBackup returns when the last backup of a server was made (zero: never), and when its directory was made.
+// LastBackup returns when the last backup of a server was made, and when its directory was made. The first
+// time is zero if there was no backup.
 func LastBackup(dir string) (made, began time.Time) {
 	if info, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
 		began = info.ModTime()
@@ -105,12 +106,14 @@ func LastBackup(dir string) (made, began time.Time) {
 	return note.At, began
 }
 
-// BackupName is the name of a backup in a directory of backups. The names sort by time.
+// BackupName returns the name of a backup in a directory of backups. The names sort by
+// time.
 func BackupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
 
 var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)
 
-// PruneBackups removes all but the latest backups from a directory. It leaves other files alone.
+// PruneBackups removes all backups from a directory except the latest ones. PruneBackups does
+// not touch other files.
 func PruneBackups(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -166,8 +169,8 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 	return c.end(core.CopyLog(ctx, c))
 }
 
-// backupRunning asks the server through its local socket. A caller who may use the socket
-// may read the server's directory as well.
+// backupRunning requests a backup from the server through its local socket. A caller who
+// may use the socket may also read the server's directory.
 func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.End, error) {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -179,7 +182,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server runs and does not answer on its socket; give it with --socket")
+		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server is running but does not answer on its socket; give the socket with --socket")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == statusDamaged {
@@ -193,12 +196,13 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	body := io.TeeReader(resp.Body, to)
 	_, end, err := archive.Read(body, archive.Handler{})
 	if err == nil {
-		_, err = io.Copy(io.Discard, body) // what follows the end: padding of the tar format
+		_, err = io.Copy(io.Discard, body) // the rest is only padding of the tar format
 	}
 	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
 }
 
-// BackupHandler answers backupRunning. If a backup fails after it has begun, the answer is cut off.
+// BackupHandler answers requests of backupRunning. If a backup fails after it has begun, the
+// handler cuts off the answer.
 func BackupHandler(core *server.Server, dir, release string, hold func(func() error) error, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")
@@ -221,7 +225,7 @@ type copier struct {
 	dir     string
 	release string
 	to      io.Writer
-	hold    func(func() error) error // while the files of the identity are read
+	hold    func(func() error) error // called while the files of the identity are read
 	*archive.Writer
 }
 
@@ -236,7 +240,7 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 		return err
 	}
 	var files []namedFile
-	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // a slow reader does not hold up the authority
+	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // a slow reader does not delay the authority
 		return err
 	}
 	for _, f := range files {
@@ -252,7 +256,8 @@ type namedFile struct {
 	content []byte
 }
 
-// files returns what a server's directory has in addition to its log: its configuration and its keys.
+// files returns the files that a server's directory has in addition to its log. The files are
+// the server's configuration and its keys.
 func (c *copier) files() ([]namedFile, error) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
 	if err != nil {

@@ -16,7 +16,7 @@ func ConnectBus(ctx context.Context, bus *embed.Server, user identity.BusUser) (
 	return natsbus.Connect(ctx, "", user.JWT, user.Seed, bus.InProcess())
 }
 
-// Stores are the bus of a server that does not run, and what is kept there.
+// Stores is the bus of a server that is not running, with its stored data.
 type Stores struct {
 	Bus   *embed.Server
 	Conn  *nats.Conn
@@ -31,7 +31,7 @@ func (s Stores) Close() {
 	s.Bus.Shutdown()
 }
 
-// OpenStores starts the bus of a server's directory where nobody finds it.
+// OpenStores starts the bus of a server's directory without a public address.
 func OpenStores(ctx context.Context, dir string) (Stores, error) {
 	authority, err := LoadAuthority(dir)
 	if err != nil {

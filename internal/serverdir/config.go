@@ -1,5 +1,6 @@
-// Package serverdir has what is in a server's directory: its configuration and keys, the witnesses of its log, its epochs,
-// and the backups that are made of it and put back.
+// Package serverdir handles the content of a server's directory. The directory contains the server's configuration
+// and keys, the witnesses of its log, and its epochs. The package also makes and restores backups of the
+// directory.
 package serverdir
 
 import (
@@ -12,19 +13,21 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Config is what `server init` fixes.
+// Config contains the settings that `server init` fixes.
 type Config struct {
-	Host   string `json:"host"` // by which nodes and operators reach the server
+	Host   string `json:"host"` // the name by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
-	// First is the certificate of the first operator, for the log.
+	// First is the certificate of the first operator. The server adds this certificate to
+	// the log.
 	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
 // ConfigFile is the name, in a server's directory, of the file with its Config.
 const ConfigFile = "server.json"
 
-// ReadConfig reads the configuration of the server in dir. CodeNotFound: there is no server.
+// ReadConfig reads the configuration of the server in dir. ReadConfig returns CodeNotFound
+// if there is no server.
 func ReadConfig(dir string) (Config, error) {
 	var out Config
 	path := filepath.Join(dir, ConfigFile)
@@ -41,7 +44,8 @@ func ReadConfig(dir string) (Config, error) {
 	return out, nil
 }
 
-// LoadAuthority reads the keys of the server in dir. CodeDamaged: one of them is not what it was.
+// LoadAuthority reads the keys of the server in dir. LoadAuthority returns CodeDamaged if one
+// of the keys is damaged.
 func LoadAuthority(dir string) (*identity.Authority, error) {
 	path := filepath.Join(dir, "identity")
 	authority, err := identity.Load(path)
@@ -51,7 +55,8 @@ func LoadAuthority(dir string) (*identity.Authority, error) {
 	return authority, err
 }
 
-// damaged says what to do about what a backup has.
+// damaged returns an error that says how to replace a damaged file that is also in a
+// backup.
 func damaged(path string, err error) error {
 	return tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged; nothing was changed; put it back from a backup", path)
 }

@@ -14,11 +14,12 @@ import (
 
 const (
 	contentFile   = "content"
-	contentStream = "TUTTI_BLOBS" // as natsbus calls it
+	contentStream = "TUTTI_BLOBS" // the name in natsbus
 )
 
-// Content is for the blobs what head is for the log. A file says up to which sequence they were acknowledged. It is written
-// after each append. It is a witness, and never newer than what is on disk.
+// Content has the same purpose for blobs as Head for the log. A file contains the sequence up to which blobs were
+// acknowledged. The file is written after each append. Content is a witness, and never newer than the blobs on
+// disk.
 type Content struct {
 	path string
 
@@ -40,13 +41,14 @@ func OpenContent(dir string) *Content {
 	return c
 }
 
-// contentLine is the file's only line. All lines have the same length.
+// contentLine is the file's only line. All versions of this line have the same length.
 func contentLine(seq uint64) string {
 	text := fmt.Sprintf("%020d", seq)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes up to which sequence the blobs have acknowledged. If that is unknown, it writes nothing.
+// moved writes the sequence up to which the blobs have acknowledged. The method writes nothing if this
+// sequence is unknown.
 func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()
@@ -55,11 +57,12 @@ func (c *Content) moved(blobs *natsbus.Blobs) {
 		return
 	}
 	c.seq = seq
-	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // on an error the file is behind until the next change
+	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // after an error, the file is out of date until the next change
 }
 
-// InFiles verifies that the files have all acknowledged blobs. It runs before a bus starts on dir, because the bus cuts off
-// damaged ends. Missing blobs without damage are fine, because blobs are also deleted. CodeDamaged: acknowledged blobs are lost.
+// InFiles verifies that the files contain all acknowledged blobs. InFiles must run before a bus starts on dir, because
+// the bus cuts off damaged ends. Missing blobs without damage are not an error, because blobs are also deleted.
+// InFiles returns CodeDamaged if acknowledged blobs are lost.
 func (c *Content) InFiles(dir string) error {
 	if c.seq == 0 {
 		return nil

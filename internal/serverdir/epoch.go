@@ -13,22 +13,23 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// EpochFile is next to the log. It keeps which epoch of the log was served here (ADR 0018).
+// EpochFile is a file next to the log. EpochFile notes the epoch of the log that was
+// served here (ADR 0018).
 const EpochFile = "epoch.json"
 
-// Epochs is the content of epochFile.
+// Epochs is the content of EpochFile.
 type Epochs struct {
 	path  string
 	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: no epoch was served yet
-	// Above: the next start begins another epoch, with at least this number. The number is the time in
-	// milliseconds since 1970, so that a second restore of one backup begins a later epoch than the first.
-	// If the clock is behind, the epoch gets the next number.
+	// If Above is set, the next start begins another epoch with at least this number. The number is the
+	// time in milliseconds since 1970. A second restore of one backup therefore begins a later epoch
+	// than the first restore. If the clock is behind, the epoch gets the next number.
 	Above uint64 `json:"above,omitempty"`
 }
 
 var _ writer.Epochs = (*Epochs)(nil)
 
-// OpenEpochs reads which epoch was served in a directory.
+// OpenEpochs reads the epoch that was served in a directory.
 func OpenEpochs(dir string) (*Epochs, error) {
 	e := &Epochs{path: filepath.Join(dir, EpochFile)}
 	raw, err := os.ReadFile(e.path)
@@ -38,7 +39,7 @@ func OpenEpochs(dir string) (*Epochs, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, e)
 	}
-	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log beside it is the right one: tutti server new-epoch", e.path)
+	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log next to it is the right one: tutti server new-epoch", e.path)
 }
 
 // Last implements writer.Epochs.
@@ -61,21 +62,24 @@ func (e *Epochs) Write() error {
 	return durable.WriteFile(e.path, append(raw, '\n'), 0o600)
 }
 
-// nextEpoch lets the next start of the server in dir begin another epoch. Its number is above the number that
-// somebody has seen. A clock that was ahead may have made that number higher than the present time.
+// nextEpoch makes the next start of the server in dir begin another epoch. The epoch's number is higher than
+// above, which is a number that somebody has seen. If a clock was ahead, above may be higher than the present
+// time.
 func nextEpoch(dir string, above uint64) error {
 	e, err := OpenEpochs(dir)
-	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
+	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // the new epoch repairs this damage
 		return err
 	}
 	e.Above = max(uint64(max(1, time.Now().UTC().UnixMilli())), above+1)
 	return e.Write()
 }
 
-// MaxAbove is the highest number that a person can ask for. Above it there is room for later epochs.
+// MaxAbove is the highest number that a person can give. There is room for later epochs above
+// MaxAbove.
 const MaxAbove = tutti.MaxEpoch - tutti.EpochStep
 
-// NewEpoch does what nextEpoch does, for a server that does not run and whose log was put back.
+// NewEpoch does the same as nextEpoch, for a server that is not running and whose log was set
+// back.
 func NewEpoch(dir string, above uint64) error {
 	if above > MaxAbove {
 		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(MaxAbove))

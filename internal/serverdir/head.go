@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// HeadFile is next to the log, and says how far it was acknowledged.
+	// HeadFile is a file next to the log. HeadFile contains the last acknowledged place
+	// of the log.
 	HeadFile  = "head"
-	logStream = "TUTTI_LOG" // as natsbus calls it
+	logStream = "TUTTI_LOG" // the name in natsbus
 )
 
-// Head is the last acknowledged end of the log, in a file next to the
-// log. It tells a log that was cut off, put back or lost from a new log.
-// It is written after each append and never fsynced. So it may be older than
-// the log, but never newer.
+// Head is the last acknowledged end of the log, in a file next to the log. With this
+// file, the server can distinguish a new log from a log that was cut off, set back or
+// lost. The file is written after each append but never fsynced. The file may therefore
+// be older than the log, but never newer.
 type Head struct {
 	File   *os.File
 	logger *slog.Logger
@@ -34,8 +35,8 @@ type Head struct {
 	link tutti.Digest
 }
 
-// OpenHead reads the head of the server in dir, or begins a new one. A damaged head counts
-// as missing, because it is a witness, not a source.
+// OpenHead reads the head of the server in dir, or begins a new head. OpenHead treats a
+// damaged head as missing, because the head is only a witness and not a source.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -51,19 +52,19 @@ func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 		_, err = fmt.Sscanf(string(raw), "%d %s", &h.seq, &h.link)
 	}
 	if err != nil || string(raw) != headLine(h.seq, h.link) {
-		logger.Warn("the file head is damaged and ignored: whether the log has lost its end cannot be told", "file", f.Name())
+		logger.Warn("the file head is damaged and ignored: it is unknown whether the log has lost its end", "file", f.Name())
 		h.seq, h.link = 0, ""
 	}
 	return h, nil
 }
 
-// headLine is the file's only line. All lines have the same length.
+// headLine is the file's only line. All versions of this line have the same length.
 func headLine(seq uint64, link tutti.Digest) string {
 	text := fmt.Sprintf("%020d %s", seq, link)
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes what the log has acknowledged.
+// moved writes the end of the log that was acknowledged.
 func (h *Head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,12 +73,12 @@ func (h *Head) moved(seq uint64, link tutti.Digest) {
 	}
 	h.seq, h.link = seq, link
 	if _, err := h.File.WriteAt([]byte(headLine(seq, link)), 0); err != nil {
-		h.logger.Error("the end of the log is not kept in the file head", "error", err)
+		h.logger.Error("the end of the log could not be written to the file head", "error", err)
 	}
 }
 
-// InFiles verifies that the log's files have all acknowledged events. It runs before
-// a bus starts on dir, because the bus cuts off damaged ends.
+// InFiles verifies that the log's files contain all acknowledged events. InFiles must run
+// before a bus starts on dir, because the bus cuts off damaged ends.
 func (h *Head) InFiles(dir string) error {
 	if h.seq == 0 {
 		return nil
@@ -89,7 +90,7 @@ func (h *Head) InFiles(dir string) error {
 	return h.lost(last, damage)
 }
 
-// InLog verifies that the log has the last acknowledged event.
+// InLog verifies that the log contains the last acknowledged event.
 func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
@@ -104,11 +105,11 @@ func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	for e, err := range l.Entries(ctx, h.seq-1) {
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeNotFound:
-			return nil // deleted: the snapshot replaces it
+			return nil // the event was deleted, because the snapshot replaces it
 		case err != nil:
 			return err
 		case e.Seq != h.seq || e.Link != h.link:
-			return tutti.Errorf(tutti.CodeDamaged, "the log is another one: at event %d it has the link %s, acknowledged was %s; %s", h.seq, e.Link, h.link, restoreHint)
+			return tutti.Errorf(tutti.CodeDamaged, "the log is another one: at event %d it has the link %s, but %s was acknowledged; %s", h.seq, e.Link, h.link, restoreHint)
 		}
 		return nil
 	}
@@ -124,7 +125,7 @@ func (h *Head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// Witnessed is a log whose acknowledged appends are noted in the head.
+// Witnessed is a log that notes acknowledged appends in the head.
 type Witnessed struct {
 	*natsbus.Log
 	head    *Head
@@ -134,7 +135,7 @@ type Witnessed struct {
 
 var _ past.Tearing = Witnessed{}
 
-// Witness returns the log with those who follow its appends.
+// Witness returns the log together with the objects that note its appends.
 func Witness(log *natsbus.Log, head *Head, content *Content, blobs *natsbus.Blobs) Witnessed {
 	return Witnessed{log, head, content, blobs}
 }

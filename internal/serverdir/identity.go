@@ -26,7 +26,7 @@ var (
 )
 
 func (s *Identity) address(listen string) string {
-	_, port, _ := net.SplitHostPort(listen) // was listened on
+	_, port, _ := net.SplitHostPort(listen) // the server was listening there
 	return net.JoinHostPort(s.Config.Host, port)
 }
 
@@ -85,8 +85,8 @@ func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // KeySets implements server.Keys.
 func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus learns at once which keys let nodes in. It forgets a key set only when
-// it is started again.
+// Rotate implements server.Keys. The running bus gets the new keys that let nodes in at once. Rotate forgets a key set
+// only when it restarts.
 func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
 	case tutti.RotationFinished:
@@ -114,13 +114,13 @@ func (s *Identity) Settle() { s.OnSettle() }
 // Fleet implements server.Signers.
 func (s *Identity) Fleet() tutti.Digest { return s.Authority.Fleet() }
 
-// trust returns which code keys sign after some statements.
+// trust returns the code keys that sign after some statements.
 func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
 	t := identity.Trust{Fleet: s.Authority.Fleet(), Keys: []ed25519.PublicKey{s.Authority.CodePublicKey()}}
 	for _, st := range said {
 		var err error
 		if t, err = t.Follow(st); err != nil {
-			return t, tutti.Wrap(tutti.CodeDamaged, err, "what the log says of code keys")
+			return t, tutti.Wrap(tutti.CodeDamaged, err, "the statements about code keys in the log")
 		}
 	}
 	return t, nil

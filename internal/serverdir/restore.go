@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// Restore makes a server's directory from a backup. The directory must be empty
-// or not exist. It is made as a whole or not at all. CodeInvalid: the backup is
-// not whole, and nothing was written.
+// Restore makes a server's directory from a backup. The directory must be empty or not
+// exist. Restore makes the whole directory or nothing. Restore returns CodeInvalid if the
+// backup is not complete. In this case, Restore has written nothing.
 func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -35,7 +35,7 @@ func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, 
 		return head, end, tutti.Wrap("", err, "%s", file)
 	}
 	tmp := dir + ".restoring"
-	if err := os.RemoveAll(tmp); err != nil { // left by a killed restore
+	if err := os.RemoveAll(tmp); err != nil { // a killed restore may have left this directory
 		return head, end, err
 	}
 	if err := os.MkdirAll(filepath.Join(tmp, "identity"), 0o700); err != nil {
@@ -57,8 +57,8 @@ func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, 
 	return head, end, durable.SyncDir(filepath.Dir(dir))
 }
 
-// restoreInto writes the content of an archive. First comes the identity, because the bus
-// needs it. The rest is written through the bus.
+// restoreInto writes the content of an archive. The function first writes the identity,
+// because the bus needs it. The function writes everything else through the bus.
 func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.Head, end archive.End) error {
 	read := func(h archive.Handler) error {
 		_, err := f.Seek(0, io.SeekStart)
@@ -104,7 +104,8 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	return durable.WriteFile(filepath.Join(dir, HeadFile), []byte(headLine(end.Seq, end.Link)), 0o600)
 }
 
-// sameEnd reads the restored log like a server and compares its end with the backup's.
+// sameEnd reads the restored log in the same way as a server, and compares the log's end
+// with the backup's end.
 func sameEnd(ctx context.Context, st Stores, head archive.Head, end archive.End) error {
 	log, err := natsbus.OpenLog(ctx, st.Conn, natsbus.LogOptions{Blobs: st.Blobs})
 	if err != nil {

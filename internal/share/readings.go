@@ -76,6 +76,25 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	return nil, err
 }
 
+// Read is Enter, and then reads. If read fails or panics, the room is free again. Otherwise the caller must call leave.
+func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read func() error) (leave func(), err error) {
+	leave, err = r.Enter(ctx, key, cost)
+	if err != nil {
+		return nil, err
+	}
+	stays := false
+	defer func() {
+		if !stays { // also after a panic, which fails one call of a node and not the server
+			leave()
+		}
+	}()
+	if err := read(); err != nil {
+		return nil, err
+	}
+	stays = true
+	return leave, nil
+}
+
 func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

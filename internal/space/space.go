@@ -1,5 +1,5 @@
-// Package space looks at the room on a file system, so that who writes can say
-// no while there is still room to end what has begun.
+// Package space measures the free space of a file system. A writer can therefore refuse
+// new work while there is still space to finish what has begun.
 package space
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Room is what a file system has, in bytes, for those without privileges.
+// Room is the space of a file system in bytes, for users without privileges.
 type Room struct{ Free, Total uint64 }
 
-// Of returns the room on the file system of a directory. One that has no files
-// left has no room.
+// Of returns the space of a directory's file system. If the file system has no free
+// inodes, Of returns a free space of 0.
 func Of(dir string) (Room, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Room{}, fmt.Errorf("look at the free space of %s: %w", dir, err)
 	}
-	block := uint64(st.Bsize) //nolint:unconvert // another type elsewhere
+	block := uint64(st.Bsize) //nolint:unconvert // the type differs on other systems
 	r := Room{Free: uint64(st.Bavail) * block, Total: uint64(st.Blocks) * block}
 	if st.Files > 0 && st.Ffree == 0 {
 		r.Free = 0
@@ -33,26 +33,27 @@ func Of(dir string) (Room, error) {
 	return r, nil
 }
 
-// Full reports whether an error says that a disk is full, also one that came
-// as text.
+// Full reports whether an error says that a disk is full. Full also recognizes the error
+// if only its text is left.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
 }
 
 const (
-	// share bounds a reserve on a small disk: a twentieth of it.
+	// share bounds a reserve on a small disk to a twentieth of the disk.
 	share = 20
-	// bottom is the part of a reserve below which nothing can be done.
+	// bottom divides a reserve. If less than this part of the reserve is free, no work is
+	// possible.
 	bottom = 16
-	// lookEvery is how old what was seen may be.
+	// lookEvery is how old the last measurement may be.
 	lookEvery = time.Second
 )
 
-// Reserve is the room in a directory that new work does not take, so that what
-// has begun can end. Any number of goroutines may use it.
+// Reserve is space in a directory that new work must leave free. With this space, work
+// that has begun can finish. Any number of goroutines may use it.
 type Reserve struct {
-	whose string // as in `the server's disk is full`
+	whose string // whose disk it is, as in `the server's disk is full`
 	dir   string
 	most  uint64
 
@@ -62,21 +63,22 @@ type Reserve struct {
 	err  error
 }
 
-// NewReserve keeps most bytes, or a twentieth of the disk if that is less, free
-// of new work.
+// NewReserve keeps most bytes free of new work. If a twentieth of the disk is less than
+// most bytes, NewReserve keeps a twentieth free.
 func NewReserve(whose, dir string, most uint64) *Reserve {
 	return &Reserve{whose: whose, dir: dir, most: most}
 }
 
-// Check says, as CodeUnavailable, that there is no room for new work. It looks
-// at most once a second. A file system that cannot be asked has room: whoever
-// writes to it says what is wrong.
+// Check returns CodeUnavailable if there is no room for new work. Check looks at the disk
+// at most once a second. If the file system cannot be queried, Check returns nil, because
+// the next write reports the problem.
 func (r *Reserve) Check() error { return r.below(1) }
 
-// Exhausted says that there is no room even for what has begun.
+// Exhausted returns an error if there is no room even for work that has begun.
 func (r *Reserve) Exhausted() error { return r.below(bottom) }
 
-// Stale makes the next look a new one: somebody was told that the disk is full.
+// Stale makes the next check look at the disk again. Stale must be called after an error
+// said that the disk is full.
 func (r *Reserve) Stale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,30 +15,31 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Chaos executes a plan on the fleet of a lab again and again, while the lab's hosts
-// suffer the faults of a seed.
+// Chaos executes a plan on the fleet of a lab again and again. At the same time, the
+// lab's hosts suffer the faults of a seed.
 type Chaos struct {
 	Fleet *LabFleet
 	Plan  tutti.PlanName
 	Seed  uint64
 	For   time.Duration
-	// Turns: after the faults, machines are replaced, cloned and set back, and the server is restored.
+	// Turns adds a second part after the faults. Machines are replaced, cloned and set back, and the
+	// server is restored.
 	Turns bool
 	Say   func(format string, args ...any)
 }
 
-// How long the fleet may take to settle after the faults, how long to wait for one answer
-// of a server that may be gone, and the pause before the next try.
+// The constants limit three waits: for the fleet to settle after the faults, for one
+// answer of the server, and for the next try.
 const (
 	settleDeadline = 3 * time.Minute
 	answerDeadline = 10 * time.Second
 	askAgainEvery  = 500 * time.Millisecond
 )
 
-// Run prints the schedule and executes it. It always heals every fault. Then it executes
-// the plan once more without faults, and looks whether good nodes have what they are
-// said to have. It returns what is wrong, one line each. An error means that
-// it could not find out.
+// Run prints the schedule and executes it. Run always ends every fault. After the faults,
+// Run executes the plan once more. Run also checks whether nodes that count as good
+// really are good. Run returns the problems, one line each. An error means that Run could
+// not determine the problems.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
 	c.Say("%s", chaos.Describe(c.Seed, faults))
@@ -51,7 +52,7 @@ func (c Chaos) Run(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	all := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet is not as it was within %s after the faults (seed %d)", settleDeadline, c.Seed))
+	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet did not recover within %s after the faults (seed %d)", settleDeadline, c.Seed))
 	defer cancel()
 	last, err := c.last(ctx)
 	if err != nil {
@@ -89,8 +90,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over, and lets each fault begin
-// and end at its time. It returns which hosts could not be reached, and when.
+// disturb executes the plan until the schedule is over. The method begins and ends each
+// fault at its time. The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,7 +117,7 @@ func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell
 	return spells, context.Cause(ctx)
 }
 
-// befall lets one fault begin and end at its time.
+// befall begins and ends one fault at its time.
 func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
 	h, err := c.Fleet.Lab.Host(f.Host)
 	if err != nil {
@@ -144,7 +145,7 @@ func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chao
 	switch f.Kind {
 	case chaos.Cut:
 		return chaos.Spell{Host: f.Host, From: from, To: to}, nil
-	case chaos.Power: // the host was away until it had booted
+	case chaos.Power: // the host was away until it had finished booting
 		return chaos.Spell{Host: f.Host, From: from, To: time.Now()}, nil
 	default:
 		return chaos.Spell{}, nil
@@ -171,8 +172,8 @@ func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Contex
 	return func(context.Context) error { return fmt.Errorf("unknown fault %q", f.Kind) }, nothing
 }
 
-// signalUnit sends a signal to the main process of a unit. If there is no process
-// at the moment, that is not an error, because systemd is about to start it.
+// signalUnit sends a signal to the main process of a unit. If there is no process at the
+// moment, signalUnit returns nil, because systemd is about to start the process.
 func signalUnit(h *lab.Host, unit, signal string) func(context.Context) error {
 	const script = `pid=$(systemctl show -p MainPID --value "$1"); [ "$pid" = 0 ] || kill -s "$2" "$pid"`
 	return func(ctx context.Context) error {
@@ -199,9 +200,9 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 	}
 }
 
-// execute begins the plan and watches the job until its verdict, or until the time is over.
-// A server that does not answer may have begun a job all the same. Such a job is
-// looked at in the end, too.
+// execute starts the plan and watches the job until its verdict, or until the time is over.
+// If the server does not answer, the server may still have begun a job. The final check
+// also looks at jobs of which this test does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -218,7 +219,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. It reports false if ctx ended before.
+// sleep waits for d. The function reports false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -228,8 +229,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// OpenLabFleet opens a fleet that already runs on the hosts of a lab. The server's
-// host is the host whose address the connection names.
+// OpenLabFleet opens a fleet that already runs on the hosts of a lab. The server's host
+// is the host with the address that the connection names.
 func OpenLabFleet(operator Operator, running *lab.Running, conn cli.Connection) (*LabFleet, error) {
 	f := &LabFleet{operator: operator, Lab: running, Conn: conn}
 	server, err := operator.ServerURL(conn)

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// remembered is the jobs and runs from before the chaos.
+// remembered contains the jobs and runs from before the chaos.
 type remembered struct {
 	jobs map[tutti.JobID]bool
 	runs map[tutti.RunID]bool
@@ -38,8 +38,8 @@ func (c Chaos) remember(ctx context.Context) (remembered, error) {
 	return r, err
 }
 
-// last waits until every node is back and no job goes on, and executes the plan
-// once more.
+// last waits until every node is back and every job has ended. After that, last executes
+// the plan once more.
 func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	if err := c.settle(ctx); err != nil {
 		return api.JobView{}, err
@@ -60,8 +60,8 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	return jobs[i], c.settle(ctx)
 }
 
-// settle waits until every node is connected and has sent its results, and every
-// job has its verdict. It gives up after a third of settleDeadline without an error.
+// settle waits until every node is connected and has sent its results, and every job has
+// its verdict. After a third of settleDeadline, settle returns without an error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {
@@ -86,7 +86,8 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	if err != nil || away || open {
 		return false, err
 	}
-	// A run that was given up may still go on. Its result has not come yet.
+	// A run that was given up may still be going on. The result of the run has not
+	// arrived yet.
 	for _, h := range c.Fleet.Nodes {
 		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ ! -d "$r" ] || [ -e "$r/result.json" ] || echo "$r"; done`)
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {
@@ -96,7 +97,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// history collects what server and nodes have from the time after before.
+// history collects what the server and the nodes have stored since the state before.
 func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, error) {
 	h := chaos.History{Server: c.Fleet.Server.Name}
 	var err error
@@ -122,7 +123,7 @@ func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, e
 	return h, err
 }
 
-// wanted returns the runs of a job, as they are in the log.
+// wanted returns the runs of a job according to the log.
 func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, error) {
 	var order []tutti.RunID
 	runs := map[tutti.RunID]*chaos.Wanted{}

@@ -13,11 +13,12 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// turnDeadline bounds one turn, with the plan and the checks of what nodes have.
+// turnDeadline is how long one turn may take, including the plan and the checks of the
+// nodes.
 const turnDeadline = 5 * time.Minute
 
-// turns replaces, clones and sets back machines and restores the server, one after the other. It returns what is
-// wrong.
+// turns replaces, clones and sets back machines, and restores the server, one after the other. It returns the
+// problems.
 func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	fleet, spare, err := c.spare(ctx)
 	if err != nil {
@@ -37,7 +38,8 @@ func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// spare returns the hosts that are nodes, and the first host that is not a node; nil: all are nodes.
+// spare returns the hosts that are nodes, and the first host that is not a node. The host is nil if
+// all hosts are nodes.
 func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	f := chaos.Fleet{Server: c.Fleet.Server.Name}
@@ -53,7 +55,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn makes one turn happen. It checks what good nodes have, then executes the plan once more, and checks again.
+// turn makes one turn happen. The method checks the state of good nodes, then executes the plan once more,
+// and checks again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()
@@ -124,7 +127,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 	return c.Fleet.Join(ctx, h)
 }
 
-// clone copies a node's state to the spare host, lets both run until the server notices it, and keeps the first.
+// clone copies a node's state to the spare host. The method lets both machines run until the server notices
+// the clone, and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
 	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
@@ -141,12 +145,12 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 			return nil, err
 		}
 		if d.Conflicted == "" && !sleep(ctx, askAgainEvery) {
-			return []string{fmt.Sprintf("%s is two machines, and nobody says so", name)}, nil
+			return []string{fmt.Sprintf("node %s is two machines, but the server does not report this", name)}, nil
 		}
 	}
 	var found []string
 	if d.Standing.State == api.NodeGood {
-		found = append(found, fmt.Sprintf("%s is called good, and is two machines", name))
+		found = append(found, fmt.Sprintf("node %s counts as good, although it is two machines", name))
 	}
 	if _, err := Output(ctx, spare, nil, "sh", "-euc", "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent"); err != nil {
 		return nil, err
@@ -160,8 +164,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that are called good. It returns the nodes that do not have what a good node is
-// said to have.
+// falseGood makes a noop run on all nodes that count as good. The method returns the nodes whose state differs from
+// the state of a good node.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {
@@ -195,15 +199,15 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 		case !is:
 			return nil, fmt.Errorf("job %s has no result of %s", job, n)
 		case !r.Outcome.Good():
-			found = append(found, fmt.Sprintf("%s was called good, and its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
+			found = append(found, fmt.Sprintf("%s counted as good, but its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
 		case !slices.Contains(still, n) && len(r.Changes) > 0:
-			found = append(found, fmt.Sprintf("%s was called good, and noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
+			found = append(found, fmt.Sprintf("%s counted as good, but noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
 		}
 	}
 	return found, err
 }
 
-// good returns the connected nodes that are called good.
+// good returns the connected nodes that count as good.
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {

@@ -12,10 +12,10 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// RunServers starts as many servers as there are compute nodes in the cloud of the
-// compute example, through its API. It returns when one server runs on each compute node. The servers have an empty
-// disk and no network, because the example has no service for that. The cloud must have no
-// servers before, because a new server goes to the node with the most free memory.
+// RunServers starts as many servers as there are compute nodes in the cloud of the compute example, through the
+// cloud's API. RunServers returns when one server is running on each compute node. The servers have an empty disk
+// and no network, because the example has no service for that. Before the call, the cloud must have no servers,
+// because a new server goes to the node with the most free memory.
 func (f *LabFleet) RunServers(ctx context.Context) error {
 	controller, err := f.node("controller-")
 	if err != nil {
@@ -37,9 +37,9 @@ func (f *LabFleet) RunServers(ctx context.Context) error {
 
 const serversDeadline = 5 * time.Minute
 
-// orderServers asks for $1 servers after the scheduler has found $1 compute nodes. It uses the administrator's
-// credentials that Keystone's module has written. `openstack server create` would also ask
-// Neutron for the servers' ports.
+// orderServers orders $1 servers after the scheduler has found $1 compute nodes. The script uses the
+// administrator's credentials that Keystone's module has written. The script does not use `openstack server
+// create`, because that command also asks Neutron for the servers' ports.
 const orderServers = `
 	until [ "$(nova-manage cell_v2 list_hosts | grep -c compute-)" = "$1" ]; do sleep 1; done
 	export OS_CLIENT_CONFIG_FILE=/etc/openstack/puppet/admin-clouds.yaml OS_CLOUD=project

@@ -16,10 +16,11 @@ import (
 
 const demoPlan = "deploy"
 
-// example is what a demonstration says about an example, and how the demonstration uses it.
+// example describes an example to the reader of a demonstration, and contains the function
+// that uses the example.
 type example struct {
-	hosts string // what runs on which host
-	look  string // what to look at on a node
+	hosts string // the services on each host
+	look  string // a command for looking at a node
 	use   func(ctx context.Context, f *LabFleet, say func(string, ...any)) error
 }
 
@@ -57,8 +58,8 @@ var examples = map[string]example{
 	},
 }
 
-// Demo deploys an example on the hosts of a lab and uses it. Its messages go to
-// standard error when standard output is for JSON.
+// Demo deploys an example on the hosts of a lab and uses it. If standard output is for
+// JSON, Demo writes its messages to standard error.
 func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say := teller(os.Stdout)
 	if o.JSON {
@@ -67,7 +68,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	shown, dir := examples[o.Name], filepath.Join(o.Dir, o.Name)
 	spec, err := lab.ReadSpec(filepath.Join(dir, "lab.yaml"))
 	if err != nil {
-		return tutti.Wrap("", err, "the examples are not here; run this where the project lies, or give --examples DIR")
+		return tutti.Wrap("", err, "the examples were not found; run this in the project's directory, or give --examples DIR")
 	}
 	if o.Release != "" {
 		spec.Release = o.Release
@@ -85,7 +86,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	if !o.Keep {
 		defer func() {
 			say("Removing the lab (--keep would leave it)")
-			// Also after an interrupt.
+			// Also do this after an interrupt.
 			if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil {
 				say("%v", err)
 			}
@@ -144,8 +145,8 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	return show(ctx, f.Client, job)
 }
 
-// demoConverge converges twice instead of executing the plan. The second time there is nothing
-// to do.
+// demoConverge converges twice in place of executing the plan. The second time there is
+// nothing to do.
 func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string, ...any), show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say("Signing the code and sending it with the fleet file")
 	if err := f.Push(ctx, dir); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// TestExamples: what the command line offers is what there is.
+// TestExamples: the command line offers exactly the examples that exist.
 func TestExamples(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(examples)), cli.Demos); diff != "" {
 		t.Errorf("-examples +demos\n%s", diff)

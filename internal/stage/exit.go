@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// commandExit turns the failure of a command that ran for the caller into the
-// command's own exit code. For a signal the code is as in shells.
+// commandExit turns the failure of a command that ran for the caller into the exit code
+// of that command. If a signal ended the command, the code is the same as in shells.
 func commandExit(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {

@@ -27,33 +27,37 @@ const (
 	hostOperator = "/root/operator"
 )
 
-// LabFleet is a fleet on the hosts of a lab: a server on one of them, an agent
-// on each of the others. Demo, tests and benchmarks share it.
+// LabFleet is a fleet on the hosts of a lab. One host has the server, and each other host
+// has an agent. Demo, tests and benchmarks share it.
 type LabFleet struct {
 	Lab    *lab.Running
 	Server *lab.Host
 	Nodes  []*lab.Host
-	// Conn is how this machine reaches the server as its first operator.
+	// Conn is the connection by which this machine reaches the server as its first
+	// operator.
 	Conn   cli.Connection
 	Client *httpapi.Client
 
 	operator Operator
 }
 
-// Operator is how a fleet's operator reaches its server.
+// Operator contains the functions by which a fleet's operator reaches the server.
 type Operator interface {
 	// ServerURL returns the URL of the server that the connection means.
 	ServerURL(conn cli.Connection) (string, error)
-	// KeepServer writes into an operator's directory which server to use if a connection names no server.
+	// KeepServer writes the server's URL into an operator's directory. KeepServer is used if a
+	// connection names no server.
 	KeepServer(dir, url string) error
-	// Connect returns a client of the server that the connection means. It need not be reachable.
+	// Connect returns a client of the server that the connection means. The server need not be
+	// reachable.
 	Connect(conn cli.Connection) (*httpapi.Client, error)
 	// Push signs code with the operator's key and sends it to s.
 	Push(ctx context.Context, s cli.Server, conn cli.Connection, in cli.PushCode) (tutti.CodePushed, error)
 }
 
 // StartLabFleet installs the binary on every host, makes the server on the host
-// serverHost and joins all others. The operator's credentials are written to dir.
+// serverHost, and joins all other hosts. StartLabFleet writes the operator's credentials
+// to dir.
 func StartLabFleet(ctx context.Context, operator Operator, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
 	f := &LabFleet{operator: operator, Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
 	var err error
@@ -139,8 +143,8 @@ func (f *LabFleet) node(prefix string) (*lab.Host, error) {
 	return f.Nodes[i], nil
 }
 
-// Output runs a command on a host and returns its standard output. The error has
-// the command's standard error.
+// Output runs a command on a host and returns its standard output. The error contains the
+// command's standard error.
 func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]byte, error) {
 	cmd := h.Command(ctx, args...)
 	var out, said bytes.Buffer
@@ -157,7 +161,8 @@ func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
 }
 
-// AddFlags restarts a unit of a host with further flags. The unit keeps them at every boot.
+// AddFlags restarts a unit of a host with further flags. The unit keeps the flags at every
+// boot.
 func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload

@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// siteRequests are enough for each web server to have its turn.
+// siteRequests is large enough that each web server answers at least one request.
 const siteRequests = 10
 
-// AskSite asks the load balancer of the web example again and again. It returns the
+// AskSite sends several requests to the load balancer of the web example. AskSite returns the
 // different pages that it got, sorted. The load balancer is the node whose name begins with lb-.
 func (f *LabFleet) AskSite(ctx context.Context) ([]string, error) {
 	h, err := f.node("lb-")

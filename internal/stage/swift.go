@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// StoreAndFetch stores an object in the deployed Swift through its
-// API, and fetches it again. Its proxy is the node whose name begins with proxy-.
+// StoreAndFetch stores an object in the deployed Swift through its API, and then reads
+// the object again. The proxy is the node whose name begins with proxy-.
 func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(string, ...any)) error {
 	h, err := f.node("proxy-")
 	if err != nil {
@@ -52,14 +52,15 @@ type swiftAnswer struct {
 	content []byte
 }
 
-// Swift's units count as started before their servers listen. For a minute the proxy leaves out
-// servers that did not answer.
+// Swift's units count as started before their servers listen. The proxy does not use a server
+// for a minute after the server did not answer.
 const (
 	swiftDeadline   = 2 * time.Minute
 	swiftAgainEvery = 3 * time.Second
 )
 
-// swift asks Swift. It asks again while Swift answers that its servers are unavailable.
+// swift sends a request to Swift. The function repeats the request while Swift answers
+// that its servers are unavailable.
 func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
 	for {
 		answer, code, err := askSwift(ctx, method, url, header, body)

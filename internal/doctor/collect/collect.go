@@ -1,5 +1,6 @@
-// Package collect gathers what package doctor looks at: the files, processes, locks and connections of this machine. It
-// changes nothing. The caller says where the directories of server, agent and operator are.
+// Package collect gathers the facts that package doctor examines. The facts are about the files, processes, locks and
+// connections of this machine. The package changes nothing. The caller passes the directories of server, agent and
+// operator.
 package collect
 
 import "time"

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 )
 
-// Certificate reads when the certificate in a file ends. Ends is zero if the file cannot be read. The certificate is a finding
-// from notice before its end on, and mend says what to do then.
+// Certificate reads when the certificate in a file ends. Ends is zero if Certificate cannot read the file. Doctor
+// reports the certificate from the time notice before its end. The text mend says what to do then.
 func Certificate(name, path string, notice time.Duration, mend string) doctor.Credential {
 	c := doctor.Credential{Name: name, File: path, Notice: notice, Mend: mend}
 	raw, _ := os.ReadFile(path)
@@ -26,7 +26,7 @@ func Certificate(name, path string, notice time.Duration, mend string) doctor.Cr
 	return c // an unreadable certificate counts as ended
 }
 
-// Link finishes TLS with a server within [Timeout] and sends no request.
+// Link makes a TLS connection to a server within [Timeout]. It sends no request.
 func Link(ctx context.Context, address string, config *tls.Config) doctor.Link {
 	out := doctor.Link{Address: address}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -40,7 +40,8 @@ func Link(ctx context.Context, address string, config *tls.Config) doctor.Link {
 	return out
 }
 
-// Clock is the server's time, or zero if it does not answer within [Timeout].
+// Clock returns the server's time. Clock returns the zero time if the server does not
+// answer within [Timeout].
 func Clock(ctx context.Context, url string, config *tls.Config) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -33,7 +33,7 @@ var puppetLocks = []string{
 	"/var/lib/puppet/state/agent_catalog_run.lock",
 }
 
-// Node looks at the node of an agent's directory. It looks for Puppet under root.
+// Node examines the node of an agent's directory. Node searches for Puppet under root.
 func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	dir := of.Dir
 	n := &doctor.Node{Process: Process(ctx, of)}
@@ -45,7 +45,7 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	n.Locks = lockFacts()
 	member, err := identity.LoadMembership(filepath.Join(dir, "identity"))
 	if err != nil {
-		return n // its files are damaged or exposed; another check finds that
+		return n // the agent's files are damaged or exposed; another check reports this
 	}
 	n.Name = member.Node
 	again := "tutti leave --offline, then tutti join with a new token"
@@ -63,7 +63,8 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	return n
 }
 
-// Certname is the name that Puppet has for this machine. It is empty if Puppet cannot say it. Then each run reports that, too.
+// Certname returns the name that Puppet has for this machine. The name is empty if Puppet cannot tell it. If Puppet
+// cannot tell the name, each run also reports this error.
 func Certname(ctx context.Context, root string) doctor.Certname {
 	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
 	if err != nil {
@@ -93,7 +94,7 @@ func moduleFacts(dir string, running bool) string {
 		want, err := fs.ReadFile(puppetmodule.FS(), path)
 		have, _ := os.ReadFile(filepath.Join(at, path))
 		if err == nil && !bytes.Equal(want, have) {
-			changed = fmt.Sprintf("%s is not as it was shipped; remove %s", filepath.Join(at, path), filepath.Dir(at))
+			changed = fmt.Sprintf("%s differs from the shipped file; remove %s", filepath.Join(at, path), filepath.Dir(at))
 			return fs.SkipAll
 		}
 		return err
@@ -116,8 +117,8 @@ func lockFacts() []doctor.Lock {
 	return out
 }
 
-// oldRun is how old an unfinished or unsent run may be before it is a
-// finding, because the agent may just be working on it.
+// oldRun is the age from which an unfinished or unsent run is a finding. The agent may
+// still be working on a younger run.
 const oldRun = time.Minute
 
 func runFacts(dir string, n *doctor.Node) {
@@ -151,12 +152,12 @@ func runFacts(dir string, n *doctor.Node) {
 	}
 }
 
-// slowRuns is in how many runs in a row a fact has to be slow, because a busy
-// machine has slow facts now and then.
+// slowRuns is in how many consecutive runs a fact must be slow to be reported. On a busy
+// machine, facts are slow now and then.
 const slowRuns = 3
 
-// slowFacts returns the facts that were slow in each of the last runs, the slowest first, each with its
-// shortest time. It also returns Facter's configuration file.
+// slowFacts returns the facts that were slow in each of the last runs, the slowest first. Each fact has
+// its shortest time. The function also returns the path of Facter's configuration file.
 func slowFacts(dir string) (slow []doctor.Fact, conf string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "fact-use.json"))
 	if len(files) < slowRuns {

@@ -23,12 +23,12 @@ type Part struct {
 	Verb     string   // the command's verb: "server" or "agent"
 	Dir      string   // its directory
 	Unit     string   // the name of its systemd unit
-	UnitDirs []string // the directories to look for units
-	Keeps    uint64   // bytes of the disk that it keeps for work that has begun
+	UnitDirs []string // the directories in which to look for units
+	Keeps    uint64   // bytes of the disk that the part keeps for work that has begun
 }
 
-// Process looks at the processes, the disk, the credentials' permissions and the unit of a part. Fields that it cannot
-// find out stay empty.
+// Process examines the processes, the disk, the credentials' permissions and the unit of a part. Fields that Process
+// cannot determine stay empty.
 func Process(ctx context.Context, of Part) doctor.Process {
 	verb, dir, keeps := of.Verb, of.Dir, of.Keeps
 	p := doctor.Process{Dir: dir, Keeps: keeps}
@@ -43,7 +43,7 @@ func Process(ctx context.Context, of Part) doctor.Process {
 	}
 	_ = filepath.WalkDir(filepath.Join(dir, "identity"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // skip files that cannot be looked at
+			return nil //nolint:nilerr // skip files that cannot be read
 		}
 		if info, err := e.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
 			p.Exposed = append(p.Exposed, path)
@@ -101,7 +101,8 @@ func pidsOf(verb, dir string) []int {
 	return out
 }
 
-// sameDir reports whether the path of, seen from a process, is dir.
+// sameDir reports whether a path is the directory dir. The path is resolved as the
+// process sees it.
 func sameDir(pid int, of, dir string) bool {
 	if !filepath.IsAbs(of) {
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))

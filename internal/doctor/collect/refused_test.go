@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 )
 
-// A result that the server did not take is named until a later one was taken.
+// Doctor reports a result that the server refused until the server has taken a later
+// result.
 func TestARefusedResultIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	sent := func(run, why string, at time.Time) {

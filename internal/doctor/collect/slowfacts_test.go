@@ -16,7 +16,7 @@ func TestSlowFacts(t *testing.T) {
 	const record = `{"slow":{%s},"conf":"/f.conf"}`
 	for _, tc := range []struct {
 		reason string
-		runs   []string // what each run says was slow, the last one first
+		runs   []string // the slow facts of each run, the last run first
 		want   []doctor.Fact
 	}{
 		{"in each of the last runs, the most first, at their best",

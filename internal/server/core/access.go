@@ -239,9 +239,7 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 // Admins reports whether by a fleet file an operator other than revoked is admin, and is known to have a good certificate.
 // The certificate of the caller is not checked again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
-	admin := func(name string) bool {
-		return name != revoked && policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
-	}
+	admin := func(name string) bool { return name != revoked && isAdmin(fleet, name) }
 	if v := VisitOf(ctx); v != nil && admin(v.Name) {
 		return true
 	}
@@ -251,6 +249,13 @@ func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 		}
 	}
 	return false
+}
+
+// IsAdmin reports whether by the present fleet file an operator may do everything.
+func (tx *Tx) IsAdmin(name string) bool { return isAdmin(tx.Fleet(), name) }
+
+func isAdmin(fleet tutti.Fleet, name string) bool {
+	return policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
 }
 
 // ActorOperator is the prefix of operators' names in the log.

@@ -80,22 +80,19 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	if q.on != "" {
 		turn += tutti.NodeKey(" for " + q.on) // as if that node had asked: a Puppet Server compiles for many at once
 	}
-	leave, err := s.Readings.Enter(ctx, turn, memory)
-	if err != nil {
-		return err
-	}
-	err = s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil })
-	if err == nil {
-		if now, _ := sizeOfAnswer(q.out); now > size+size/4 {
-			err = tutti.Errorf(tutti.CodeUnavailable, "the answer has grown from %d to %d bytes while it waited; ask again", size, now)
+	leave, err := s.Readings.Read(ctx, turn, memory, func() error {
+		if err := s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil }); err != nil {
+			return err
 		}
+		if now, _ := sizeOfAnswer(q.out); now > size+size/4 {
+			return tutti.Errorf(tutti.CodeUnavailable, "the answer has grown from %d to %d bytes while it waited; ask again", size, now)
+		}
+		return nil
+	})
+	if err == nil {
+		tutti.TurnOf(ctx).AfterAnswer(leave)
 	}
-	if err != nil {
-		leave()
-		return err
-	}
-	tutti.TurnOf(ctx).AfterAnswer(leave)
-	return nil
+	return err
 }
 
 // answerOnce makes the answer to a question after pay has accepted its cost.

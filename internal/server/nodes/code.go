@@ -25,7 +25,7 @@ func (s *Nodes) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, nil
 }
 
-// signedCode reads the code that a node was told to run. The caller must call leave, as with Readings.Enter.
+// signedCode reads the code that a node was told to run. The caller must call leave, as with Readings.Read.
 func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement
@@ -54,19 +54,15 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	if err != nil {
 		return out, nil, err
 	}
-	if leave, err = s.Readings.Enter(ctx, key, share.CostOfManifest*size); err != nil {
-		return out, nil, err
-	}
-	raw, err := s.Opts.Blobs.Get(ctx, blob)
-	if err == nil {
-		out, err = core.Decode[tutti.SignedCode]("signed code", raw)
-	}
-	if err != nil {
-		leave()
-		return out, nil, err
-	}
+	leave, err = s.Readings.Read(ctx, key, share.CostOfManifest*size, func() error {
+		raw, err := s.Opts.Blobs.Get(ctx, blob)
+		if err == nil {
+			out, err = core.Decode[tutti.SignedCode]("signed code", raw)
+		}
+		return err
+	})
 	out.Statement = statement
-	return out, leave, nil
+	return out, leave, err
 }
 
 // blobGet gives a node one file of the code that it was told to run, and

@@ -238,7 +238,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 
 // withServed returns a gate in which the run's Puppet Server's word replaces that of the node,
 // which has not seen what the Puppet Server handed over. served is that word (nil: there
-// was nothing). The caller must call leave, as with Readings.Enter.
+// was nothing). The caller must call leave, as with Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {
@@ -252,31 +252,29 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	if err != nil || served == nil {
 		return in, nil, func() {}, err
 	}
-	if leave, err = s.enterServed(ctx, key, served); err != nil {
+	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
+	cost, err := s.payServed(ctx, key, served)
+	if err != nil {
 		return in, nil, nil, err
 	}
-	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
-	if in.Exports, err = explain.ServedExports(ctx, s.Opts.Blobs, served); err != nil {
-		leave()
-		return in, nil, nil, tutti.Wrap("", err, "exports of run %s", in.Run)
-	}
-	return in, served, leave, nil
+	leave, err = s.Readings.Read(ctx, key, cost, func() (err error) {
+		in.Exports, err = explain.ServedExports(ctx, s.Opts.Blobs, served)
+		return tutti.Wrap("", err, "exports of run %s", in.Run)
+	})
+	return in, served, leave, err
 }
 
-// enterServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them,
-// and waits until they may be read.
-func (s *runs) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (leave func(), err error) {
+// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them. It
+// returns what it costs to read them.
+func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (reading int64, err error) {
 	if served.Count == 0 {
-		return func() {}, nil
+		return 0, nil
 	}
 	size, _, err := s.sizeOf(ctx, served.Set)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if err := s.Shares.Pay(key, share.CostOfServed(int(size), served.Count), time.Now()); err != nil {
-		return nil, err
-	}
-	return s.Readings.Enter(ctx, key, share.CostOfRecord*size)
+	return share.CostOfRecord * size, s.Shares.Pay(key, share.CostOfServed(int(size), served.Count), time.Now())
 }
 
 // absentKeys returns the hiera keys of a run that had no value.

@@ -109,15 +109,13 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 	if err != nil {
 		return of, nil, err
 	}
-	leave, err := s.Readings.Enter(ctx, key, share.CostOfRecord*min(size, maxRecord))
-	if err != nil || share.CostOfRecord*size <= share.SmallReading {
-		return of, leave, err
-	}
-	if of, err = s.expects(ctx, key, in); err != nil { // the same result may have been taken while this one waited
-		leave()
-		return of, nil, err
-	}
-	return of, leave, nil
+	leave, err := s.Readings.Read(ctx, key, share.CostOfRecord*min(size, maxRecord), func() (err error) {
+		if share.CostOfRecord*size > share.SmallReading { // the same result may have been taken while this one waited
+			of, err = s.expects(ctx, key, in)
+		}
+		return err
+	})
+	return of, leave, err
 }
 
 // askedBesides keeps what a run asked and has not handed over at a gate: the run

@@ -46,6 +46,9 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 		if err := tx.MayRun(ctx, startOf(in), body.Plan, in.Mode, nodes); err != nil {
 			return err
 		}
+		if err := tx.fewUnfinished(ctx); err != nil {
+			return err
+		}
 		if body.Plan.Exclusive, err = exclusive(body.Plan, body.Targets, in); err != nil {
 			return err
 		}
@@ -74,14 +77,14 @@ func startOf(in api.StartJob) string {
 	return "run " + string(in.Plan)
 }
 
-// several names the first few of many nodes.
-func several(nodes []tutti.NodeName) string {
+// several names the first few of many nodes or jobs.
+func several[Name ~string](names []Name) string {
 	const most = 5
 	var out []string
-	for _, n := range nodes[:min(most, len(nodes))] {
+	for _, n := range names[:min(most, len(names))] {
 		out = append(out, string(n))
 	}
-	if more := len(nodes) - most; more > 0 {
+	if more := len(names) - most; more > 0 {
 		out = append(out, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(out, ", ")

@@ -78,9 +78,9 @@ func (tx *tx) isKnown(ctx context.Context, what string) error {
 }
 
 // RevokeOperator implements tutti.Operators.
-func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) error {
+func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out api.RevokedOperator, err error) {
 	in.Reason = plain.Line(in.Reason)
-	return s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
+	err = s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
 		if tx.Registry.Operators[in.Operator] == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)
 		}
@@ -91,8 +91,10 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) error 
 			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
 		}
 		tx.Emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
+		out = tx.cancelJobs(tutti.Actor(ctx), in)
 		return nil
 	})
+	return out, err
 }
 
 // othersRemain reports whether another operator is known to get in with a

@@ -46,15 +46,18 @@ func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]
 	if in.Action == tutti.RemoteDisable && in.Message == "" {
 		q.in.Message = fmt.Sprintf("Disabled via Tutti by %s at %s", q.by, time.Now().UTC().Format("2006-01-02 15:04"))
 	}
-	if q.signed, err = s.signedActions(ctx, in); err != nil {
+	if q.signed, err = s.signedActions(ctx, q.in); err != nil {
 		return err
+	}
+	if len(q.signed) > 0 { // these are asked, whatever the selector says
+		q.in.On = "signed for " + several(slices.Sorted(maps.Keys(q.signed)))
 	}
 	selected, undecided, err := q.choose(ctx, views)
 	if err != nil {
 		return err
 	}
 	if len(selected)+len(undecided) == 0 {
-		return tutti.Errorf(tutti.CodeNotFound, "the selector %s selects none of %d nodes; see: tutti node list", in.On, len(views))
+		return tutti.Errorf(tutti.CodeNotFound, "the selector %s selects none of %d nodes; see: tutti node list", q.in.On, len(views))
 	}
 	request := q.request(in.Action)
 	if in.Action.Effect() && len(selected) > 0 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
@@ -19,6 +20,9 @@ func (s *Keys) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 	}
 	return s.lasting(ctx, "set "+in.Key, func(tx *tx) error {
 		if err := tx.May(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + in.Key, Key: in.Key}); err != nil {
+			return err
+		}
+		if err := tx.fewValues(ctx, in.Key, data.VolumeOfSecret(in.Secret), in.Adds); err != nil {
 			return err
 		}
 		before, _ := tx.Data.Value(in.Key)

@@ -8,11 +8,9 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
-	"github.com/tutti-project/tutti/internal/server/core"
 )
 
 // Signing implements tutti.Signings.
@@ -206,28 +204,4 @@ func (tx *tx) stayGood(trust []tutti.Statement) error {
 		return tutti.Wrap(tutti.CodeConflict, err, "nodes would refuse it")
 	}
 	return nil
-}
-
-// signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
-// ones, so an unsigned call is refused and asks no node.
-func (s *Operators) signedActions(ctx context.Context, in api.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
-	if !in.Action.Effect() {
-		return nil, nil
-	}
-	out := map[tutti.NodeName]*tutti.Statement{}
-	for _, st := range in.Signed {
-		said, err := core.Decode[tutti.SignedAction]("signed action", st.Body)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range said.Nodes {
-			out[n] = &st
-		}
-	}
-	return out, s.Look(ctx, func(v explain.View) error {
-		if v.Registry.Acting == nil || len(in.Signed) > 0 {
-			return nil
-		}
-		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
-	})
 }

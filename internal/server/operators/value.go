@@ -52,6 +52,11 @@ func (s *Operators) operatorValue(ctx context.Context, in wire.Publish) error {
 		if _, is := tx.Data.Secret(in.Key); is && !in.Withdraw {
 			return tutti.Errorf(tutti.CodeConflict, "%q is a secret: set it with --secret, or unset it first", in.Key)
 		}
+		if !in.Withdraw {
+			if err := tx.fewValues(ctx, in.Key, data.VolumeOfValue(in.Key, in.Value), false); err != nil {
+				return err
+			}
+		}
 		by := tutti.Actor(ctx)
 		before, _ := tx.Data.Value(in.Key)
 		if err := tx.SetValue(by, "", nil, in); err != nil {

@@ -10,7 +10,7 @@ RSpec.describe 'what a resource notifies' do
   after { run.clean }
 
   def notifies(run)
-    run.events('start').to_h { |event| [event['resource'], event['notifies']] }.compact
+    run.events('change').to_h { |event| [event['resource'], event['notifies']] }
   end
 
   it 'is told of a resource and of a class, through classes, and of no resource that cannot be refreshed' do
@@ -24,9 +24,21 @@ RSpec.describe 'what a resource notifies' do
       notify { 'direct': } ~> exec { '/bin/echo': refreshonly => true }
     PUPPET
     expect(notifies(run)).to include(
-      'Notify[of a class]' => ['Exec[/bin/true]'], 'Notify[bare]' => ['Exec[/bin/true]'], 'Notify[direct]' => ['Exec[/bin/echo]']
+      'Notify[of a class]' => ['Exec[/bin/true]'], 'Notify[direct]' => ['Exec[/bin/echo]']
     ), run.said
     expect(notifies(run)).not_to include('Exec[/bin/echo]', 'Exec[/bin/true]', 'Notify[cannot be refreshed]')
+  end
+
+  it 'is told once for all resources of a class, and again if the first one did not change' do
+    run.manifest(<<~PUPPET).call
+      class conf {
+        exec { 'fails': command => '/bin/false' } notify { 'changes': } notify { 'later': require => Notify['changes'] }
+        Exec['fails'] -> notify { 'left out': }
+      }
+      include conf
+      Class['conf'] ~> exec { '/bin/true': refreshonly => true }
+    PUPPET
+    expect(notifies(run)).to eq('Exec[fails]' => ['Exec[/bin/true]'], 'Notify[changes]' => ['Exec[/bin/true]']), run.said
   end
 
   it 'is nothing in a noop run' do

@@ -17,6 +17,8 @@ module PuppetX
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
         Puppet::Transaction.prepend(Transaction)
+        Puppet::Transaction::ResourceHarness.prepend(Harness)
+        Puppet::Transaction::EventManager.prepend(EventManager)
         Redaction.install
         order.agent? ? agent : apply
       end
@@ -159,6 +161,53 @@ module PuppetX
           return super unless catalog.host_config? && !resource.is_a?(Puppet::Type::Whit)
 
           Launcher.current.events.around(self, resource) { super }
+        end
+      end
+
+      # This hook runs before Puppet changes a resource of the host catalog.
+      module Harness
+        private
+
+        def sync(event, param, *)
+          note(param.resource) if transaction.catalog.host_config?
+          super
+        end
+
+        def note(resource)
+          Launcher.current.events.changing(transaction, resource)
+        rescue SystemCallError, IOError => e
+          raise Puppet::Error, "tutti: not changed, for what it refreshes cannot be noted: #{e.message}", cause: nil
+        end
+      end
+
+      # This hook runs before and after Puppet refreshes a resource of the host catalog. If Puppet has just
+      # started a service, the service no longer needs a refresh.
+      module EventManager
+        def queue_events(resource, events)
+          super
+          done = transaction.catalog.host_config? && events.any? { |event| event.invalidate_refreshes && event.status == 'success' }
+          Launcher.current.events.refreshed(resource) if done
+        end
+
+        private
+
+        def process_callback(resource, callback, events)
+          return super if resource.is_a?(Puppet::Type::Whit) || !transaction.catalog.host_config? || !process_callback?(resource, events)
+          return false unless noted?(resource)
+
+          super.tap { |refreshed| Launcher.current.events.refreshed(resource) if refreshed }
+        end
+
+        # An error has the same effects as a failed refresh in Puppet.
+        def noted?(resource)
+          Launcher.current.events.changing(transaction, resource)
+          true
+        rescue SystemCallError, IOError => e
+          message = "tutti: not refreshed, for what it refreshes itself cannot be noted: #{e.message}"
+          resource.err(message)
+          transaction.resource_status(resource).failed_to_restart = true
+          transaction.resource_status(resource).fail_with_event(message)
+          false
         end
       end
 

@@ -5,7 +5,7 @@ require 'json'
 module PuppetX
   module Tutti
     # A Journal is an append-only file of JSON lines. Each line is one write, so a killed process
-    # leaves only whole lines. Writing never raises an error, because a full disk must not end a
+    # leaves only whole lines. `write` never raises an error, because a full disk must not end a
     # Puppet run in the middle.
     class Journal
       # Returns the time as RFC 3339 with milliseconds, like in all files of a run.
@@ -47,10 +47,28 @@ module PuppetX
 
       # Appends one line, without the fields that are nil.
       def write(fields)
-        line = { 't' => Journal.now }.merge(fields.compact)
-        @file.write("#{Journal.json(line)}\n")
+        append(fields)
       rescue SystemCallError, IOError
         nil
+      end
+
+      # Appends one line. The line and all earlier lines are on disk when `note` returns.
+      # @raise [SystemCallError, IOError]
+      def note(fields)
+        append(fields)
+        @file.fdatasync
+      end
+
+      private
+
+      # If a full disk has cut off a line, the next line must still be readable.
+      def append(fields)
+        line = "#{Journal.json({ 't' => Journal.now }.merge(fields.compact))}\n"
+        @file.write(@torn ? "\n#{line}" : line)
+        @torn = false
+      rescue SystemCallError, IOError
+        @torn = true
+        raise
       end
     end
   end

@@ -17,6 +17,8 @@ module PuppetX
       STOPPED = 76
       DISABLED = 77
       NAME = 'puppet-tutti'
+      # SIGNALS are the signals that end a process without traps.
+      SIGNALS = %w[TERM HUP INT QUIT USR1 USR2].freeze
 
       class << self
         attr_accessor :current
@@ -240,7 +242,7 @@ module PuppetX
         require_relative 'settings'
         require_relative 'events'
         Log.to(@log)
-        @events = Events.new(Journal.new(file('events.jsonl')))
+        @events = Events.new(Journal.new(file('events.jsonl')), @order.owed)
         connect
         Hooks.install(@order)
         Puppet::Util::CommandLine.new('puppet', Settings.new(@order, @dir).arguments).execute
@@ -290,9 +292,9 @@ module PuppetX
         trap_signals
       end
 
-      # `puppet agent` sets its own traps, which are for a daemon.
+      # Puppet sets its own traps. On INT, Puppet exits. The traps of `puppet agent` are for a daemon.
       def trap_signals
-        %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
+        SIGNALS.each { |name| Signal.trap(name) { interrupted(name) } }
       end
 
       # Puppet ends in its own way and writes a report. Only this process knows that a signal was the cause.

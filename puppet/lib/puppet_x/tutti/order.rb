@@ -15,7 +15,7 @@ module PuppetX
       # environment may be chosen there.
       OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
-      LISTS = %w[modulepath tags skip_tags volatile_facts].freeze
+      LISTS = %w[modulepath tags skip_tags volatile_facts owed].freeze
       # DIRECTORIES are directories of a Puppet that does not use its default directories.
       DIRECTORIES = %w[confdir vardir].freeze
 
@@ -40,7 +40,7 @@ module PuppetX
           raise Refused, "#{path} asks for protocol #{data['protocol'].inspect}, this module speaks #{PROTOCOL}: " \
                          'agent and module must be of one version'
         end
-        @data = SECONDS.merge('program' => 'apply', 'modulepath' => [], 'tags' => [], 'skip_tags' => [], 'volatile_facts' => []).merge(data)
+        @data = SECONDS.merge('program' => 'apply', 'modulepath' => [], 'tags' => [], 'skip_tags' => [], 'volatile_facts' => [], 'owed' => []).merge(data)
         check(path)
       end
 

@@ -4,18 +4,22 @@ module PuppetX
   module Tutti
     # This class finds the resources that Puppet refreshes after a resource has changed.
     class Refreshes
-      # MOST is a limit, because each resource of a class lists everything that the class notifies.
-      MOST = 100
-
       # @param graph [Puppet::Graph::RelationshipGraph] in which whits stand for the beginning and the end of containers
       def initialize(graph)
         @graph = graph
         @behind = {} # whit → references: all resources of a class share what it notifies
       end
 
-      # @return [Array<String>] references, at most MOST; none for a resource that is not to be changed
+      # @return [Array<String>] references; none for a resource that is not to be changed
       def of(resource)
-        resource.noop? ? [] : behind(resource).first(MOST)
+        return [] if resource.noop?
+
+        resource.self_refresh? && !resource.deleting? ? [resource.ref, *behind(resource)] : behind(resource)
+      end
+
+      # Returns whether Puppet can refresh a resource, and the code does not forbid the refresh.
+      def self.of?(resource)
+        resource.respond_to?(:refresh) && !resource.noop?
       end
 
       private
@@ -24,7 +28,7 @@ module PuppetX
         @graph.adjacent(vertex, direction: :out, type: :edges).flat_map do |edge|
           target = edge.target
           next [] unless edge.callback && target.respond_to?(edge.callback)
-          next [target.ref] unless target.is_a?(Puppet::Type::Whit)
+          next target.noop? ? [] : [target.ref] unless target.is_a?(Puppet::Type::Whit)
 
           @behind[target] ||= behind(target)
         end.uniq

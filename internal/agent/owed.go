@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// OwedFile has the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). It is on disk
+// before the result of the run that changed it.
+const OwedFile = "owed.json"
+
+// Refreshes is what the events of a run say of refreshes.
+type Refreshes struct {
+	Due  []string // resources that the run should have refreshed and has not, or perhaps has not
+	Over []string // resources that it has refreshed, or that are not to be refreshed any more
+}
+
+// debts is the content of OwedFile.
+type debts struct {
+	Owed []tutti.Owed `json:"owed"`
+}
+
+// after are the debts when a run has ended. It does not matter how often one run is counted.
+func (d debts) after(run tutti.RunID, r Refreshes) debts {
+	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
+	for _, resource := range r.Due {
+		if !slices.ContainsFunc(out, func(o tutti.Owed) bool { return o.Resource == resource }) {
+			out = append(out, tutti.Owed{Resource: resource, Run: run})
+		}
+	}
+	return debts{out}
+}
+
+// readDebts returns what the node with its state in dir owes.
+func readDebts(dir string) (debts, error) {
+	kept, err := readSealed[debts](filepath.Join(dir, OwedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return debts{}, nil
+	}
+	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
+}
+
+// ledger keeps the node's debts.
+type ledger struct {
+	dir       string // the agent's
+	runner    Runner
+	unsettled []string // directories of runs that have ended and are not in OwedFile yet
+}
+
+// settle counts what a run in mode apply has refreshed, and what it has not. When it returns, the debts are on disk.
+func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
+	before, err := readDebts(l.dir)
+	if err != nil {
+		return before, err
+	}
+	refreshes, err := l.runner.Refreshes(dir)
+	if err != nil {
+		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", run)
+	}
+	after := before.after(run, refreshes)
+	if slices.Equal(after.Owed, before.Owed) {
+		return after, nil
+	}
+	if err := writeSealed(filepath.Join(l.dir, OwedFile), after); err != nil {
+		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", run)
+	}
+	return after, nil
+}
+
+// settleLate counts the runs for which that was not possible when they ended.
+func (l *ledger) settleLate() error {
+	for len(l.unsettled) > 0 {
+		if _, err := l.settle(l.unsettled[0], tutti.RunID(filepath.Base(l.unsettled[0]))); err != nil {
+			return err
+		}
+		l.unsettled = l.unsettled[1:]
+	}
+	return nil
+}
+
+// owes returns the resources whose refresh a run of a mode repeats. A run that changes nothing repeats none.
+func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
+	if err := l.settleLate(); err != nil || mode != tutti.ModeApply {
+		return nil, err
+	}
+	kept, err := readDebts(l.dir)
+	var out []string
+	size := 0
+	for _, o := range kept.Owed {
+		if size += len(o.Resource); size > maxRepeated { // the next run repeats the rest
+			break
+		}
+		out = append(out, o.Resource)
+	}
+	return out, err
+}
+
+// maxRepeated bounds the names of the resources that one run is told to refresh, in bytes.
+const maxRepeated = 4 << 20
+
+// endUnknown ends a run whose marker cannot be read. Its events are there all the same.
+func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) error {
+	if _, err := a.debts.settle(dir, out.Run); err != nil {
+		a.debts.unsettled = append(a.debts.unsettled, dir)
+		return tell(ctx, a, dir, unrecorded(out, err), err)
+	}
+	return a.end(ctx, dir, out)
+}
+
+// told returns the debts that a result has room for.
+func (d debts) told() []tutti.Owed {
+	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])
+	for i := range out {
+		if name := out[i].Resource; len(name) > maxOwedName {
+			out[i].Resource = strings.ToValidUTF8(name[:maxOwedName], "") + "…"
+		}
+	}
+	return out
+}
+
+// maxOwedName bounds the name of a resource in a result, in bytes. OwedFile has the whole name.
+const maxOwedName = 1 << 10

@@ -1,0 +1,205 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// refreshing is a Puppet that applies, and says so much of refreshes. It passes on what it was told to repeat.
+func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
+	return func(p *puppet) tutti.Result {
+		out := applies(p)
+		if err := writeFile(filepath.Join(p.dir, refreshesFile), r); err != nil {
+			p.t.Error(err)
+		}
+		told <- p.spec.Owed
+		return out
+	}
+}
+
+type list = []string
+
+// A refresh is owed until a run has done it, whatever runs come between.
+func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
+	told := make(chan []string, 1)
+	l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Exec[a]", "Service[b]"}}))
+	l.start()
+	first := l.end(l.job())
+	<-told
+	owes := func(of ...string) (out []tutti.Owed) {
+		for _, resource := range of {
+			out = append(out, tutti.Owed{Resource: resource, Run: first.Run})
+		}
+		return out
+	}
+	if diff := cmp.Diff(owes("Exec[a]", "Service[b]"), first.Owed); diff != "" {
+		t.Errorf("the run that owes: -want +got\n%s", diff)
+	}
+	for _, tc := range []struct {
+		reason string
+		mode   tutti.Mode
+		says   agent.Refreshes
+		repeat list
+		owed   []tutti.Owed
+	}{
+		{"a noop run neither pays nor forgets", tutti.ModeNoop, agent.Refreshes{Over: list{"Exec[a]", "Service[b]"}}, nil, nil},
+		{"one is done, the other fails again", tutti.ModeApply, agent.Refreshes{Over: list{"Exec[a]"}}, list{"Exec[a]", "Service[b]"}, owes("Service[b]")},
+		{"it is left out", tutti.ModeApply, agent.Refreshes{}, list{"Service[b]"}, owes("Service[b]")},
+		{"its change is made again, and it fails", tutti.ModeApply, agent.Refreshes{Due: list{"Service[b]"}}, list{"Service[b]"}, owes("Service[b]")},
+		{"it is done", tutti.ModeApply, agent.Refreshes{Over: list{"Service[b]"}}, list{"Service[b]"}, nil},
+		{"nothing is owed any more", tutti.ModeApply, agent.Refreshes{}, nil, nil},
+	} {
+		l.ruby.does(refreshing(told, tc.says))
+		got := l.end(l.fleet.Start("deploy", tc.mode))
+		if diff := cmp.Diff([]list{tc.repeat}, []list{<-told}); diff != "" {
+			t.Errorf("%s: what is repeated: -want +got\n%s", tc.reason, diff)
+		}
+		if diff := cmp.Diff(tc.owed, got.Owed); diff != "" {
+			t.Errorf("%s: what is owed then: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// The process of a run ends while there is no agent, and the next agent is killed after it has noted what the run owes, before it has noted
+// how the run ended.
+func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {
+	told := make(chan []string, 1)
+	ends, end := make(chan struct{}), make(chan struct{})
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := refreshing(told, agent.Refreshes{Due: list{"Service[b]"}, Over: list{"Exec[a]"}})(p)
+		close(ends)
+		<-end
+		return out
+	})
+	l.start()
+	job := l.job()
+	<-ends
+	l.kill()
+	close(end)
+	<-told
+	stop := l.line.stopAt(wire.OpResult, false)
+	l.start()
+	<-stop.reached
+	l.kill()
+	results, err := filepath.Glob(filepath.Join(l.dir, "runs", "*", "result.json"))
+	if err != nil || len(results) != 1 {
+		t.Fatal(results, err)
+	}
+	if err := os.Remove(results[0]); err != nil {
+		t.Fatal(err)
+	}
+	l.ruby.does(refreshing(told, agent.Refreshes{Over: list{"Service[b]"}}))
+	l.start()
+	first := l.end(job)
+	if diff := cmp.Diff([]tutti.Owed{{Resource: "Service[b]", Run: first.Run}}, first.Owed); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	second := l.end(l.job())
+	if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" || second.Owed != nil {
+		t.Errorf("then %v is owed; repeated -want +got\n%s", second.Owed, diff)
+	}
+}
+
+// What a run owes is known even if nobody knows any more what was started.
+func TestARunWithADamagedMarkerOwesItsRefreshes(t *testing.T) {
+	told, end := make(chan []string, 1), make(chan struct{})
+	damaged := make(chan struct{})
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := refreshing(told, agent.Refreshes{Due: list{"Service[b]"}})(p)
+		damages["truncated"](t, filepath.Join(p.dir, markerFile))
+		close(damaged)
+		<-end
+		return out
+	})
+	l.start()
+	job := l.job()
+	<-damaged
+	<-told
+	l.kill()
+	close(end)
+	l.start()
+	if got := l.end(job); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery {
+		t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+	}
+	l.ruby.does(refreshing(told, agent.Refreshes{}))
+	l.end(l.job())
+	if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" {
+		t.Errorf("repeated -want +got\n%s", diff)
+	}
+}
+
+// A whole foreign run makes its node good, but Puppet does not repeat a refresh.
+func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		says   agent.Refreshes
+		spoil  bool
+		whole  bool
+	}{
+		{"nothing is owed", agent.Refreshes{Over: list{"Service[b]"}}, false, true},
+		{"a refresh is owed", agent.Refreshes{Due: list{"Service[b]"}}, false, false},
+		{"nobody knows what is owed", agent.Refreshes{Due: list{"Service[b]"}}, true, false},
+	} {
+		w, opt := witnesses(t)
+		told := make(chan []string, 1)
+		l := newLab(t, refreshing(told, tc.says))
+		l.start(opt, quick)
+		l.quiet(w)
+		l.end(l.job())
+		<-told
+		if tc.spoil {
+			damages["flipped"](t, filepath.Join(l.dir, agent.OwedFile))
+		}
+		w.leave(t, wholeReport(t, foreignID(1), 0))
+		if f := l.tellsOf(1); f.Whole != tc.whole || (f.Ago > 0) != tc.whole || f.Ago > time.Hour {
+			t.Errorf("%s: whole %t, it began %s ago; want whole %t", tc.reason, f.Whole, f.Ago, tc.whole)
+		}
+		l.kill()
+	}
+}
+
+// While nobody knows what the node owes, it begins no run. A run that it has begun before is not good.
+func TestDamagedDebts(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan []string, 1)
+			l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Service[b]"}}))
+			l.start()
+			l.end(l.job())
+			<-told
+			path := filepath.Join(l.dir, agent.OwedFile)
+			during := refreshing(told, agent.Refreshes{Due: list{"Exec[c]"}})
+			l.ruby.does(func(p *puppet) tutti.Result {
+				damage(t, path)
+				return during(p)
+			})
+			for _, reason := range []string{"damaged while a run went on", "damaged before"} {
+				got := l.end(l.job())
+				if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, path) || !strings.Contains(got.Message, "remove the file") {
+					t.Errorf("%s: %s:%s %q", reason, got.Outcome, got.Reason, got.Message)
+				}
+			}
+			<-told
+			if l.ruby.started() != 2 {
+				t.Errorf("%d runs were begun, want 2", l.ruby.started())
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			got := l.end(l.job())
+			if diff := cmp.Diff(list{"Exec[c]"}, <-told); diff != "" || !got.Outcome.Good() {
+				t.Errorf("after that: %s %q; repeated -want +got\n%s", got.Outcome, got.Message, diff)
+			}
+		})
+	}
+}

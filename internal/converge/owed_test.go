@@ -1,0 +1,37 @@
+package converge_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+func owes(r *tutti.Result) { r.Owed = []tutti.Owed{{Resource: "Service[x]", Run: r.Run}} }
+
+// TestANodeThatOwesARefreshIsNotGood: by what its last run said. No proof and no run with other tags makes it good.
+func TestANodeThatOwesARefreshIsNotGood(t *testing.T) {
+	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
+		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+		s.by(program)
+		s.all(first)
+		s.needs(t, "it has run", converge.Nothing)
+		s.concludes(s.tagged(), owes)
+		s.needs(t, "a run with tags has left it out", converge.Apply)
+		if why := s.standing("a").Why(); !strings.HasPrefix(why, "refresh of Service[x] is owed since run ") {
+			t.Errorf("%q", why)
+		}
+		s.concludes(s.tagged())
+		s.needs(t, "another one has done it", converge.Nothing)
+		s.concludes(s.passes(), owes)
+		s.needs(t, "a full run, which was good", converge.Apply)
+		s.now = s.now.Add(time.Minute)
+		s.all(first)
+		s.needs(t, "converged", converge.Nothing)
+		if last := s.engine.Last("a").Applied; !last.Passed() || last.Proof {
+			t.Errorf("%s: run %s, proof %t: want one that applied", program, last.Run, last.Proof)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package data
+
+import "github.com/tutti-project/tutti"
+
+// Volume is how much somebody has set: the events that the log has to keep for it, and the bytes of their keys and values. A value is one
+// event. A secret is one for each batch of pieces.
+type Volume struct{ Events, Bytes int }
+
+func (v Volume) plus(o Volume) Volume { return Volume{v.Events + o.Events, v.Bytes + o.Bytes} }
+
+func (v Volume) minus(o Volume) Volume { return Volume{v.Events - o.Events, v.Bytes - o.Bytes} }
+
+// Within reports whether a volume is at most another one.
+func (v Volume) Within(most Volume) bool { return v.Events <= most.Events && v.Bytes <= most.Bytes }
+
+// VolumeOfValue is the volume of a value in canonical form.
+func VolumeOfValue(key string, canonical []byte) Volume {
+	return Volume{1, len(key) + len(canonical)}
+}
+
+// VolumeOfSecret is the volume of a secret, or of more pieces of one.
+func VolumeOfSecret(s tutti.Secret) Volume {
+	size := len(s.Key) + len(s.ID) + s.Size()
+	for _, target := range s.For {
+		size += len(target)
+	}
+	for _, p := range s.Pieces {
+		size += len(p.Node) + len(p.Box)
+	}
+	return Volume{1, size}
+}
+
+// SetBy is the volume of what an actor has set and what still exists.
+func (s *State) SetBy(actor string) Volume { return s.setBy[actor] }
+
+// SetByAfter is SetBy after the actor sets a key, with this volume; adds: to the secret that is there.
+func (s *State) SetByAfter(actor, key string, volume Volume, adds bool) Volume {
+	after := s.setBy[actor].plus(volume)
+	if !adds {
+		after = after.minus(s.values[key].setBy()[actor])
+	}
+	return after
+}
+
+// setBy is the volume of a value by the actors who have set it. Several actors may have given a secret its pieces.
+func (v value) setBy() map[string]Volume {
+	switch {
+	case v.Key == "": // no value
+		return nil
+	case v.sealed != nil:
+		return v.sealed.setBy
+	}
+	return map[string]Volume{v.By: VolumeOfValue(v.Key, v.Value)}
+}
+
+// account replaces a value by another one in the volumes of those who set them.
+func (s *State) account(had, has value) {
+	for actor, volume := range had.setBy() {
+		if s.setBy[actor] = s.setBy[actor].minus(volume); s.setBy[actor] == (Volume{}) {
+			delete(s.setBy, actor)
+		}
+	}
+	for actor, volume := range has.setBy() {
+		s.setBy[actor] = s.setBy[actor].plus(volume)
+	}
+}

@@ -1,0 +1,51 @@
+package operators
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/server/core"
+)
+
+const (
+	// maxUnfinished bounds the unfinished jobs of an operator who is not admin. The server looks at each of them at each decision.
+	maxUnfinished = 20
+	// mostCancelled bounds the jobs that one revocation cancels, so that they fit into one append.
+	mostCancelled = 1000
+)
+
+// fewUnfinished refuses one more job of an operator who is not admin and has many that have not ended.
+func (tx *tx) fewUnfinished(ctx context.Context) error {
+	v := core.VisitOf(ctx)
+	if v == nil || tx.IsAdmin(v.Name) {
+		return nil
+	}
+	jobs := tx.Engine.Unfinished(tutti.Actor(ctx))
+	if len(jobs) < maxUnfinished {
+		return nil
+	}
+	var ids []tutti.JobID
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return tutti.Errorf(tutti.CodeConflict, "operator %s has %d unfinished jobs (%s), and without admin an operator has at most %d; wait for one of them, or: tutti job cancel JOB",
+		v.Name, len(jobs), several(ids), maxUnfinished)
+}
+
+// cancelJobs cancels the jobs of a revoked operator that have not begun on a node, and all others, too, if that is wanted.
+func (tx *tx) cancelJobs(by string, in api.RevokeOperator) api.RevokedOperator {
+	out := api.RevokedOperator{Cancelled: []tutti.JobID{}, GoOn: []tutti.JobID{}}
+	begun := tx.Engine.Begun()
+	for _, j := range tx.Engine.Unfinished(core.ActorOperator + in.Operator) {
+		switch {
+		case j.Cancelled:
+		case begun[j.ID] && !in.CancelJobs, len(out.Cancelled) == mostCancelled:
+			out.GoOn = append(out.GoOn, j.ID)
+		default:
+			tx.Emit(by, &tutti.JobCancelled{Job: j.ID, Reason: "operator " + in.Operator + " was revoked"})
+			out.Cancelled = append(out.Cancelled, j.ID)
+		}
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+package operators
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/server/core"
+)
+
+// mostSet bounds what an operator who is not admin has set, values and secrets together. The log, the memory and each snapshot have
+// all of it.
+var mostSet = data.Volume{Events: 20_000, Bytes: 64 << 20}
+
+// fewValues refuses what would take an operator who is not admin above mostSet. An operator who is above it already may make it less.
+func (tx *tx) fewValues(ctx context.Context, key string, volume data.Volume, adds bool) error {
+	v := core.VisitOf(ctx)
+	if v == nil || tx.IsAdmin(v.Name) {
+		return nil
+	}
+	by := tutti.Actor(ctx)
+	has, after := tx.Data.SetBy(by), tx.Data.SetByAfter(by, key, volume, adds)
+	if after.Within(mostSet) || after.Within(has) {
+		return nil
+	}
+	return tutti.Errorf(tutti.CodeConflict, "%q: operator %s has set %d values of %d KiB, and without admin an operator sets at most %d of %d MiB together "+
+		"(a secret counts once for each %d nodes); unset some first: tutti data unset KEY", key, v.Name, has.Events, has.Bytes>>10, mostSet.Events, mostSet.Bytes>>20, tutti.MaxPieces)
+}
