@@ -244,7 +244,7 @@ func TestStolenBackup(t *testing.T) {
 		if err == nil {
 			return // nothing was refused
 		}
-		f.audited(denial{"", "", "of a CA that was rotated out"})
+		f.audited(denial{"", "", "by a CA that was rotated out"})
 		th.trust = f.authority().CA()
 		_, err = th.operator(t).ListNodes(t.Context())
 		wantCode(t, "his operator, on a new connection", err, tutti.CodeUnauthenticated)

@@ -255,11 +255,11 @@ func TestManInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := f.tryJoin(m.redirect(t, token.Text))
-	if err == nil || !strings.Contains(out, "another fleet's server, or somebody between") {
+	if err == nil || !strings.Contains(out, "the server belongs to another fleet, or an attacker intercepts") {
 		t.Errorf("join: %v: %s", err, out)
 	}
 	out, err = f.try(f.path("operator"), "--server", "https://"+m.addr, "job", "list")
-	if err == nil || !strings.Contains(out, "is not the one whose operator this is") {
+	if err == nil || !strings.Contains(out, "is not the server that this operator knows") {
 		t.Errorf("operator: %v: %s", err, out)
 	}
 	taken := f.join("taken-2")

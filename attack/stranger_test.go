@@ -165,7 +165,7 @@ func TestExpiredJWT(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the connection outlives its JWT")
 	}
-	f.audited(denial{"node:taken", "stay with a JWT that has ended", ""})
+	f.audited(denial{"node:taken", "use a JWT that has expired", ""})
 	f.works("after")
 }
 

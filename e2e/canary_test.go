@@ -58,7 +58,7 @@ func TestCanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, code := tuttiCLI(t, fleet, "code", "show")
-	if code != 0 || !strings.Contains(shown, "; by themselves nodes run with sha256:") {
+	if code != 0 || !strings.Contains(shown, "; nodes that run by themselves use sha256:") {
 		t.Errorf("tutti code show: exit code %d: %s", code, shown)
 	}
 	first := serverRuns(t)

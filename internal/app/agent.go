@@ -27,18 +27,18 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// agentReserve is how much free disk a run needs to begin. The room is for its report, its log
-// and what it publishes while the server is away.
+// agentReserve is how much disk space must be free before a run begins. A run needs the space for its report, its
+// log, and the values that it publishes while the server is away.
 const agentReserve = 32 << 20
 
-// AgentOptions say where an agent keeps its state.
+// AgentOptions are the settings of an agent.
 type AgentOptions struct {
 	Dir    string
-	Root   string // the directory under which Puppet is looked for, normally "/"
+	Root   string // directory under which the agent looks for Puppet, normally "/"
 	Beat   time.Duration
-	Policy string        // the file of the node's policy, empty: no file
-	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it does not
-	// FactsEvery is how often facts are collected in addition to after each run; 0: never.
+	Policy string        // file of the node's policy. If Policy is empty, there is no policy file
+	Warm   time.Duration // how long Puppet stays loaded for the next run. 0 means that it does not stay loaded
+	// FactsEvery is how often the agent collects facts, in addition to after each run. 0 means only after runs.
 	FactsEvery time.Duration
 	Logger     *slog.Logger
 }
@@ -60,7 +60,8 @@ type Agent struct {
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	var err error
-	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet has another working directory
+	// needed because Puppet has another working directory
+	for _, dir := range []*string{&opts.Dir, &opts.Root} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return nil, err
 		}
@@ -78,8 +79,9 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
-	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs do not need this socket
-		opts.Logger.Error("nobody can compile here for other nodes", "error", err)
+	// if this fails, the agent still does its own runs
+	if a.compile, err = compileSocket(opts.Dir); err != nil {
+		opts.Logger.Error("the module on a Puppet Server cannot use this agent for compiles", "error", err)
 	}
 	if a.lock, err = durable.Lock(opts.Dir); err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	return a, err
 }
 
-// Run serves until ctx ends.
+// Run runs the agent until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.Close()
 	conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
@@ -139,8 +141,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// machineOf tells installations of machines apart without revealing their ids. It uses the id of systemd, which a new
-// installation makes, and the id of the hardware or the hypervisor. Empty: the machine has no id.
+// machineOf returns a digest that identifies the installation of this machine without revealing the machine's ids.
+// The digest is made from systemd's id, which is new after each installation, and from the id of the hardware or the
+// hypervisor. machineOf returns an empty digest if the machine has no such id.
 func machineOf(root string) tutti.Digest {
 	var ids []byte
 	for _, name := range []string{"etc/machine-id", "sys/class/dmi/id/product_uuid"} {
@@ -156,13 +159,13 @@ func machineOf(root string) tutti.Digest {
 	return tutti.DigestOf(append([]byte("tutti machine "), ids...))
 }
 
-// notAdmitted says in the log and in systemd's status that the node is not admitted, because waiting
-// does not help.
+// notAdmitted reports in the log and in systemd's status that the server does not admit the node. Waiting would not
+// help.
 func (a *Agent) notAdmitted(err error) {
 	node := a.membership.Node
 	why := "it was removed from the fleet, another machine took its place, or the keys that let it in were rotated while it was away"
 	if tutti.CodeOf(err) == tutti.CodeRefused {
-		why = "the server shows a certificate of a CA that this node does not know: the fleet's CA was rotated while it was away, or that is another server"
+		why = "the server shows a certificate of a CA that this node does not know: the fleet's CA was rotated while the node was away, or the server belongs to another fleet"
 	}
 	if _, until, bad := identity.JWTLife(a.membershipNow().JWT); bad == nil && !time.Now().Before(until) {
 		why = "its membership ended at " + until.UTC().Format(time.RFC3339)
@@ -170,12 +173,12 @@ func (a *Agent) notAdmitted(err error) {
 	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
 		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
 	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
-	if core := a.core.Load(); core != nil { // what the server told it before no longer holds
+	if core := a.core.Load(); core != nil { // information that the server sent earlier is no longer valid
 		core.Denied(errors.New(why))
 	}
 }
 
-// membershipNow returns the membership on disk, which may be newer than this process.
+// membershipNow reads the membership from the disk. The membership on the disk may be newer than the one in memory.
 func (a *Agent) membershipNow() identity.EnrolResponse {
 	if m, err := identity.LoadMembership(machine.IdentityDir(a.opts.Dir)); err == nil {
 		return m
@@ -183,8 +186,8 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 	return a.membership
 }
 
-// room returns a function that fails if there is no room to begin a run. It looks each time, because
-// the run just before may have filled the disk.
+// room returns a function that returns an error if there is not enough disk space to begin a run. The function checks
+// the disk at each call, because the previous run may have filled it.
 func room(dir string) func() error {
 	reserve := space.NewReserve("this node's", dir, agentReserve)
 	return func() error {
@@ -193,16 +196,16 @@ func room(dir string) func() error {
 	}
 }
 
-// digestKey is a secret of the node for the digests of Sensitive parameters.
-// Without it people could guess passwords from a digest.
+// digestKey derives a secret from the node's key. The secret is used for the digests of Sensitive parameters. Without
+// the secret, an attacker could guess passwords from their digests.
 func digestKey(seed []byte) string {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte("tutti digest key"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// shipModule writes the module tutti of this release once into the agent's state
-// directory. It returns the launcher and the directory for the modulepath.
+// shipModule writes the module tutti of this release into the agent's state directory, if it is not there yet.
+// shipModule returns the launcher's path and the directory for Puppet's modulepath.
 func shipModule(dir string) (launcher, modules string, err error) {
 	digest, err := puppetmodule.Digest()
 	if err != nil {
@@ -232,7 +235,8 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// An existing module is never written again, so it must be whole after a loss of power.
+	// shipModule never overwrites an existing module. So all files must be on disk before the module gets its final
+	// name.
 	if err := durable.SyncAll(tmp); err != nil {
 		return "", "", err
 	}

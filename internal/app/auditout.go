@@ -22,26 +22,26 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// auditOut sends the audit trail to another system as it happens. Each act comes at least once, in order. After a kill an
-// act may come twice, with the same sequence.
+// auditOut sends the audit trail to another system while it grows. auditOut sends each act at least once, in order.
+// After a kill, auditOut may send an act twice, with the same sequence.
 type auditOut struct {
 	core  *server.Server
 	name  string // names the state file
-	state string // file with the position up to which all acts are sent
+	state string // file with the position up to which all acts have been sent
 	open  func() (auditSink, error)
 	log   *slog.Logger
 }
 
-// auditSink takes lines of JSON. When Close returns without an error, they are delivered.
+// auditSink accepts lines of JSON. If Close returns no error, all lines have been delivered.
 type auditSink interface {
 	Write(line []byte) error
 	Close() error
 }
 
-// auditAgain is the pause before lines that a sink did not take are sent again.
+// auditAgain is the pause before auditOut tries again after an error of a sink.
 const auditAgain = 10 * time.Second
 
-// tellAudit sends all acts to the sinks of the options, until ctx ends.
+// tellAudit sends all acts to the sinks in the options, until ctx ends.
 func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *server.Server) {
 	begin := func(name string, open func() (auditSink, error)) {
 		out := auditOut{core: core, name: name, state: filepath.Join(s.opts.Dir, "audit-"+name+".json"), open: open, log: s.opts.Logger}
@@ -55,7 +55,8 @@ func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *ser
 	}
 }
 
-// run sends acts until ctx ends. On an error it tries again. It logs the same error only once.
+// run sends acts until ctx ends. After an error, run tries again. If the same error comes again, run does not log it
+// again.
 func (o auditOut) run(ctx context.Context) {
 	said := ""
 	for {
@@ -65,7 +66,7 @@ func (o auditOut) run(ctx context.Context) {
 		}
 		if text := err.Error(); text != said {
 			said = text
-			o.log.Error("the audit trail is not told: it is tried again, and nothing of it is lost", "for", o.name, "error", err)
+			o.log.Error("the audit trail was not sent; the server tries again, and no act gets lost", "for", o.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -84,7 +85,7 @@ func (o auditOut) tell(ctx context.Context) error {
 		return err
 	default:
 		if err := json.Unmarshal(raw, &last); err != nil {
-			return tutti.Wrap(tutti.CodeDamaged, err, "%s; without it the trail begins now", o.state)
+			return tutti.Wrap(tutti.CodeDamaged, err, "%s; if you delete the file, the trail begins now", o.state)
 		}
 	}
 	var sink auditSink
@@ -109,7 +110,7 @@ func (o auditOut) tell(ctx context.Context) error {
 				return err
 			}
 		} else if last.Seq != 0 {
-			return nil // nothing was sent: to read these events again costs less than a write
+			return nil // nothing was sent, and reading these events again is cheaper than writing the file
 		}
 		last = through
 		raw, err := json.Marshal(last)
@@ -120,11 +121,13 @@ func (o auditOut) tell(ctx context.Context) error {
 	})
 }
 
-// auditFile appends to a file. The file is opened again for each few lines, so rotating it needs no signal.
+// auditFile appends lines to a file. auditFile opens the file again after every few lines, so a rotation of the file
+// needs no signal to the server.
 type auditFile struct{ *os.File }
 
-// openAuditFile refuses a pipe, because a pipe without a reader would keep the server from ending. It removes a line that a
-// full disk or a kill has cut off. That act is sent again.
+// openAuditFile refuses a pipe. If nobody reads a pipe, a write to it never returns, and the server could not end.
+// openAuditFile removes an incomplete last line, which a full disk or a kill may have left. The server sends the act
+// of that line again.
 func openAuditFile(path string) (auditSink, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -148,7 +151,7 @@ func openAuditFile(path string) (auditSink, error) {
 // maxAuditLine is longer than any line of the trail.
 const maxAuditLine = 1 << 20
 
-// cutTorn cuts a file after its last whole line.
+// cutTorn truncates a file after its last complete line.
 func cutTorn(f *os.File, size int64) error {
 	from := max(0, size-maxAuditLine)
 	tail := make([]byte, size-from)
@@ -156,7 +159,8 @@ func cutTorn(f *os.File, size int64) error {
 		return err
 	}
 	whole := int64(bytes.LastIndexByte(tail, '\n') + 1)
-	if from+whole == size || whole == 0 && from > 0 { // or it is not our file
+	// the last part of the condition means that the file is not ours
+	if from+whole == size || whole == 0 && from > 0 {
 		return nil
 	}
 	return f.Truncate(from + whole)
@@ -169,7 +173,7 @@ func (f auditFile) Write(line []byte) error {
 
 func (f auditFile) Close() error { return errors.Join(f.Sync(), f.File.Close()) }
 
-// auditLog is this machine's syslog.
+// auditLog is a connection to this machine's syslog.
 type auditLog struct{ *syslog.Writer }
 
 func openAuditSyslog() (auditSink, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// brokenSink breaks at its n-th line.
+// brokenSink returns an error at its n-th line.
 type brokenSink struct {
 	breaks *int
 	lines  *[]string
@@ -36,7 +36,8 @@ func (s brokenSink) Write(line []byte) error {
 
 func (s brokenSink) Close() error { s.closed(); return nil }
 
-// TestAnAuditFileHasWholeLines: what was cut is taken away, and what is not a file of lines is refused or left alone.
+// TestAnAuditFileHasWholeLines checks that an incomplete line is removed. A file that does not consist of lines is
+// refused or left alone.
 func TestAnAuditFileHasWholeLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trail")
 	for before, want := range map[string]string{
@@ -70,8 +71,8 @@ func TestAnAuditFileHasWholeLines(t *testing.T) {
 	}
 }
 
-// TestTheAuditTrailIsTold to a sink that breaks at any line: each act comes, in order, and what was told before it broke comes
-// again. No value goes along, and nothing that was before the trail began to be told.
+// TestTheAuditTrailIsTold uses a sink that returns an error at some line. The server must send each act in order, and
+// must send the acts before the error again. The trail contains no values, and no acts from before its beginning.
 func TestTheAuditTrailIsTold(t *testing.T) {
 	for breaks := range 4 {
 		f := servertest.Start(t)

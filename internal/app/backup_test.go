@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// trimmed lets the log go of its beginning, as a server does after ten thousand
+// trimmed makes the log drop its beginning, as a server does after ten thousand
 // events.
 func (s stored) trimmed(t *testing.T) {
 	t.Helper()
@@ -51,7 +51,7 @@ func (s stored) trimmed(t *testing.T) {
 	core := server.New(server.Options{Log: serverdir.Witness(log, h, serverdir.OpenContent(s.dir), st.Blobs), Blobs: st.Blobs, Logger: logger, Identity: &serverdir.Identity{Authority: authority, Bus: st.Bus}, SnapshotEvery: 40})
 	ended := make(chan error, 1)
 	go func() { ended <- core.Run(ctx) }()
-	for i := range 100 { // most of them are overwritten or gone in the end
+	for i := range 100 { // in the end, most of these values are overwritten or unset
 		key := fmt.Sprint("shared/trimmed/", i%7)
 		err := core.SetValue(ctx, key, fmt.Appendf(nil, "%d", i))
 		if err == nil && i%5 == 0 {
@@ -76,7 +76,7 @@ func (s stored) trimmed(t *testing.T) {
 	}
 }
 
-// letGo reports whether the first event is in the log no more.
+// letGo reports whether the log no longer has the first event.
 func letGo(ctx context.Context, log *natsbus.Log) bool {
 	for e, err := range log.Entries(ctx, 0) {
 		return tutti.CodeOf(err) == tutti.CodeNotFound || err == nil && e.Seq > 1
@@ -84,7 +84,7 @@ func letGo(ctx context.Context, log *natsbus.Log) bool {
 	return false
 }
 
-// known is all that a server says that it knows.
+// known is all information that a server returns to operators.
 type known struct {
 	Values    []api.ValueView
 	Tokens    []api.TokenView
@@ -93,8 +93,8 @@ type known struct {
 	Trail     []api.AuditEntry
 }
 
-// ask serves the server until it has said what it knows, of its trail that up to
-// an event.
+// ask runs the server and reads all its information. ask reads the audit trail
+// only up to the given event.
 func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	t.Helper()
 	s.mustServe(t, func(ctx context.Context, c api.Values) error {
@@ -114,8 +114,9 @@ func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	return out
 }
 
-// A log that has let go of its beginning is copied with the snapshot that stands
-// for it: the restored server knows what the old one did, also of the past.
+// If the log has dropped its beginning, a backup contains the snapshot in its
+// place. The restored server has the same information as the old server, also
+// about the past.
 func TestABackupOfATrimmedLog(t *testing.T) {
 	for _, reason := range []string{"the server does not run", "it runs"} {
 		t.Run(reason, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestABackupOfATrimmedLog(t *testing.T) {
 				return err
 			}
 			if reason == "it runs" {
-				short, err := os.MkdirTemp("", "tutti-") // the path of a socket is short
+				short, err := os.MkdirTemp("", "tutti-") // a socket's path must be short
 				if err != nil {
 					t.Fatal(err)
 				}

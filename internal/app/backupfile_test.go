@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-project/tutti/internal/serverdir"
 )
 
-// TestABackupIsItsOwnersAlone: it has the CA's key, and may be written, by root, to a directory that others write to. What somebody
-// put there before is neither followed nor used, whatever is its name.
+// TestABackupIsItsOwnersAlone checks that only its owner can read a backup, because a backup contains the CA's key.
+// Root may write the backup to a directory in which others can write. The backup must not follow or use any file that
+// somebody else put there before.
 func TestABackupIsItsOwnersAlone(t *testing.T) {
 	s := initStored(t)
 	dir := t.TempDir()

@@ -24,7 +24,7 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// rotated is a server whose keys are rotated, and its first operator.
+// rotated is a server whose keys the test rotates, with its first operator.
 type rotated struct {
 	dir, bus, https string
 	admin           operator.ConnectOptions
@@ -66,7 +66,7 @@ func (f *rotated) start(t *testing.T) {
 	t.Cleanup(f.stop)
 }
 
-// client is the admin's, made for each question, as each command does.
+// client returns a new client of the first operator. Each command of the command line also makes a new client.
 func (f *rotated) client(t *testing.T) *httpapi.Client {
 	t.Helper()
 	c, err := operator.Connect(f.admin)
@@ -76,7 +76,7 @@ func (f *rotated) client(t *testing.T) *httpapi.Client {
 	return c
 }
 
-// step takes a step; a server that is just starting again is asked again.
+// step runs one step of the rotation. If the server is restarting, step sends the request again.
 func (f *rotated) step(t *testing.T, in api.RotateCA) (api.CARotation, error) {
 	t.Helper()
 	var out api.CARotation
@@ -85,7 +85,7 @@ func (f *rotated) step(t *testing.T, in api.RotateCA) (api.CARotation, error) {
 	return out, err
 }
 
-// served asks until the server serves.
+// served repeats a request until the server answers it.
 func (f *rotated) served(t *testing.T, ask func(*httpapi.Client) error) {
 	t.Helper()
 	for end := time.Now().Add(hang); ; {
@@ -96,7 +96,7 @@ func (f *rotated) served(t *testing.T, ask func(*httpapi.Client) error) {
 	}
 }
 
-// breathe is the pause between two looks at what happens elsewhere.
+// breathe is the pause between two checks of another goroutine's work.
 func breathe(t *testing.T) {
 	t.Helper()
 	select {
@@ -114,7 +114,7 @@ func (f *rotated) must(t *testing.T, step tutti.RotationStep) api.CARotation {
 	return out
 }
 
-// until waits for a rotation that is so.
+// until waits until the rotation's status meets a condition.
 func (f *rotated) until(t *testing.T, what string, is func(api.CARotation) bool) api.CARotation {
 	t.Helper()
 	var now api.CARotation
@@ -140,7 +140,7 @@ func behind(r api.CARotation) (out []string) {
 
 func nobodyBehind(r api.CARotation) bool { return len(r.Behind) == 0 }
 
-// joinedNode is a machine that has joined.
+// joinedNode is a machine that has joined the fleet.
 type joinedNode struct {
 	dir  string
 	name tutti.NodeName
@@ -170,7 +170,7 @@ func (f *rotated) join(t *testing.T, name tutti.NodeName) *joinedNode {
 	return m
 }
 
-// start starts the node's agent. It says what it says to what is returned.
+// start starts the node's agent. start returns the agent's log.
 func (m *joinedNode) start(t *testing.T) *words {
 	t.Helper()
 	said := &words{}
@@ -222,8 +222,8 @@ func (f *rotated) sets(t *testing.T) tutti.KeySets {
 	return sets
 }
 
-// The keys are rotated while one node is connected all the time and another one is away until after the switch. An
-// operator follows with what the operator asks.
+// The test rotates the keys. One node is connected all the time, and another node is away until after the switch. The
+// operator's client gets the new keys with the answers to its requests.
 func TestTheCAIsRotated(t *testing.T) {
 	f := startRotated(t)
 	there, away := f.join(t, "there"), f.join(t, "away")
@@ -296,7 +296,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, []tutti.Digest{next.CA}) {
 		t.Errorf("at the end the admin stands on %v, signed by %s", trusts, signer)
 	}
-	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated since the token was made") {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated after the token was made") {
 		t.Errorf("a token from before the end: %v", err)
 	}
 	f.join(t, "new").start(t)
@@ -312,7 +312,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	}
 }
 
-// finished rotates the keys and leaves somebody behind.
+// finished completes a rotation and leaves some nodes without the new keys.
 func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	t.Helper()
 	f.must(t, tutti.RotationBegin)
@@ -323,11 +323,11 @@ func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	}
 }
 
-// A node that was away from before the rotation until after its end is refused, with words on both sides: one that knows
-// the old CA alone, and one that had pinned both. Joining again mends it, without a restart of the agent; its keys stay, and
-// what it remembers.
+// The server refuses a node that was away for the whole rotation. Server and node both log the reason. The test uses
+// a node that knows only the old CA, and a node that knows both CAs. Joining again repairs this without a restart of
+// the agent. The node keeps its keys and its state.
 func TestANodeThatWasLeftBehind(t *testing.T) {
-	t.Parallel() // it waits for the times at which an agent tries again
+	t.Parallel() // the test waits for the agent's next attempts to connect
 	for _, tc := range []struct {
 		reason string
 		pinned bool
@@ -366,7 +366,8 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
 				t.Fatal(err)
 			}
-			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) { // it is not connected yet
+			// the node is not connected yet
+			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) {
 				t.Errorf("what it remembers: %s, %v", now, err)
 			}
 			f.until(t, "the node is back", func(r api.CARotation) bool {
@@ -381,7 +382,8 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 	}
 }
 
-// Going back after the switch: nodes and operators get credentials of the old keys again, and forget the new CA.
+// The operator abandons a rotation after the switch. Nodes and operators then get credentials of the old keys again,
+// and no longer trust the new CA.
 func TestARotationThatIsAbandoned(t *testing.T) {
 	f := startRotated(t)
 	m := f.join(t, "web")
@@ -410,7 +412,8 @@ func TestARotationThatIsAbandoned(t *testing.T) {
 	}
 }
 
-// A backup holds both sets: the restored server goes on where the rotation was, and who has followed is let in.
+// A backup contains both key sets, so the restored server continues the rotation at the same point. The restored
+// server accepts nodes and operators that already use new keys.
 func TestABackupWhileTheCAIsRotated(t *testing.T) {
 	f := startRotated(t)
 	m := f.join(t, "web")
@@ -440,8 +443,9 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 	})
 }
 
-// The code-signing key is rotated before the CA, while it is, and after it. All that was signed stays good, because the id
-// of the fleet is that of its first CA: for nodes and operators that were there, for those that come, and after a start.
+// In this test, the code-signing key is rotated before, during and after the rotation of the CA. All signatures stay
+// valid, because the fleet's id is that of its first CA. Signatures stay valid for existing nodes and operators, for
+// new ones, and after a restart.
 func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	f := startRotated(t)
 	first := f.sets(t).Present.CA
@@ -461,7 +465,7 @@ func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	p.there(1)
 	rotate(cli.RotateCodeKey{Finish: true})
 	f.must(t, tutti.RotationBegin)
-	rotate(cli.RotateCodeKey{}) // the end of it comes after that of the CA
+	rotate(cli.RotateCodeKey{}) // the rotation of the code key ends after that of the CA
 	p.there(1)
 	f.finished(t)
 	if now := f.sets(t).Present.CA; now == first {

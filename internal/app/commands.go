@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// Commands returns the functions that the command line calls.
+// Commands returns the functions that the command line needs.
 func Commands() cli.Deps {
 	return cli.Deps{
 		Version:    Version,
@@ -56,7 +56,7 @@ func Commands() cli.Deps {
 	}
 }
 
-// logger writes to standard error, and systemd keeps that.
+// logger logs to standard error, which systemd stores.
 func logger() *slog.Logger {
 	level := slog.LevelInfo
 	if os.Getenv("TUTTI_DEBUG") != "" {
@@ -76,8 +76,8 @@ func connect(c cli.Connection) (cli.Server, error) {
 	return client, nil
 }
 
-// renewOperator renews the certificate that a command comes with, if it is time.
-// If it cannot, the command goes on with the old one.
+// renewOperator renews the operator's certificate of a command when the renewal is due. If
+// the renewal fails, the command uses the old certificate.
 func renewOperator(c cli.Connection) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), operator.RenewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", operator.RenewDeadline))
 	defer cancel()
@@ -86,7 +86,8 @@ func renewOperator(c cli.Connection) error {
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
 	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
-		signer, err := operator.NewSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
+		// after the files are read, because reading them may take long
+		signer, err := operator.NewSigner(ctx, s, c.OperatorDir)
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
@@ -102,7 +103,7 @@ func initServer(o cli.ServerInit) error {
 		return err
 	}
 	o.Dir = dir
-	if o.Unit { // fail before anything is made if the unit cannot work
+	if o.Unit { // if the unit cannot work, return the error before creating anything
 		if _, err := machine.UnitText(unit, "server --dir "+o.Dir); err != nil {
 			return err
 		}
@@ -119,9 +120,9 @@ func initServer(o cli.ServerInit) error {
 	return machine.WriteBackupUnits(o.Dir)
 }
 
-// serverGarbage is the garbage that a server may have, in percent of what it needs
-// (GOGC). By docs/benchmarks.md, half of Go's default saves a fifth of the memory and costs
-// a few percent of CPU.
+// serverGarbage is the allowed amount of garbage in the server's memory, in percent of the
+// memory in use (GOGC). According to docs/benchmarks.md, half of Go's default saves a fifth
+// of the memory and costs a few percent of CPU.
 const serverGarbage = 50
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
@@ -182,7 +183,7 @@ func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
 	return cli.LeftNode(left), err
 }
 
-// backups is what the commands `server backup` and `server restore` call.
+// backups implements the commands `server backup` and `server restore`.
 type backups struct{}
 
 func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, error) {

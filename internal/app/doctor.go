@@ -24,13 +24,13 @@ const (
 	day = 24 * time.Hour
 )
 
-// partOf is a server or an agent whose unit is in a directory where Tutti or its package puts units.
+// partOf describes a server or an agent. The unit of this server or agent is in one of the
+// directories where Tutti or its package puts units.
 func partOf(verb, dir, unit string, keeps uint64) collect.Part {
 	return collect.Part{Verb: verb, Dir: dir, Unit: unit, UnitDirs: machine.UnitDirs(), Keeps: keeps}
 }
 
-// examine gathers facts about this machine and lets doctor examine them. It changes
-// nothing.
+// examine collects facts about this machine and lets package doctor check them. It changes nothing.
 func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	f := doctor.Facts{Now: now(), Version: Version}
 	if durable.Exists(filepath.Join(o.ServerDir, serverdir.ConfigFile)) {
@@ -40,7 +40,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, machine.AgentUnit, agentReserve), o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
-	f.Now = now() // after the calls to servers, which take time
+	f.Now = now() // after the requests to servers, because they take time
 	return doctor.Examine(f)
 }
 
@@ -48,7 +48,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	dir := filepath.Join(o.ServerDir, "identity")
 	s := &doctor.Server{Process: collect.Process(ctx, partOf("server", o.ServerDir, machine.ServerUnit, defaultReserve)), SyncAlways: true}
 	s.Credentials = []doctor.Credential{
-		collect.Certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed by itself: tutti rotate ca, while the fleet runs"),
+		collect.Certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "the CA is never renewed automatically: run tutti rotate ca while the fleet runs"),
 		collect.Certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),
 	}
 	s.Backup, s.Made = serverdir.LastBackup(o.ServerDir)
@@ -69,20 +69,20 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 		s.Nodes, err = client.ListNodes(ctx)
 	}
 	if err == nil {
-		s.Rotation, _ = client.ShowCARotation(ctx) // a server of an earlier release has no rotation
+		s.Rotation, _ = client.ShowCARotation(ctx) // a server of an earlier release does not know rotations
 	}
 	s.Asked = err
 	return s
 }
 
-// lostLog returns the error that the server would report about its log at its next start.
+// lostLog returns the error about the log that the server would report at its next start.
 func lostLog(dir string) error {
 	if !durable.Exists(filepath.Join(dir, serverdir.HeadFile)) {
 		return nil
 	}
 	h, err := serverdir.OpenHead(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil // the check of permissions reports this
+		return nil // the check of permissions reports this error
 	}
 	defer h.File.Close()
 	files := filepath.Join(dir, "jetstream")
@@ -92,7 +92,7 @@ func lostLog(dir string) error {
 	return serverdir.OpenContent(dir).InFiles(files)
 }
 
-// operatorFacts returns nil if there is no operator.
+// operatorFacts returns nil if the directory has no operator's files.
 func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 	out := &doctor.Operator{Dir: c.OperatorDir}
 	bundle, err := identity.LoadOperator(c.OperatorDir)
@@ -106,7 +106,7 @@ func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 	out.Name = bundle.Name
 	out.Credentials = []doctor.Credential{{
 		Name: "the certificate of operator " + bundle.Name, File: c.OperatorDir, Ends: bundle.Expires(), Notice: 30 * day,
-		Mend: "any command renews it; one that has ended: on the server, as root: tutti operator create " + bundle.Name,
+		Mend: "any command renews it; if it has expired, run on the server, as root: tutti operator create " + bundle.Name,
 	}}
 	if c.Server == "" {
 		raw, err := os.ReadFile(filepath.Join(c.OperatorDir, operator.OperatorServerFile))

@@ -19,8 +19,9 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// doors are where operators connect as long as the process lives: with a
-// certificate, or on this machine through the local socket.
+// doors are the two ways by which operators connect. One is the network with a
+// certificate, the other is the local socket. Both doors stay open as long as the
+// process lives.
 type doors struct {
 	certificate, local *door
 	refused            *atomic.Pointer[func(from string, cause error)]
@@ -30,7 +31,7 @@ func newDoors() doors {
 	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
-// open lets operators in to a server. The server serves until ctx ends.
+// open passes operators' requests to a server until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
@@ -53,22 +54,23 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	d.local.set(local)
 }
 
-// close lets nobody in and tells operators why.
+// close refuses all requests and answers them with the reason.
 func (d *doors) close(why func() error) {
 	d.refused.Store(nil)
 	d.certificate.set(httpapi.NewClosedHandler(why))
 	d.local.set(httpapi.NewClosedHandler(why))
 }
 
-// turnedAway records clients that did not finish TLS, if the log is open.
+// turnedAway records clients that did not finish TLS, if the server runs and has a
+// log.
 func (d *doors) turnedAway(from string, cause error) {
 	if f := d.refused.Load(); f != nil {
 		(*f)(from, cause)
 	}
 }
 
-// door is a handler that may be exchanged while it serves. Before the first handler
-// is set, requests wait.
+// door is a handler that can be replaced while it serves. Requests wait until the
+// first handler is set.
 type door struct {
 	handler atomic.Pointer[http.Handler]
 	once    sync.Once
@@ -112,7 +114,8 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 
 const shutdownDeadline = 5 * time.Second
 
-// serveHTTP serves on a listener until ctx ends, then lets requests end.
+// serveHTTP serves on a listener until ctx ends. Then serveHTTP waits until running
+// requests have ended.
 func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
 	group.Go(func() error {
 		err := web.Serve(l)

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// restored is a server that was restored from a backup.
+// restored restores a backup into a new directory and returns that server.
 func (s stored) restored(t *testing.T, file string) stored {
 	t.Helper()
 	s.dir = filepath.Join(t.TempDir(), "restored")
@@ -26,7 +26,7 @@ func (s stored) restored(t *testing.T, file string) stored {
 	return s
 }
 
-// epoch is the number of the epoch in which the server was served last.
+// epoch returns the number of the server's last epoch.
 func (s stored) epoch(t *testing.T) uint64 {
 	t.Helper()
 	e, err := serverdir.OpenEpochs(s.dir)
@@ -36,7 +36,7 @@ func (s stored) epoch(t *testing.T) uint64 {
 	return e.Epoch.Number
 }
 
-// refused is what an operator is told whom the server does not serve.
+// refused returns the error that an operator gets when the operator's client refuses the server.
 func (s stored) refused(t *testing.T) string {
 	t.Helper()
 	var said error
@@ -58,9 +58,9 @@ func (s stored) refused(t *testing.T) string {
 	return said.Error()
 }
 
-// A server that is restored begins the next epoch; one that went back without that is refused by
-// whoever has seen more of it, and so is the second one that is restored from one backup, until
-// somebody says which of them is right (finding F14).
+// A restored server begins a new epoch. Nodes and operators refuse a server whose log went back without a new
+// epoch. Nodes and operators also refuse the second of two servers that were restored from the same backup,
+// until an operator chooses one of them (finding F14).
 func TestAServerThatWentBack(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
@@ -70,7 +70,8 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 	whole := s.keep(t)
 	s.mustServe(t, writes("shared/lost", 1))
-	whole("jetstream", serverdir.HeadFile, serverdir.EpochFile) // as a machine is put back
+	// as if an old image of the machine was restored
+	whole("jetstream", serverdir.HeadFile, serverdir.EpochFile)
 	if says := s.refused(t); !strings.Contains(says, "its log has gone back") {
 		t.Errorf("one write of it is lost: %s", says)
 	}
@@ -88,7 +89,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	if says := s.refused(t); !strings.Contains(says, "before its last restore") {
 		t.Errorf("the old server beside the restored one: %s", says)
 	}
-	// Once more, from the same backup, by a clock that stands or goes back.
+	// The test restores the same backup again. This time the clock does not advance or goes back.
 	two := s.restored(t, file)
 	e, err := serverdir.OpenEpochs(two.dir)
 	if err != nil {
@@ -113,8 +114,8 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 }
 
-// The first of two servers that were restored from one backup began its epoch while the clock was ahead. What
-// people are told to do lets them go on with the second one.
+// In this test, two servers were restored from one backup. The clock of the first one was fast when it began
+// its epoch. The command in the error message makes it possible to continue with the second server.
 func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
@@ -147,7 +148,7 @@ func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// Who has played the server once, with a backup of it, does not keep operators from the honest one.
+// A thief once ran a copy of the server from a backup. Operators can still use the honest server.
 func TestAnEpochOfAThief(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
@@ -189,7 +190,8 @@ func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 	s.mustServe(t, writes("shared/again", 1))
 }
 
-// A file that a server needs and a backup has is damaged: the server says so, and changes nothing.
+// If a file is damaged that the server needs and that a backup contains, the server reports this and changes
+// nothing.
 func TestADamagedServerSaysSo(t *testing.T) {
 	for _, name := range []string{serverdir.ConfigFile, "identity/bus-nodes.jwt", "identity/server.key", "identity/ca.crt", "identity/code.pub"} {
 		s := initStored(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// stored is a server's data directory and the operator that it was made with.
+// stored is the data directory of a server, with its first operator.
 type stored struct {
 	dir, operator string
 	socket        string // "-": none
@@ -39,8 +39,8 @@ func initStored(t *testing.T) stored {
 	return s
 }
 
-// serve runs the server while work goes on and returns how the server ended, and
-// what it logged.
+// serve runs the server while the function work runs. serve returns the server's error and its
+// log.
 func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -59,7 +59,8 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values)
 	worked := make(chan error, 1)
 	go func() { worked <- work(ctx, client) }()
 	unfinished := <-worked
-	if tutti.CodeOf(unfinished) != tutti.CodeUnavailable { // else it ends by itself, and says why
+	// otherwise the server ends by itself and reports why
+	if tutti.CodeOf(unfinished) != tutti.CodeUnavailable {
 		stop()
 	}
 	if err = <-ended; err == nil && unfinished != nil {
@@ -68,7 +69,8 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values)
 	return out.String(), err
 }
 
-// writes sets so many values, the last of them larger than a message.
+// writes returns a function that sets the given number of values. The last value is
+// larger than one message.
 func writes(prefix string, count int) func(ctx context.Context, c api.Values) error {
 	return func(ctx context.Context, c api.Values) error {
 		for i := range count {
@@ -93,7 +95,7 @@ func (s stored) mustServe(t *testing.T, work func(ctx context.Context, c api.Val
 	return logged
 }
 
-// block is the file with the log's records.
+// block returns the path of the file with the log's records.
 func (s stored) block(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dir, "jetstream/jetstream/*/streams/TUTTI_LOG/msgs/*.blk"))
@@ -103,7 +105,8 @@ func (s stored) block(t *testing.T) string {
 	return files[0]
 }
 
-// killed makes what a clean end has written as old as after a kill.
+// killed removes the file that the bus writes only at a clean end. After a kill this
+// file is missing or old.
 func (s stored) killed(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(filepath.Dir(s.block(t)), "index.db")); err != nil {
@@ -122,7 +125,8 @@ func edit(t *testing.T, file string, change func([]byte) []byte) {
 	}
 }
 
-// forget lets the operator forget how far the server was, which would be refused for it.
+// forget deletes the operator's record of the server's position. Otherwise the
+// operator's client would refuse the server.
 func (s stored) forget(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(s.operator, operator.SeenFile)); err != nil {
@@ -130,7 +134,7 @@ func (s stored) forget(t *testing.T) {
 	}
 }
 
-// files returns the content of everything below dir that fits.
+// files returns the content of all files below dir for which fits returns true.
 func files(t *testing.T, dir string, fits func(path string) bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -148,7 +152,8 @@ func files(t *testing.T, dir string, fits func(path string) bool) map[string]str
 	return found
 }
 
-// keep copies the log and the head; the result puts the log back, or both.
+// keep copies the log and the head. The returned function restores the log, or the log and the
+// head.
 func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	t.Helper()
 	old := t.TempDir()
@@ -182,7 +187,8 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 
 func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	everything := func(path string) bool { return filepath.Base(path) != "lock" }
-	noFiles := func(string) bool { return false } // the bus makes its files before the log can be read
+	// no file must stay the same, because the bus writes its files before the server reads the log
+	noFiles := func(string) bool { return false }
 	logFiles := func(path string) bool {
 		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == serverdir.HeadFile
 	}
@@ -195,7 +201,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	for _, c := range []struct {
 		reason string
 		damage func(t *testing.T, s stored)
-		same   func(path string) bool // these files must not change
+		same   func(path string) bool // the server must not change these files
 		says   []string
 	}{
 		{"its last file is cut off", cut, everything, []string{"ends at event 6", "event 7 was acknowledged", "tutti server restore"}},

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// A machine that leaves keeps nothing that the agent made: foreign runs that nobody
-// was told of go, too.
+// A node that leaves the fleet deletes everything that the agent made, also foreign
+// runs that the server has not received.
 func TestLeaveRemovesWhatTheAgentMade(t *testing.T) {
 	dir, _ := joined(t)
 	for _, file := range []string{"known/one", "foreign/seen", "foreign/f0b1c2d3-44fd-4cfb-a257-c1ed5af072f2.json"} {

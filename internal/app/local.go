@@ -22,10 +22,10 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// local implements the commands `local …`.
+// local implements the commands `tutti local …`.
 type local struct{}
 
-// agentGone is how long a command follows a local run without an agent.
+// agentGone is how long a command follows a local run while no agent runs.
 const agentGone = time.Minute
 
 func (local) Status(dir string) (cli.LocalStatus, error) {
@@ -58,7 +58,7 @@ func (local) Status(dir string) (cli.LocalStatus, error) {
 	return out, err
 }
 
-// localRuns returns the runs that have a directory and have begun, the latest first.
+// localRuns returns the runs that have a directory and have begun, latest first.
 func localRuns(dir string) ([]cli.LocalRun, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "runs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,8 @@ func localRuns(dir string) ([]cli.LocalRun, error) {
 	return out, nil
 }
 
-// localRun reads the directory of a run; fs.ErrNotExist: it has no directory, or never began.
+// localRun reads the directory of a run. localRun returns fs.ErrNotExist if there is no
+// directory, or if the run never began.
 func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 	at := filepath.Join(dir, "runs", string(run))
 	out := cli.LocalRun{Run: run}
@@ -106,7 +107,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 	defer follow.Close()
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
-	seen := now() // when an agent was last seen
+	seen := now() // the last time at which an agent was running
 	for {
 		ended := durable.Exists(filepath.Join(at, "result.json"))
 		if lives, err := follow.Next(); err == nil {
@@ -120,11 +121,11 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 		if collect.Holder(filepath.Join(dir, "lock")) != 0 {
 			seen = now()
 		} else if now().Sub(seen) > agentGone {
-			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may go on, and the next agent judges it: tutti local log %s", run)
+			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may continue, and the next agent reads its result: tutti local log %s", run)
 		}
 		select {
 		case <-ctx.Done():
-			return cli.LocalRun{}, tutti.Wrap("", context.Cause(ctx), "run %s goes on: tutti local log %s", run, run)
+			return cli.LocalRun{}, tutti.Wrap("", context.Cause(ctx), "run %s continues: tutti local log %s", run, run)
 		case <-ticker.C:
 		}
 	}
@@ -140,11 +141,11 @@ func (local) Log(dir, run string, yield func(api.LogLine) error) (cli.LocalRun, 
 	})
 	switch {
 	case len(fits) == 0 && run == "":
-		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run of this node is kept in %s", dir)
+		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "there is no run of this node in %s", dir)
 	case len(fits) == 0:
 		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run %q is kept on this node; see: tutti local status", run)
 	case len(fits) > 1 && run != "":
-		return cli.LocalRun{}, tutti.Errorf(tutti.CodeConflict, "%d runs begin or end with %q; give more of it", len(fits), run)
+		return cli.LocalRun{}, tutti.Errorf(tutti.CodeConflict, "%d runs begin or end with %q; give a longer part of the id", len(fits), run)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "runs", string(fits[0].Run), "log.jsonl"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -20,10 +20,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// hang is how long a test waits for an event before it fails. No machine is that slow.
+// hang is how long a test waits for an event before the test fails. Even a slow
+// machine does not need so long.
 const hang = 3 * time.Minute
 
-// memberBus is a bus that issues JWTs of some seconds, and what it was asked.
+// memberBus is a bus whose JWTs are valid for a few seconds. memberBus records the
+// requests that it gets.
 type memberBus struct {
 	*bustest.Bus
 	mu       sync.Mutex
@@ -70,7 +72,7 @@ func (b *memberBus) handle(_ context.Context, key tutti.NodeKey, op string, payl
 	return json.Marshal(wire.Renewed{JWT: jwt})
 }
 
-// member joins and keeps its membership, until the test ends.
+// member connects as a node and renews its membership until the test ends.
 func (b *memberBus) member(t *testing.T, notAdmitted func(error)) (conn *natsbus.Conn, dir string, joined identity.EnrolResponse) {
 	t.Helper()
 	node := b.Join(t, "web")
@@ -98,8 +100,8 @@ func (b *memberBus) member(t *testing.T, notAdmitted func(error)) (conn *natsbus
 	return conn, dir, joined
 }
 
-// A node calls all the time, for longer than its first JWT lives: no call is lost,
-// none comes twice, and what is on disk is what lets it in.
+// A node sends calls for longer than its first JWT is valid. No call gets lost, none
+// arrives twice, and the JWT on disk is always accepted.
 func TestAMembershipRenewsWithoutALostMessage(t *testing.T) {
 	b := startMemberBus(t, 3*time.Second)
 	conn, dir, first := b.member(t, nil)
@@ -129,8 +131,8 @@ func TestAMembershipRenewsWithoutALostMessage(t *testing.T) {
 	}
 }
 
-// A node whose JWT has ended is put out by the bus, and says so once. When it has
-// joined again it comes back by itself.
+// When a node's JWT has expired, the bus closes the connection. The node reports the
+// closed connection once. After joining again, the node connects without a restart.
 func TestAMembershipThatEnds(t *testing.T) {
 	b := startMemberBus(t, 2*time.Second)
 	b.issue.Store(false)
@@ -138,7 +140,7 @@ func TestAMembershipThatEnds(t *testing.T) {
 	conn, dir, joined := b.member(t, func(err error) { said <- err })
 	lost := make(chan struct{}, 100)
 	conn.OnConnect(func() { lost <- struct{}{} })
-	select { // the connection that is there, unless the JWT has ended before
+	select { // the present connection, unless the JWT has already expired
 	case <-lost:
 	case err := <-said:
 		said <- err

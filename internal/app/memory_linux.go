@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBack gives memory back to the machine that only a start or a run has needed: garbage, and
-// touched pages of this program's file. An idle agent touches few of these pages
-// again, and they then come from the page cache. Without giveBack they count as the agent's
-// memory until another process needs it.
+// giveBack returns memory to the operating system that only the start or a run needed. The returned memory is
+// garbage, and pages of the program's file that were read. An idle agent needs few of these pages again, and then
+// gets them from the page cache. Without giveBack, the pages count as the agent's memory until another process needs
+// memory.
 func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return // nothing else depends on it
+		return // on an error the memory is only returned later
 	}
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return
 	}
 	for _, m := range unwritten(string(smaps), exe) {
-		// On an error the pages stay.
+		// On an error, the pages stay in memory.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin, unix.MADV_DONTNEED)
 	}
 }
@@ -32,8 +32,8 @@ func giveBack() {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// unwritten returns the mappings of a file that have the same content as the file, by proc_pid_smaps(5). They are not
-// writable, and nothing, for example a linker, has written to them before.
+// unwritten returns the mappings of a file whose pages have the same content as the file, according to
+// proc_pid_smaps(5). These mappings are not writable, and nobody, for example a linker, has written to them before.
 func unwritten(smaps, file string) []mapping {
 	var out []mapping
 	var at mapping

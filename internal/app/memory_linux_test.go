@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// smap is a part of /proc/PID/smaps.
+// smap returns a part of a file /proc/PID/smaps.
 func smap(header, anonymous string) string {
 	return header + "\nSize:               1144 kB\nRss:                 800 kB\nAnonymous:             " + anonymous + " kB\nVmFlags: rd ex mr mw me sd\n"
 }
@@ -30,8 +30,8 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestGiveBack: pages of the program go that only its start has touched, and the
-// program goes on.
+// TestGiveBack checks that pages of the program that only its start needed are
+// no longer in memory, and that the program still works.
 func TestGiveBack(t *testing.T) {
 	before := residentFile(t)
 	giveBack()
@@ -40,7 +40,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// residentFile is how many KiB of files are mapped and in memory.
+// residentFile returns how many KiB of mapped files are in memory.
 func residentFile(t *testing.T) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

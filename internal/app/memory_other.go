@@ -2,5 +2,5 @@
 
 package app
 
-// giveBack does nothing, because agents run on Linux.
+// giveBack does nothing here, because agents run only on Linux.
 func giveBack() {}

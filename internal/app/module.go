@@ -14,8 +14,9 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// installModule writes the module of this release into a directory of modules. It replaces a
-// module that another release has written. CodeConflict: something else has its name.
+// installModule writes the module of this release into a directory for modules.
+// installModule replaces a module tutti of another release. installModule returns
+// CodeConflict if something else has the module's name.
 func installModule(modules string) (cli.ModuleInstalled, error) {
 	dir, err := filepath.Abs(filepath.Join(modules, "tutti"))
 	if err != nil {
@@ -25,7 +26,8 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	if out.Digest, err = puppetmodule.Digest(); err != nil {
 		return out, err
 	}
-	for _, path := range []string{dir, dir + ".new", dir + ".old"} { // a killed install may have left the others
+	// an install that was killed may have left the other two directories
+	for _, path := range []string{dir, dir + ".new", dir + ".old"} {
 		if err := mayReplace(path); err != nil {
 			return out, err
 		}
@@ -33,8 +35,8 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	return out, tutti.Wrap("", copyModule(dir), "install the module")
 }
 
-// mayReplace refuses a path that has anything but the files of a module tutti, because
-// other people's files would be lost.
+// mayReplace returns an error if a path has files that do not belong to a module tutti.
+// Otherwise installing would delete other people's files.
 func mayReplace(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +46,7 @@ func mayReplace(path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return tutti.Errorf(tutti.CodeConflict, "%s is there and is not a directory: move it away, or give another directory", path)
+		return tutti.Errorf(tutti.CodeConflict, "%s exists and is not a directory: move it away, or use another directory", path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -59,8 +61,8 @@ func mayReplace(path string) error {
 		err = json.Unmarshal(raw, &metadata)
 	}
 	if err != nil || metadata.Name != "tutti-tutti" {
-		return tutti.Errorf(tutti.CodeConflict, "%s is there and is not the module of Tutti (its metadata.json does not say tutti-tutti): "+
-			"move it away, or give another directory", path)
+		return tutti.Errorf(tutti.CodeConflict, "%s exists and is not the module of Tutti (its metadata.json does not say tutti-tutti): "+
+			"move it away, or use another directory", path)
 	}
 	var others []string
 	for _, e := range entries {
@@ -69,7 +71,7 @@ func mayReplace(path string) error {
 		}
 	}
 	if len(others) > 0 {
-		return tutti.Errorf(tutti.CodeConflict, "%s has files that are not of the module: %s; move them away, or give another directory", path, strings.Join(others, ", "))
+		return tutti.Errorf(tutti.CodeConflict, "%s has files that do not belong to the module: %s; move them away, or use another directory", path, strings.Join(others, ", "))
 	}
 	return nil
 }

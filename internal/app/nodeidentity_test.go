@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// joined makes the state directory of a node as Join leaves it, and a token whose
-// server nobody may ask.
+// joined makes the state directory of a node, as Join leaves it. joined also
+// returns a token, whose server does not exist.
 func joined(t *testing.T) (dir, token string) {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
@@ -53,9 +53,8 @@ func joined(t *testing.T) (dir, token string) {
 	return dir, token
 }
 
-// Whatever befalls the files that say who a node is: neither the agent nor a join
-// begins without them, each says which file it is and what to do, and nothing is
-// written.
+// The test damages the files of a node's identity. The agent and the join command
+// must refuse to begin, name the damaged file and the remedy, and write nothing.
 func TestADamagedNodeSaysSo(t *testing.T) {
 	damages := []struct {
 		reason string
@@ -74,7 +73,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 	}
 	for _, file := range []struct {
 		name, mend string
-		begins     string // the reason whose absence is that of a machine that never joined
+		begins     string // this kind of damage looks like a machine that never joined
 	}{
 		{"node.nk", "tutti node replace", "missing"},
 		{"node.x25519", "tutti node replace", ""},
@@ -94,7 +93,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 				_, agentErr := NewAgent(AgentOptions{Dir: dir, Root: dir, Logger: slog.New(slog.DiscardHandler)})
 				_, joinErr := machine.Join(t.Context(), machine.JoinOptions{Dir: dir, Token: token, Again: file.name != "membership.json"})
 				errs := map[string]error{"agent": agentErr, "join": joinErr}
-				if file.name == "membership.json" { // leaving --offline needs no keys
+				if file.name == "membership.json" { // `leave --offline` needs no keys
 					_, errs["leave"] = machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir})
 				}
 				for what, err := range errs {

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// startServer starts a whole server on loopback and returns how its first operator
-// reaches it.
+// startServer starts a complete server on loopback. startServer returns the options
+// with which the first operator connects.
 func startServer(t *testing.T) operator.ConnectOptions {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +56,9 @@ func load(t *testing.T, dir string) identity.OperatorBundle {
 	return b
 }
 
-// An operator's certificate is renewed with a third of its life left and not
-// before, for a new key; the code-signing key stays. The old one is good to its end.
+// An operator's certificate is renewed when a third of its lifetime is left, and not
+// before. The new certificate has a new key, and the code-signing key stays. The old
+// certificate is valid until it expires.
 func TestAnOperatorsCertificateRenews(t *testing.T) {
 	admin := startServer(t)
 	first := load(t, admin.OperatorDir)
@@ -103,8 +104,9 @@ func TestAnOperatorsCertificateRenews(t *testing.T) {
 	}
 }
 
-// Whoever makes the key elsewhere gets in with what comes back, and with nothing
-// less; the code-signing key goes along only on purpose.
+// A person can make an operator's key on another machine, and connect with that key
+// and the server's answer. The code-signing key is only copied if the operator asks
+// for it.
 func TestCreateAnOperator(t *testing.T) {
 	admin := startServer(t)
 	client, err := operator.Connect(admin)

@@ -11,11 +11,13 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// groupsBeside is the suffix of the file next to a policy that has its groups of callers.
+// groupsBeside is the suffix of a file next to a policy. The file has the groups of
+// callers for the policy.
 const groupsBeside = ".groups"
 
-// allow asks the policy in a file. It reads the file each time, so changes need no
-// signal to the agent. A file that cannot be read denies everything.
+// allow returns a function that decides according to the policy in a file. allow reads
+// the file at each call, so the agent needs no signal after a change. If the file cannot
+// be read, every action is denied.
 func allow(file string, local puppet.Local) func(policy.Question) (bool, string) {
 	shipped, badShipped := policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 	return func(q policy.Question) (bool, string) {
@@ -24,14 +26,14 @@ func allow(file string, local puppet.Local) func(policy.Question) (bool, string)
 			p, err = shipped, badShipped
 		}
 		if err != nil {
-			return false, "no policy that can be read, denied: " + err.Error()
+			return false, "the policy cannot be read, so the action is denied: " + err.Error()
 		}
 		q.Classes = local.Classes
 		return p.Decide(q)
 	}
 }
 
-// readPolicy reads a policy and its file of groups, which may be missing.
+// readPolicy reads a policy and its file of groups. The file of groups may be missing.
 func readPolicy(file string) (*policy.Actions, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -44,7 +46,8 @@ func readPolicy(file string) (*policy.Actions, error) {
 	return policy.ParseActions(file, string(text), file+groupsBeside, string(groups))
 }
 
-// checkPolicy returns the places in a policy that do not do what they seem to do.
+// checkPolicy returns the lines of a policy that do not have the effect that they seem to
+// have.
 func checkPolicy(file string) ([]cli.PolicyFinding, error) {
 	p, err := readPolicy(file)
 	if err != nil {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Version is set by the linker.
+// Version is set by the linker when a release is built.
 var Version = "0.1.0-dev"
 
 func now() time.Time { return time.Now().UTC() }
 
-// notify tells systemd, if that started us, how far we are (sd_notify(3)).
+// notify reports the state of this process to systemd, if systemd started the
+// process (sd_notify(3)).
 func notify(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -19,7 +20,7 @@ func notify(state string) {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		return // systemd then reports that the process was never ready
+		return // on an error, systemd reports that the process did not become ready
 	}
 	defer conn.Close()
 	_, _ = conn.Write([]byte(state))

@@ -17,12 +17,12 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// compileSocketPath is the socket that the module on a Puppet Server asks. It is not in /run/tutti, because
-// that directory is removed whenever a tutti-server on the same host stops.
+// compileSocketPath is the socket to which the module on a Puppet Server connects. The socket is not in
+// /run/tutti, because systemd removes that directory when a tutti-server on the same host stops.
 const compileSocketPath = "/run/tutti-agent/compile.sock"
 
-// serverModules are the directories under which the modules of all environments are, in Puppet's own
-// packages and in Debian's.
+// serverModules are the directories for modules of all environments, in Puppet's own packages and in
+// Debian's packages.
 var serverModules = []string{"/etc/puppetlabs/code", "/etc/puppet/code"}
 
 // compileHost is the content of machine.CompileFile.
@@ -31,12 +31,11 @@ type compileHost struct {
 	User   string `json:"user"`
 }
 
-// installPuppetServer copies the module and notes for which user the agent opens its
-// socket.
+// installPuppetServer copies the module and stores the user for whom the agent opens its socket.
 func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, error) {
 	var out cli.PuppetServerInstalled
 	if _, err := machine.LoadMembership(machine.IdentityDir(o.Dir)); err != nil {
-		return out, tutti.Wrap("", err, "the Puppet Server has to be a node: join it first")
+		return out, tutti.Wrap("", err, "the Puppet Server must be a node: let it join first")
 	}
 	if _, _, err := account(o.User); err != nil {
 		return out, err
@@ -50,7 +49,7 @@ func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, 
 		}
 	}
 	if o.Modules == "" {
-		return out, tutti.Errorf(tutti.CodeNotFound, "no Puppet Server's code directory here (%v); say where its shared modules are with --modules", serverModules)
+		return out, tutti.Errorf(tutti.CodeNotFound, "no code directory of a Puppet Server was found here (%v); name the directory of its shared modules with --modules", serverModules)
 	}
 	out = cli.PuppetServerInstalled{Module: filepath.Join(o.Modules, "tutti"), Socket: compileSocketPath, User: o.User}
 	if err := copyModule(out.Module); err != nil {
@@ -63,7 +62,7 @@ func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, 
 	return out, durable.WriteFile(filepath.Join(o.Dir, machine.CompileFile), raw, 0o600)
 }
 
-// copyModule replaces a directory by the module, readable by everybody.
+// copyModule replaces a directory by the module. Everybody may read the copy.
 func copyModule(dir string) error {
 	fresh, old := dir+".new", dir+".old"
 	for _, rest := range []string{fresh, old} {
@@ -82,7 +81,7 @@ func copyModule(dir string) error {
 			return err
 		}
 		if e.IsDir() {
-			return os.Chmod(path, 0o755) // the Puppet Server reads it, and serves it to all nodes
+			return os.Chmod(path, 0o755) // the Puppet Server reads the module and sends it to all nodes
 		}
 		return os.Chmod(path, 0o644)
 	}); err != nil {
@@ -97,8 +96,8 @@ func copyModule(dir string) error {
 	return os.RemoveAll(old)
 }
 
-// makeModules makes the directory of the modules, readable by everybody with any
-// umask. It leaves an existing directory alone.
+// makeModules creates the directory for modules. Everybody may read the directory, even with a strict
+// umask. makeModules does not change an existing directory.
 func makeModules(dir string) error {
 	if durable.Exists(dir) {
 		return nil
@@ -106,10 +105,10 @@ func makeModules(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o755) // the Puppet Server reads it
+	return os.Chmod(dir, 0o755) // the Puppet Server must be able to read the directory
 }
 
-// compileSocket returns the socket on which the agent answers a Puppet Server; nil:
+// compileSocket returns the socket on which the agent answers a Puppet Server. compileSocket returns nil if
 // no Puppet Server was set up on this host.
 func compileSocket(dir string) (*agent.CompileSocket, error) {
 	path := filepath.Join(dir, machine.CompileFile)
@@ -122,7 +121,7 @@ func compileSocket(dir string) (*agent.CompileSocket, error) {
 		err = json.Unmarshal(raw, &host)
 	}
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s; write it anew with: tutti puppet-server install", path)
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s; write the file again with: tutti puppet-server install", path)
 	}
 	uid, gid, err := account(host.User)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// What is installed is the whole module, readable by everybody whatever the umask,
-// in place of an older one.
+// The complete module is installed in place of an older one. Everybody may read the
+// installed module, even with a strict umask.
 func TestCopyModule(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "modules", "tutti")
 	old := filepath.Join(dir, "lib", "old.rb")
@@ -58,8 +58,8 @@ func TestCopyModule(t *testing.T) {
 	}
 }
 
-// The module asks where the agent answers, and no unit of ours takes that directory
-// away when it stops.
+// The module connects to the agent's socket. No systemd unit of ours removes the
+// socket's directory when it stops.
 func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	raw, err := fs.ReadFile(puppetmodule.FS(), "lib/puppet_x/tutti/compiles.rb")
 	if err != nil {
@@ -86,8 +86,8 @@ func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	}
 }
 
-// An agent has a compile socket where the file says so, and none where that cannot
-// be done.
+// An agent opens a compile socket if the file asks for one, and opens none if that
+// is not possible.
 func TestCompileSocket(t *testing.T) {
 	root, err := user.Lookup("root")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestCompileSocket(t *testing.T) {
 	}{
 		{"no Puppet Server", "", nil, ""},
 		{"one", `{"socket":"/run/x","user":"` + root.Username + `"}`, &agent.CompileSocket{Path: "/run/x"}, ""},
-		{"not a file of ours", `{`, nil, "write it anew with: tutti puppet-server install"},
+		{"not a file of ours", `{`, nil, "write the file again with: tutti puppet-server install"},
 		{"nobody", `{"socket":"/run/x","user":"nobody at all"}`, nil, "the user of the Puppet Server"},
 	} {
 		dir := t.TempDir()

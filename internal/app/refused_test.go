@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A local run whose result the server did not take says why.
+// If the server refused the result of a local run, the command shows the
+// reason.
 func TestALocalRunThatWasRefusedSaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"error":"a mistake"}`

@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// joinNode makes a node of a fleet and returns the directory of its state.
+// joinNode adds a node to a fleet and returns its state directory.
 func joinNode(t *testing.T, server cli.Server, name tutti.NodeName) string {
 	t.Helper()
 	token, err := server.CreateToken(t.Context(), api.CreateToken{Name: string(name)})
@@ -37,7 +37,7 @@ func joinNode(t *testing.T, server cli.Server, name tutti.NodeName) string {
 	return dir
 }
 
-// startAgent starts the agent of a node, until it is stopped or the test ends.
+// startAgent starts the agent of a node. The agent runs until the caller stops it or the test ends.
 func startAgent(t *testing.T, dir string) (stop func()) {
 	t.Helper()
 	a, err := NewAgent(AgentOptions{Dir: dir, Root: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -67,7 +67,7 @@ func (p *pusher) rotate(in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	return operator.RotateCodeKey(p.t.Context(), p.server, p.conn, in)
 }
 
-// there waits until so many nodes trust the keys that sign.
+// there waits until the given number of nodes trust the keys that sign now.
 func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
@@ -90,7 +90,7 @@ func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 	}
 }
 
-// trusted is what a node's disk says of code keys.
+// trusted returns the code keys that a node has stored on its disk.
 func trusted(t *testing.T, dir string) identity.Trust {
 	t.Helper()
 	m, err := identity.LoadMembership(machine.IdentityDir(dir))
@@ -104,8 +104,8 @@ func trusted(t *testing.T, dir string) identity.Trust {
 	return out
 }
 
-// TestTheCodeKeyIsRotated under a running fleet: one node is there all the time, one is away for all of it, and one joins in
-// between.
+// TestTheCodeKeyIsRotated rotates the code key while one node is connected, one node is away for the whole time, and
+// one node joins during the rotation.
 func TestTheCodeKeyIsRotated(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -125,7 +125,8 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 		t.Fatalf("rotation %+v, %v, want that two keys sign", out, err)
 	}
 	_, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"here"}})
-	if tutti.CodeOf(err) != tutti.CodeConflict && tutti.CodeOf(err) != tutti.CodeInvalid { // it may be there already
+	// the code may already be on the server
+	if tutti.CodeOf(err) != tutti.CodeConflict && tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("finished without a node: %v", err)
 	}
 	newcomer := joinNode(t, p.server, "newcomer")
@@ -147,7 +148,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	if now := load(t, p.conn.OperatorDir).CodeKey; now.Equal(old) || out.Keys[0] != identity.KeyID(operator.PublicOf(now)) {
 		t.Error("the operator's directory has another key than the one that signs")
 	}
-	startAgent(t, away) // it is told all that it has missed
+	startAgent(t, away) // the server sends the node all statements that it has missed
 	p.there(3)
 	for _, dir := range []string{here, away, newcomer} {
 		if got := trusted(t, dir); got.Counter != 2 || len(got.Keys) != 1 || got.Has(operator.PublicOf(old)) {
@@ -179,7 +180,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	}
 }
 
-// private makes the files of a copied directory those of its owner alone.
+// private sets the mode of the files in a copied directory so that only their owner can read them.
 func (p *pusher) private() {
 	p.t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.conn.OperatorDir, "*"))
@@ -193,7 +194,7 @@ func (p *pusher) private() {
 	}
 }
 
-// become gives the directory another code-signing key.
+// become replaces the code-signing key in the operator's directory.
 func (p *pusher) become(key ed25519.PrivateKey) {
 	p.t.Helper()
 	p.private()
@@ -207,8 +208,8 @@ func (p *pusher) become(key ed25519.PrivateKey) {
 	}
 }
 
-// cut is a server to which the connection breaks at the nth call that changes something: before it came, or after it
-// was done.
+// cut is a server whose connection breaks at the nth call that changes something. cut breaks either before the call
+// arrives or after the call is done.
 type cut struct {
 	cli.Server
 	at    int
@@ -240,7 +241,8 @@ func (c cut) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return c.call(func() error { return c.Server.TrustKeys(ctx, in) })
 }
 
-// TestARotationGoesOn wherever it was cut off: the same command again does the rest.
+// TestARotationGoesOn checks that a rotation can be interrupted at any point. The same command, run again, does the
+// rest.
 func TestARotationGoesOn(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -262,7 +264,7 @@ func TestARotationGoesOn(t *testing.T) {
 					_, err = p.rotate(in)
 				}
 				if in.Finish && tutti.CodeOf(err) == tutti.CodeConflict && strings.Contains(err.Error(), "no rotation goes on") {
-					err = nil // the first word of the second command has finished it
+					err = nil // the first call of the second command has already finished the rotation
 				}
 				if err != nil {
 					t.Fatalf("cut at call %d, after %t: %v", at, after, err)
@@ -284,7 +286,7 @@ func TestARotationGoesOn(t *testing.T) {
 	}
 }
 
-// putBack is a server that was put back to before it heard of code keys.
+// putBack is a server that was set back to a time before it knew the code keys.
 type putBack struct {
 	cli.Server
 	heard *int
@@ -301,7 +303,8 @@ func (s putBack) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestAServerThatWasPutBackIsToldAgain which keys sign, all of it, in order.
+// TestAServerThatWasPutBackIsToldAgain checks that the operator sends such a server all statements about code keys
+// again, in order.
 func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -320,7 +323,7 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// first lets another operator say something about code keys just before.
+// first lets another operator change the code keys just before each change.
 type first struct {
 	cli.Server
 	other func()
@@ -331,7 +334,8 @@ func (s first) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestTwoRotationsAtOnce: who comes second has begun nothing, and goes on to push with the key that still signs.
+// TestTwoRotationsAtOnce checks two operators who begin a rotation at the same time. The second operator has begun
+// nothing, and can push with the key that still signs.
 func TestTwoRotationsAtOnce(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/tutti-project/tutti/internal/sweep"
 )
 
-// errRotated ends a round whose bus uses keys that are gone.
+// errRotated ends a round if its bus still uses old keys after a rotation.
 var errRotated = errors.New("the server's keys were rotated")
 
-// lookForRoom is how often a server looks whether it can go on.
+// lookForRoom is how often the server checks whether the full disk has room again.
 const lookForRoom = time.Second
 
-// Run serves until ctx ends or a part fails, and returns after all parts have
-// ended. It closes what NewServer opened. A full disk ends the bus and the
-// writer, but not the process. Operators are told why nothing goes on. When there
-// is room again, bus and writer are started again.
+// Run runs the server until ctx ends or a part of it fails. Run returns after all parts
+// have ended. Run closes what NewServer has opened. A full disk ends the bus and the
+// writer, but the process goes on. Meanwhile operators get the reason as an answer. When
+// the disk has room again, Run starts bus and writer again.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -45,7 +45,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// rounds starts bus, log and writer again each time that a full disk has ended them.
+// rounds starts bus, log and writer again each time after a full disk has ended
+// them.
 func (s *Server) rounds(ctx context.Context) error {
 	for {
 		for s.reserve.Exhausted() != nil {
@@ -61,16 +62,16 @@ func (s *Server) rounds(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			s.opts.Logger.Info("the keys were rotated: the bus starts again")
+			s.opts.Logger.Info("the keys were rotated, so the bus restarts")
 			s.doors.close(func() error {
-				return tutti.Errorf(tutti.CodeUnavailable, "the server's keys were rotated; it starts again")
+				return tutti.Errorf(tutti.CodeUnavailable, "the server's keys were rotated, and the server is restarting")
 			})
 			continue
 		}
 		if ctx.Err() != nil || !s.diskEnded(err) {
 			return err
 		}
-		s.opts.Logger.Error("the disk is full, serving ends for now", "error", err)
+		s.opts.Logger.Error("the disk is full, so the server stops serving for now", "error", err)
 		s.doors.close(s.full)
 		if err := pause(ctx, lookForRoom); err != nil {
 			return err
@@ -78,8 +79,9 @@ func (s *Server) rounds(ctx context.Context) error {
 	}
 }
 
-// diskEnded reports whether a full disk has ended a round. On a nearly full disk
-// the bus may lose a batch without saying why. Damage stays an error.
+// diskEnded reports whether a full disk is the reason why a round has ended. On a
+// nearly full disk, the bus may lose a batch without an error message. Damage stays
+// an error.
 func (s *Server) diskEnded(err error) bool {
 	return space.Full(err) || s.reserve.Exhausted() != nil || s.reserve.Check() != nil && tutti.CodeOf(err) == tutti.CodeUnavailable
 }
@@ -93,15 +95,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// full says why the server does not serve.
+// full returns the reason why the server does not serve.
 func (s *Server) full() error {
 	if err := s.reserve.Check(); err != nil {
 		return err
 	}
-	return tutti.Errorf(tutti.CodeUnavailable, "the server's disk was full (%s); it starts again", s.opts.Dir)
+	return tutti.Errorf(tutti.CodeUnavailable, "the server's disk was full (%s), and the server is restarting", s.opts.Dir)
 }
 
-// round runs bus, log and writer until ctx ends or one of them fails.
+// round runs bus, log and writer until ctx ends or one of the three fails.
 func (s *Server) round(ctx context.Context) error {
 	busDir := filepath.Join(s.opts.Dir, "jetstream")
 	if err := s.head.InFiles(busDir); err != nil {
@@ -123,7 +125,8 @@ func (s *Server) round(ctx context.Context) error {
 		return err
 	}
 	defer bus.Shutdown()
-	s.opts.Bus = bus.Addr().String() // the next round listens on the same address, where nodes look for it
+	// the next round must listen on the same address, because nodes connect to it
+	s.opts.Bus = bus.Addr().String()
 	s.noteRunning(bus)
 	creds, err := s.authority.ServerCreds()
 	if err != nil {
@@ -148,7 +151,9 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blobs := sweep.New(stored, time.Now) // the log uses them, too, because it must not name a blob that is being removed
+	// the log also uses the sweeper, because the log must not name a blob that is being
+	// deleted
+	blobs := sweep.New(stored, time.Now)
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
 		return err
@@ -171,7 +176,7 @@ func (s *Server) round(ctx context.Context) error {
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
 }
 
-// runningName is a file next to the log in which a server says how it runs, for
+// runningName is a file next to the log. In this file, the server stores its settings for
 // `tutti doctor`.
 const runningName = "running.json"
 
@@ -180,8 +185,8 @@ type runningFile struct {
 	SyncAlways bool   `json:"sync_always"`
 }
 
-// noteRunning writes runningName. On a full disk the file is missing, and nothing
-// depends on it.
+// noteRunning writes runningName. The file may be missing if the disk is full.
+// Nothing depends on it.
 func (s *Server) noteRunning(bus *embed.Server) {
 	raw, err := json.Marshal(runningFile{Version: Version, SyncAlways: bus.SyncAlways()})
 	if err == nil {
@@ -189,9 +194,9 @@ func (s *Server) noteRunning(bus *embed.Server) {
 	}
 }
 
-// parts are what a round uses.
+// parts are the connections and stores of one round.
 type parts struct {
 	bus             *embed.Server
 	log, nodes, sys *nats.Conn
-	rotated         <-chan struct{} // closed when the bus uses keys that are gone
+	rotated         <-chan struct{} // closed when the bus uses keys that a rotation has replaced
 }

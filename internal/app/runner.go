@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// runner adapts package puppet to the interfaces of package agent.
+// runner connects package puppet with the interfaces of package agent.
 type runner struct {
 	root      string
 	launcher  string
@@ -39,14 +39,14 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Owed:  spec.Owed,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
-	if spec.Order.Exclusive { // its job has disabled all other Puppet runs
+	if spec.Order.Exclusive { // in this case, the job has disabled all other Puppet runs
 		order.DisabledLock = filepath.Join(dir, "agent_disabled.lock")
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {
 		return nil, err
 	}
 	p, err := r.warm.Start(dir, factsFor(spec.Order))
-	if p == nil { // then no process has begun
+	if p == nil { // in this case, no process was started
 		if err != nil {
 			err = puppet.NoteCold(dir, err)
 		}
@@ -118,12 +118,13 @@ func (r *runner) Collected(dir string) (agent.FactsNow, error) {
 	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At, Began: now.Began}, err
 }
 
-// code returns a key for the code that some facts come from.
+// code returns a key for the code with which facts were collected.
 func code(o tutti.Order) string {
 	return strings.Join([]string{string(o.Program), o.Environment, string(o.Code)}, " ")
 }
 
-// factsFor returns the code key for which facts may be collected ahead; empty: they may not.
+// factsFor returns the key of the code for which facts may be collected ahead of a run.
+// factsFor returns an empty key if facts may not be collected.
 func factsFor(o tutti.Order) string {
 	if o.FreshFacts {
 		return ""
@@ -133,5 +134,5 @@ func factsFor(o tutti.Order) string {
 
 func (r *runner) Strangers() ([]string, error) { return puppet.Strangers() }
 
-// nonNil returns a list that becomes [] in JSON, not null.
+// nonNil returns a list that becomes [], not null, in JSON.
 func nonNil(list []string) []string { return append([]string{}, list...) }

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// secretFleet is a fleet whose operator has made the recovery key.
+// secretFleet returns a fleet whose operator has already made the recovery key.
 func secretFleet(t *testing.T) (*servertest.Fleet, cli.Connection) {
 	t.Helper()
 	c := cli.Connection{OperatorDir: filepath.Join(t.TempDir(), "operator")}
@@ -56,10 +56,11 @@ func onlySecret(t *testing.T, f *servertest.Fleet) api.SecretView {
 	return list[0]
 }
 
-// agreed is an operator who says yes.
+// agreed is a function that confirms every seal.
 func agreed(cli.SealedFor) error { return nil }
 
-// TestTheFirstSealAsks: whoever says no has sealed nothing, and is asked again.
+// TestTheFirstSealAsks checks the question before the first seal. If the operator says no, nothing is sealed, and the
+// question comes again next time.
 func TestTheFirstSealAsks(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}
@@ -93,8 +94,8 @@ func TestTheFirstSealAsks(t *testing.T) {
 	}
 }
 
-// TestTheRecoveryKeyIsAskedFor, by whoever knows none: a server could name its own for a moment. An operator is given the key with
-// the certificate.
+// TestTheRecoveryKeyIsAskedFor checks that an operator who does not know the recovery key must confirm it. Otherwise
+// a dishonest server could send its own key. A new operator gets the recovery key together with the certificate.
 func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}
@@ -135,7 +136,8 @@ func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 	wantErr(t, set(), tutti.CodeRefused, "is not the one that this operator knows")
 }
 
-// TestOperatorsSeal: for who is there, once more for who comes, and for others; what nodes open is what was set.
+// TestOperatorsSeal seals a secret to the present nodes, later to a new node, and to other nodes. Each node opens the
+// value that the operator set.
 func TestOperatorsSeal(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}
@@ -186,8 +188,8 @@ func TestOperatorsSeal(t *testing.T) {
 	}
 }
 
-// TestKeysArePinned: a server that names another key for a node, or another recovery key, is not believed, until the operator
-// says so.
+// TestKeysArePinned checks that the operator's client refuses a changed key of a node or a changed recovery key,
+// until the operator confirms it.
 func TestKeysArePinned(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}
@@ -221,7 +223,7 @@ func TestKeysArePinned(t *testing.T) {
 	}
 	pushRecovery(t, f, public)
 	wantErr(t, set(), tutti.CodeRefused, "is another recovery key than that of the fleet file")
-	// An operator without the private half has only what he has seen.
+	// An operator without the private recovery key knows only the public key.
 	if err := os.Rename(filepath.Join(c.OperatorDir, operator.RecoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +238,7 @@ func TestKeysArePinned(t *testing.T) {
 	wantErr(t, set(), tutti.CodeInvalid, "it is damaged")
 }
 
-// inventive is a server that names other recipients.
+// inventive is a server that returns wrong recipients.
 type inventive struct {
 	cli.Server
 	nodes []tutti.NodeName
@@ -250,7 +252,8 @@ func (s inventive) Recipients(ctx context.Context, targets []string) (tutti.Reci
 	return to, err
 }
 
-// TestRecipientsArePlausible: who names nodes seals to these, whatever the server says.
+// TestRecipientsArePlausible checks that a secret for named nodes is sealed only to these nodes, even if the server
+// names others.
 func TestRecipientsArePlausible(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}
@@ -281,7 +284,8 @@ func TestRecipientsArePlausible(t *testing.T) {
 	}
 }
 
-// TestARefusedSecretIsNotQuoted: errors end in histories and tickets.
+// TestARefusedSecretIsNotQuoted checks that an error does not contain the secret, because people copy errors into
+// tickets.
 func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	f, c := secretFleet(t)
 	f.Join("web-01", "web")
@@ -294,7 +298,8 @@ func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	}
 }
 
-// TestTheRecoveryKeyIsMadeOnce: another one would open nothing.
+// TestTheRecoveryKeyIsMadeOnce checks that a second recovery key is refused, because it could not open earlier
+// secrets.
 func TestTheRecoveryKeyIsMadeOnce(t *testing.T) {
 	_, c := secretFleet(t)
 	_, err := operator.Sealer{}.Init(c)

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serve runs the parts. When one part ends, all end.
+// serve runs the parts of a round. When one part ends, all parts end.
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	d := denier{ctx: ctx, core: core, group: group}
@@ -26,7 +26,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	})
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error {
-		select { // nodes are answered as soon as the log is folded
+		select { // nodes get answers as soon as the log is folded
 		case <-core.Ready():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		select {
 		case broken = <-p.bus.Failed():
 			s.reserve.Stale()
-			p.log.Close() // the waiting append gets no answer
+			p.log.Close() // the append that waits gets no answer
 			return broken
 		case <-ctx.Done():
 			return nil
@@ -66,20 +66,21 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	return err
 }
 
-// guard watches the connections to the bus.
+// guard monitors the connections to the bus.
 func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
 		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {
-			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "ended %d connections that did not say who they are", count))
+			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "closed %d connections that did not authenticate", count))
 		}})
 		return nil
 	})
 }
 
-// denier logs what was refused, in goroutines of its own, so that its callers do not wait.
+// denier records refusals in the log. denier uses its own goroutines, so callers need not
+// wait.
 type denier struct {
-	ctx   context.Context // the context of its group; the group waits for it
+	ctx   context.Context // the context of the group, which waits for its goroutines
 	core  *server.Server
 	group *errgroup.Group
 }
@@ -94,7 +95,7 @@ func (d denier) stranger(from, what string, cause error) {
 
 func addressOf(host string) string { return "address:" + host }
 
-// operatorOf admits operators by their certificate and their access.
+// operatorOf identifies operators by their certificate and checks their verbs.
 func operatorOf(core *server.Server, authority *identity.Authority) func(*http.Request, []tutti.Verb) (context.Context, func(), error) {
 	return func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {
 		name, serial, err := authority.OperatorName(r.TLS)
@@ -105,13 +106,13 @@ func operatorOf(core *server.Server, authority *identity.Authority) func(*http.R
 	}
 }
 
-// deniedTo records what was refused over HTTP. It names the operator in the certificate, if
-// our CA signed it, and otherwise the address.
+// deniedTo records refused HTTP requests. deniedTo records the name in the operator's
+// certificate if our CA signed it, and otherwise the client's address.
 func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, string, error) {
 	return func(r *http.Request, what string, cause error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil {
-			host = server.LocalOperator // the socket has no address
+			host = server.LocalOperator // a Unix socket has no remote address
 		}
 		who := addressOf(host)
 		if name, _, err := identity.OperatorName(r.TLS); err == nil {

@@ -23,32 +23,34 @@ import (
 	"github.com/tutti-project/tutti/internal/space"
 )
 
-// ServerOptions say where a server keeps its data and listens. Empty fields
-// take what `server init` wrote.
+// ServerOptions are the settings of a server. For empty fields, the server uses the values that
+// `server init` wrote.
 type ServerOptions struct {
 	Dir      string
 	Listen   string // HTTPS
 	Bus      string
-	Socket   string // for operators on this machine, mode 0600; "-": no socket
+	Socket   string // socket for operators on this machine, with mode 0600. "-" means no socket
 	Silence  time.Duration
-	MaxRuns  int // simultaneous runs in the fleet; 0: no limit
-	Compiles int // simultaneous compiles while nodes converge; 0: as server.Options
-	KeepJobs int // how many finished jobs stay; 0: as server.Options
+	MaxRuns  int // simultaneous runs in the fleet. 0 means no limit
+	Compiles int // simultaneous compiles while nodes converge. 0 means the default of server.Options
+	KeepJobs int // how many finished jobs are kept. 0 means the default of server.Options
 	Reports  retain.Reports
-	// ScrubEvery is how often all stored content is read; 0: never.
+	// ScrubEvery is how often the server reads all stored content to check it. 0 means never.
 	ScrubEvery time.Duration
-	// AuditFile and AuditSyslog say where each act is sent as it happens; empty and false: nowhere.
+	// AuditFile and AuditSyslog are the places to which the server sends each act. If AuditFile is
+	// empty and AuditSyslog is false, the server sends acts nowhere.
 	AuditFile   string
 	AuditSyslog bool
 
-	Reserve uint64 // bytes of the disk that new work must leave free; 0: 64 MiB, or a twentieth of a smaller disk
+	// bytes of the disk that new work must leave free. 0 means 64 MiB, or a twentieth of a smaller disk
+	Reserve uint64
 	Lives   identity.Lives
 	Logger  *slog.Logger
 }
 
 const defaultReserve = 64 << 20
 
-// Server is the whole server process: bus, log, writer, HTTP API.
+// Server is the complete server process with bus, log, writer and HTTP API.
 type Server struct {
 	opts      ServerOptions
 	config    serverdir.Config
@@ -63,7 +65,7 @@ type Server struct {
 	epochs    *serverdir.Epochs
 }
 
-// NewServer takes the lock of the data directory and listens; Run serves.
+// NewServer takes the lock of the data directory and opens its listeners. Run then serves.
 func NewServer(opts ServerOptions) (*Server, error) {
 	s := &Server{opts: opts, doors: newDoors()}
 	if err := s.open(); err != nil {
@@ -108,7 +110,7 @@ func (s *Server) openSocket() error {
 	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o755); err != nil {
 		return err
 	}
-	_ = os.Remove(s.opts.Socket) // left by a killed server; we hold the lock
+	_ = os.Remove(s.opts.Socket) // a killed server may have left the socket, and this process holds the lock
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", s.opts.Socket)
 	if err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen on the local socket")
@@ -131,35 +133,35 @@ func (s *Server) close() {
 	}
 }
 
-// Addr is where operators reach the server.
+// Addr returns the address at which operators reach the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// ringer rings doorbells over NATS.
+// ringer rings nodes' doorbells over NATS.
 type ringer struct{ nc *nats.Conn }
 
 func (r ringer) Ring(key tutti.NodeKey, op string, payload []byte) error {
 	return natsbus.Ring(r.nc, key, op, payload)
 }
 
-// InitOptions say what `server init` makes.
+// InitOptions are the settings of `server init`.
 type InitOptions struct {
 	Dir         string
-	Host        string   // by which nodes and operators reach the server
-	Also        []string // further names and addresses of its certificate
+	Host        string   // name or address under which nodes and operators reach the server
+	Also        []string // more names and addresses for the server's certificate
 	Listen      string
 	Bus         string
 	Operator    string // name
 	OperatorDir string
 }
 
-// InitServer makes a server's data directory and the first operator's
-// credentials. It changes nothing if there is a server or an operator already.
+// InitServer creates a server's data directory and the first operator's credentials. If there is
+// already a server or an operator, it changes nothing.
 func InitServer(o InitOptions) error {
 	if _, err := os.Stat(filepath.Join(o.Dir, serverdir.ConfigFile)); err == nil {
 		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)
 	}
 	if _, err := os.Stat(o.OperatorDir); err == nil {
-		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator", o.OperatorDir)
+		return tutti.Errorf(tutti.CodeConflict, "%s already exists; name another place with --operator", o.OperatorDir)
 	}
 	if err := o.validate(); err != nil {
 		return err
@@ -183,7 +185,7 @@ func InitServer(o InitOptions) error {
 	}
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return err // validate has already split it
+		return err // cannot happen, because validate has checked the address
 	}
 	if err := operator.WriteServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
@@ -198,7 +200,7 @@ func InitServer(o InitOptions) error {
 	return durable.WriteFile(filepath.Join(o.Dir, serverdir.ConfigFile), append(raw, '\n'), 0o600)
 }
 
-// validate finds errors before keys are made.
+// validate finds invalid options before keys are made.
 func (o InitOptions) validate() error {
 	for _, listen := range []string{o.Listen, o.Bus} {
 		if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {
@@ -206,7 +208,7 @@ func (o InitOptions) validate() error {
 		}
 	}
 	if strings.ContainsAny(o.Host, ":/ ") && net.ParseIP(o.Host) == nil || o.Host == "" {
-		return tutti.Errorf(tutti.CodeInvalid, "host %q: a name or an address, without a port", o.Host)
+		return tutti.Errorf(tutti.CodeInvalid, "host %q must be a name or an address, without a port", o.Host)
 	}
 	return tutti.ValidateOperator(o.Operator)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// pusher pushes one tree to a server.
+// pusher pushes a directory of code to a server.
 type pusher struct {
 	t      *testing.T
 	conn   cli.Connection
@@ -44,7 +44,7 @@ func (p *pusher) push(environment, content string) error {
 	return err
 }
 
-// counters are what the server shows as signed, by environment.
+// counters returns the counters of signed code that the server reports, by environment.
 func (p *pusher) counters() map[string]uint64 {
 	p.t.Helper()
 	s, err := operator.NewSigner(p.t.Context(), p.server, p.conn.OperatorDir)
@@ -62,8 +62,9 @@ func (p *pusher) counters() map[string]uint64 {
 	return out
 }
 
-// TestACounterGoesUp with each push that brings something, in each environment for itself, also where the server has
-// forgotten it, and not beyond what somebody has signed.
+// TestACounterGoesUp checks that each push of new code increases the counter of its environment. The counter also
+// increases if the server has lost its own counter. But the counter does not go beyond a number that somebody has
+// signed.
 func TestACounterGoesUp(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, step := range []struct {
@@ -84,7 +85,8 @@ func TestACounterGoesUp(t *testing.T) {
 		}
 	}
 	file := filepath.Join(p.conn.OperatorDir, operator.CountersFile)
-	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil { // the server was put back
+	// as if the server was set back
+	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.push("production", "three"); err != nil || p.counters()["production"] != 41 {
@@ -96,13 +98,13 @@ func TestACounterGoesUp(t *testing.T) {
 	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 42 {
 		t.Errorf("counters %v, %v: want one more than what the server shows", p.counters(), err)
 	}
-	p.again = true // it is there, and nodes have begun something later
+	p.again = true // the code is already on the server, but nodes have begun newer code since
 	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 43 {
 		t.Errorf("counters %v, %v: want one more than before", p.counters(), err)
 	}
 }
 
-// liar is a server that shows what nobody has signed, or says that it is another fleet.
+// liar is a server that returns statements without a valid signature, or the id of another fleet.
 type liar struct {
 	cli.Server
 	change func(*tutti.Signing)
@@ -114,7 +116,8 @@ func (l liar) Signing(ctx context.Context) (tutti.Signing, error) {
 	return out, err
 }
 
-// TestAServerThatLiesToASigner makes no counter jump, and gets nothing that is signed for another fleet.
+// TestAServerThatLiesToASigner checks that such a server cannot make the counter jump, and gets no signature for
+// another fleet.
 func TestAServerThatLiesToASigner(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -139,7 +142,8 @@ func TestAServerThatLiesToASigner(t *testing.T) {
 	}
 }
 
-// TestTheFleetFileIsSigned by an operator with the code key, with a counter of its own.
+// TestTheFleetFileIsSigned checks that an operator with the code key signs the fleet file, with a counter of its
+// own.
 func TestTheFleetFileIsSigned(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	set := func(text string, st *tutti.Statement) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// deaf is a server that takes nothing that is signed for it, and keeps it.
+// deaf is a server that refuses all signed statements, but stores them.
 type deaf struct {
 	cli.Server
 	codes     *[]tutti.CodeSign
@@ -44,7 +44,7 @@ func (d deaf) TrustOperators(_ context.Context, in tutti.Statement) error {
 	return nil
 }
 
-// secretsOf are the files of an operator's directory that no server may change.
+// secretsOf returns the files of an operator's directory that a server must not be able to change.
 func secretsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -57,8 +57,8 @@ func secretsOf(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestWhatARotatedKeySignsIsNotSignedAgain: the thief of a key that was rotated has the server, too, and waits for the next
-// rotation, or for the next operator.
+// TestWhatARotatedKeySignsIsNotSignedAgain: a thief has an old code key and also the server, and waits for the next
+// rotation or the next operator. The new key must not sign the thief's code.
 func TestWhatARotatedKeySignsIsNotSignedAgain(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	stolen := load(t, p.conn.OperatorDir).CodeKey
@@ -105,7 +105,8 @@ func TestWhatARotatedKeySignsIsNotSignedAgain(t *testing.T) {
 	}
 }
 
-// TestAStatusSaysWhatIsNotVerified: the server names the keys that sign. The operator's directory says whether that is so.
+// TestAStatusSaysWhatIsNotVerified: the server reports the keys that sign. The status command compares the report
+// with the operator's directory.
 func TestAStatusSaysWhatIsNotVerified(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	stolen := load(t, p.conn.OperatorDir).CodeKey
@@ -160,8 +161,8 @@ func TestAStatusSaysWhatIsNotVerified(t *testing.T) {
 	}
 }
 
-// TestCodeKeysThatNobodyHasSigned change nothing in an operator's directory: the key that signs is not lost, and the honest
-// server's statements are taken afterwards.
+// TestCodeKeysThatNobodyHasSigned checks that unsigned code keys change nothing in an operator's directory. The
+// signing key is not lost, and the operator still accepts the honest server's statements afterwards.
 func TestCodeKeysThatNobodyHasSigned(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -209,7 +210,8 @@ func TestCodeKeysThatNobodyHasSigned(t *testing.T) {
 	}
 }
 
-// TestACounterLeaps nowhere: one signature by a thief of the code key would use up all of them.
+// TestACounterLeaps checks that counters cannot jump. Otherwise a thief of the code key could use up all numbers with
+// one signature.
 func TestACounterLeaps(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -250,7 +252,8 @@ func TestACounterLeaps(t *testing.T) {
 	}
 }
 
-// TestARotationAsks before the new key signs what the old one has signed: the thief of the old one has signed, too.
+// TestARotationAsks checks that the operator must confirm before the new key signs everything that the old key has
+// signed. A thief of the old key may have signed something too.
 func TestARotationAsks(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, environment := range []string{"production", "evil"} {
@@ -298,7 +301,7 @@ func TestARotationAsks(t *testing.T) {
 	}
 }
 
-// What comes while somebody reads the question is not signed with the rest.
+// If something new arrives while the operator reads the question, the new key does not sign it.
 func TestARotationSignsWhatItAskedFor(t *testing.T) {
 	for what, do := range map[string]func(*pusher) error{
 		"code": func(p *pusher) error { return p.push("evil", "evil") },
@@ -343,8 +346,8 @@ func TestARotationSignsWhatItAskedFor(t *testing.T) {
 	}
 }
 
-// TestWhoWasDistrustedStaysOut: a server that was put back, or lies, shows a list from before. The next list goes on from the
-// one that the directory knows, and a rotation signs no earlier one.
+// TestWhoWasDistrustedStaysOut: a server that was set back, or is dishonest, returns an old list of operators. The
+// next list is based on the list in the operator's directory, and a rotation signs no older list.
 func TestWhoWasDistrustedStaysOut(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -383,7 +386,8 @@ func TestWhoWasDistrustedStaysOut(t *testing.T) {
 		if strings.Join(out.Operators, " ") != "ada bob" || len(out.Added) != 1 || !strings.Contains(out.Note, "put back") {
 			t.Errorf("%s: %+v", what, out)
 		}
-		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operator.OperatorsFile)); err != nil { // what the deaf server was told
+		// as if only the deaf server knew the list
+		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operator.OperatorsFile)); err != nil {
 			t.Fatal(err)
 		}
 		if err := operator.WriteOperators(p.conn.OperatorDir, *func() *tutti.Statement { p.server = honest; return shown() }()); err != nil {

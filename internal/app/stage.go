@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// labOperator adapts the operator's side of this package to the interface of package stage.
+// labOperator connects the operator's side of this package with the interface of package
+// stage.
 type labOperator struct{}
 
 var _ stage.Operator = labOperator{}

@@ -26,12 +26,12 @@ func newCodeKey(t *testing.T) ed25519.PrivateKey {
 	return key
 }
 
-// pinning is a membership that trusts a key first, and then what a statement says.
+// pinning returns a membership that first trusts a key, and then the keys in a statement.
 func pinning(first ed25519.PrivateKey, last, operators *tutti.Statement) identity.EnrolResponse {
 	return identity.EnrolResponse{Fleet: testFleet, CodeKey: identity.EncodeCodePublicKey(operator.PublicOf(first)), Trust: last, Operators: operators}
 }
 
-// saysTrust is a statement about code keys.
+// saysTrust returns a statement about code keys.
 func saysTrust(t *testing.T, fleet tutti.Digest, counter uint64, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) *tutti.Statement {
 	t.Helper()
 	body := tutti.Trusted{Fleet: fleet, Counter: counter}
@@ -45,7 +45,7 @@ func saysTrust(t *testing.T, fleet tutti.Digest, counter uint64, keys []ed25519.
 	return &st
 }
 
-// saysOperators is a list with one operator.
+// saysOperators returns a signed list with one operator.
 func saysOperators(t *testing.T, fleet tutti.Digest, counter uint64, name string, by ...ed25519.PrivateKey) *tutti.Statement {
 	t.Helper()
 	st, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: fleet, Counter: counter, Operators: []tutti.OperatorKey{
@@ -57,8 +57,8 @@ func saysOperators(t *testing.T, fleet tutti.Digest, counter uint64, name string
 	return &st
 }
 
-// TestANodeThatJoinsAgainKeepsItsPins: a server cannot give a node another code key or other operators by letting it join
-// again.
+// TestANodeThatJoinsAgainKeepsItsPins checks that joining again does not give a node another code key or other
+// operators.
 func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	a, b, evil := newCodeKey(t), newCodeKey(t), newCodeKey(t)
@@ -116,7 +116,7 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 	}
 }
 
-// named are the ids of keys.
+// named returns the ids of keys.
 func named(keys ...ed25519.PrivateKey) (out []string) {
 	for _, key := range keys {
 		out = append(out, string(identity.KeyID(operator.PublicOf(key))))
@@ -124,7 +124,8 @@ func named(keys ...ed25519.PrivateKey) (out []string) {
 	return out
 }
 
-// Who names a key on the node names no other one: with a statement of before, a server could bring a rotated key back.
+// If an administrator names a code key on the node, the node trusts no other key. Otherwise a server could bring back
+// a rotated key with an old statement.
 func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	a, b := newCodeKey(t), newCodeKey(t)
@@ -149,7 +150,7 @@ func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-// Who names a key on the node has not said that the list of operators is gone, or that it is another fleet with the same key.
+// If an administrator names a code key on the node, the list of operators stays, and so does the id of the fleet.
 func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 	a, other := newCodeKey(t), newCodeKey(t)
 	list, later := saysOperators(t, testFleet, 3, "ada", a), saysOperators(t, testFleet, 4, "bob", a)
@@ -173,7 +174,8 @@ func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 	}
 }
 
-// TestJoinAgainAtAnotherFleet changes nothing of a node, until somebody on the node names the key.
+// TestJoinAgainAtAnotherFleet checks that a join at another fleet changes nothing on a node until an administrator
+// names the key on the node.
 func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	server := func() *pusher { return newPusher(t, startServer(t)) }
 	one, two := server(), server()
@@ -200,8 +202,9 @@ func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	}
 }
 
-// TestAListOfARotatedKey is not obeyed: not after the node has followed the rotation, and not after a start. The list of a key
-// that signs now takes its place, whatever the counters are.
+// TestAListOfARotatedKey checks that a node ignores a list of operators signed by a rotated key. The node ignores
+// such a list after the rotation and after a restart. A list signed by a present key replaces the old list, even if
+// its counter is lower.
 func TestAListOfARotatedKey(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	f := startRotated(t)

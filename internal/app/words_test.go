@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// words is what somebody has said.
+// words collects log output.
 type words struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -1,10 +1,9 @@
-// Package audit is the log as a trail of who did what: which entries keep their
-// bytes when the log lets them go, how they are kept (Segment), and how anybody
-// who has all entries verifies them from end to end (Chain). It is pure.
+// Package audit reads the log as a trail of who did what. The package decides which entries keep their
+// bytes when the log drops them, stores entries (Segment), and verifies a whole trail (Chain). It is pure.
 //
-// What is verified is content and order: an entry's link covers its bytes and the
-// link before it. Sequences only ever grow; gaps in them are appends that a loss
-// of power left incomplete, which are no part of the log.
+// A verification covers content and order, because the link of an entry covers its bytes
+// and the previous link. Sequences only grow. A gap is an append that a loss of power left
+// incomplete. An incomplete append does not belong to the log.
 package audit
 
 import (
@@ -16,17 +15,17 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Keep is how long segments are kept.
+// Keep is how long the server keeps segments.
 const Keep = 400 * 24 * time.Hour
 
-// Unexpired returns the segments that are still to be kept.
+// Unexpired returns the segments that are not older than Keep.
 func Unexpired(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegment {
 	return slices.DeleteFunc(slices.Clone(segments), func(s tutti.AuditSegment) bool { return now.Sub(s.Until) > Keep })
 }
 
-// Act reports whether a person may ask for an event: what operators did, what was
-// denied, who came and went, how jobs ended. Of anything else (runs, their
-// exports and values) the trail keeps the digest alone.
+// Act reports whether the trail keeps the content of an event. Act returns true for changes
+// by operators, denials, nodes that come or leave, and the ends of jobs. For all other
+// events (runs, their exports and values) the trail keeps only the digest.
 func Act(e tutti.Event) bool {
 	return strings.HasPrefix(e.By, "operator:") || tutti.TrailOf(e.Body.Kind()) == tutti.TrailAlways
 }
@@ -34,17 +33,17 @@ func Act(e tutti.Event) bool {
 // Chain verifies entries one after the other. The zero value begins with the
 // first entry of a log.
 type Chain struct {
-	First uint64 // the sequence of the first entry, 0 before it
+	First uint64 // the sequence of the first entry, or 0 if there is none yet
 	Last  uint64
-	Link  tutti.Digest // of the last entry; before the first: what was before it
+	Link  tutti.Digest // the link of the last entry; before the first entry, the link before it
 	Count int
-	// Bare is how many of them came as a digest alone: what they say is not known, and whoever gives the log chooses which
-	// ones they are.
+	// Bare is the number of entries that have only a digest. Their content is unknown, and the server that gives out
+	// the log chooses which entries these are.
 	Bare int
 }
 
-// Add verifies that e comes right behind what was added before. CodeDamaged: it
-// does not, and the chain stays as it is.
+// Add verifies that e follows directly after the last entry. Add returns CodeDamaged if e
+// does not. In this case the chain does not change.
 func (c *Chain) Add(e api.AuditEntry) error {
 	before, digest := c.Link, e.Digest
 	switch {
@@ -58,11 +57,11 @@ func (c *Chain) Add(e api.AuditEntry) error {
 	}
 	switch {
 	case e.Seq <= c.Last:
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d comes behind entry %d", e.Seq, c.Last)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d comes after entry %d", e.Seq, c.Last)
 	case len(e.Raw) > 0 && e.Digest != "" && e.Digest != digest:
 		return tutti.Errorf(tutti.CodeDamaged, "entry %d has the digest %s, not %s", e.Seq, digest, e.Digest)
 	case e.Link != tutti.LinkOf(before, digest):
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d does not fit what is before it: it, or one before it, was changed or removed", e.Seq)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d does not fit the entries before it: one of these entries was changed or removed", e.Seq)
 	}
 	if c.Count == 0 {
 		c.First = e.Seq

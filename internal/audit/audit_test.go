@@ -18,7 +18,7 @@ import (
 
 var begin = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// entries draws a log, with gaps where appends were torn.
+// entries draws a log. The log has gaps where appends were incomplete.
 func entries(t *rapid.T) []tutti.Entry {
 	var log []tutti.Entry
 	var link tutti.Digest
@@ -54,8 +54,7 @@ func each(log []tutti.Entry) iter.Seq2[tutti.Entry, error] {
 	}
 }
 
-// trail is a log as it is read for an audit: the first entries from segments, the
-// others as they are.
+// trail returns a log as an audit reads it. The first entries come from segments, and the others from the log.
 func trail(t *rapid.T, log []tutti.Entry) []api.AuditEntry {
 	var out []api.AuditEntry
 	var before tutti.Digest
@@ -131,7 +130,8 @@ func TestATrailIsTheLog(t *testing.T) {
 }
 
 // TestAnyChangeOfATrailIsFound changes, removes, moves, repeats or inserts one
-// entry, at any place but the end, which only a witness can miss.
+// entry. The test does not change the end of the trail, because such a change can only be
+// found by comparing with a known link of the end.
 func TestAnyChangeOfATrailIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := entries(t)
@@ -166,7 +166,7 @@ func TestAnyChangeOfATrailIsFound(t *testing.T) {
 		}
 		c, err := verify(bad)
 		if err == nil && (c.Last != head.Seq || c.Link != head.Link) {
-			return // a witness of the head finds it
+			return // only a known link of the end shows this change
 		}
 		if tutti.CodeOf(err) != tutti.CodeDamaged {
 			t.Fatalf("verified %+v, %v: -good +bad\n%s", c, err, cmp.Diff(good, bad))
@@ -190,7 +190,7 @@ func TestAnyChangeOfASegmentIsFound(t *testing.T) {
 			blob[rapid.IntRange(0, len(blob)-1).Draw(t, "byte")] ^= 1
 		case 1:
 			blob = blob[:rapid.IntRange(0, len(blob)-1).Draw(t, "length")]
-		case 2: // well made, of other entries
+		case 2: // correctly made, but from other entries
 			var other tutti.AuditSegment
 			blob, other, err = audit.Segment("", each(log[:len(log)-1]))
 			if err != nil {
@@ -236,7 +236,8 @@ func TestSegmentsExpire(t *testing.T) {
 	}
 }
 
-// What operators cause is kept of all kinds, and these whoever caused them.
+// The trail keeps the content of all events by operators. The trail keeps the content of
+// events of these kinds even if other actors caused them.
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",

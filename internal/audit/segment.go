@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lines"
 )
 
-// A segment is stored as gzipped lines of JSON: a header, then one line for each
-// entry, with its bytes or their digest. Links are not stored: they follow.
+// A segment is stored as gzipped lines of JSON. The first line is a header. After the header there is one
+// line for each entry, with its bytes or their digest. Links are not stored, because they can be computed.
 
 type header struct {
 	Tutti   string       `json:"tutti"`
@@ -28,9 +28,9 @@ type line struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// Segment encodes entries that follow the one with the link before, and verifies
-// them. Its Blob is the digest of what is returned with it, which is to be stored.
-// CodeInvalid: there are no entries; CodeDamaged: they do not fit.
+// Segment encodes and verifies entries that follow an entry with the link before. The Blob of the result
+// is the digest of the returned bytes, which the caller must store. Segment returns CodeInvalid if there
+// are no entries, and CodeDamaged if they do not fit.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}
@@ -55,7 +55,7 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 		seg.Until = e.At
 	}
 	if chain.Count == 0 {
-		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment of no entries")
+		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment must have entries")
 	}
 	stored, err := w.Close()
 	if err != nil {
@@ -65,15 +65,14 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 	return stored, seg, nil
 }
 
-// Of is an entry of the log as one of the trail. Before is set for the first one
-// of a trail that does not begin with the log.
+// Of returns an entry of the log as an entry of the trail. The parameter before is set for
+// the first entry of a trail that does not begin with the log.
 func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 	return api.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
 }
 
-// Entries yields the entries of a stored segment, the first one with what is
-// before it. It ends with the first error, CodeDamaged: they are not those that
-// seg names.
+// Entries yields the entries of a stored segment. The first entry has the link before it. Entries stops
+// at the first error. Entries returns CodeDamaged if the entries are not those that seg names.
 func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
 	return func(yield func(api.AuditEntry, error) bool) {
 		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })
@@ -93,7 +92,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(api.AuditEntry) bool
 		return err
 	}
 	if head.Tutti != segmentKind || head.Version != 1 || head.Before != seg.Before {
-		return errors.New("it is none that this release knows, or of other entries")
+		return errors.New("this release does not know its format, or it has other entries")
 	}
 	e := api.AuditEntry{Link: seg.Before}
 	begin, before := uint64(0), seg.Before
@@ -120,7 +119,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(api.AuditEntry) bool
 		}
 	}
 	if begin != seg.First || e.Seq != seg.Last || e.Link != seg.After {
-		return errors.New("its entries do not lead to what comes behind it")
+		return errors.New("its entries do not lead to the entry that follows")
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ func newAccessExplainCommand(o *options) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "explain OPERATOR VERB [TARGET]",
-		Short: "Explain whether an operator may do something, and by which line",
-		Long: `Looks in the access section of the fleet file that the server has. Names the line that
-lets the operator do it, or the line that is missing.
+		Short: "Explain whether an operator may do something, and which line decides",
+		Long: `Looks in the access section of the fleet file that the server has. Names
+the line that allows the action, or the line that is missing.
 
 The verbs: ` + verbList() + `.
 TARGET is a group or a node for run and puppet, and a key for data. Without TARGET
@@ -68,7 +68,7 @@ Exit code:
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&plan, "plan", "", "for run: the plan; \"converge\" and \"puppet\" stand for these commands")
+	cmd.Flags().StringVar(&plan, "plan", "", "for run: the plan, or \"converge\" or \"puppet\" for the command of that name")
 	cmd.Flags().BoolVar(&in.Noop, "noop", false, "for run: ask for runs with --noop")
 	return cmd
 }
@@ -85,9 +85,10 @@ func newAuditWhoCouldCommand(o *options) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "who-could VERB [TARGET]",
-		Short: "List who could do something at a given time, and by which line",
-		Long: `Lists the operators who had a valid certificate and the verb at that time. It reads the
-audit trail, and names the lines of the fleet file of that time.
+		Short: "List who could do something at a given time, and which line allowed it",
+		Long: `Lists the operators who had a valid certificate and the verb at that
+time. The command reads the audit trail, and names the lines of the fleet file of that
+time.
 
 The verbs: ` + verbList() + `.
 TARGET is a key for data, and a node for all other verbs. Without TARGET the command
@@ -135,7 +136,7 @@ do everything and is not listed.`,
 			}
 			var rows [][]string
 			for _, r := range could {
-				by := "the fleet file had no access: everybody could do everything"
+				by := "the fleet file had no access section: every operator could do everything"
 				if len(r.By) > 0 {
 					lines := make([]string, len(r.By))
 					for i, a := range r.By {

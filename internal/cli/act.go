@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail for people and programs. If the act was denied, Who is the one
-// who tried.
+// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the one
+// who tried it.
 type act struct {
 	Seq    uint64          `json:"seq"`
 	At     time.Time       `json:"at"`
@@ -21,11 +21,12 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// maxAct is the maximum length of Who and of What for other systems, in bytes. So a line always fits into a datagram of syslog.
+// maxAct is the largest size of Who and of What when they are sent to other systems, in bytes. With this limit a line
+// always fits into one datagram of syslog.
 const maxAct = 4 << 10
 
-// AuditLine returns an act as a line of JSON for other systems. The line does not have the event itself, because events may have
-// values. It cuts long texts.
+// AuditLine returns an act as a line of JSON for other systems. The line does not contain the event itself, because
+// an event may contain values. It cuts long texts.
 func AuditLine(entry api.AuditEntry) ([]byte, error) {
 	a, err := actOf(entry)
 	if err != nil {
@@ -40,7 +41,7 @@ type auditLine struct {
 	Who    string       `json:"who"`
 	What   string       `json:"what"`
 	Denied bool         `json:"denied,omitempty"`
-	Link   tutti.Digest `json:"link"` // of the log's chain, for `tutti audit verify`
+	Link   tutti.Digest `json:"link"` // the link in the log's chain, for `tutti audit verify`
 }
 
 func actOf(entry api.AuditEntry) (act, error) {
@@ -55,7 +56,7 @@ func actOf(entry api.AuditEntry) (act, error) {
 	return a, nil
 }
 
-// what says what happened, but not who did it.
+// what returns a text about what happened, without who did it.
 func what(body tutti.Body) string {
 	if act := eventViewOf(body).act; act != nil {
 		return act(body)
@@ -63,7 +64,7 @@ func what(body tutti.Body) string {
 	return body.Kind() + " " + body.ID()
 }
 
-// decisions summarizes how nodes decided about a request. --json has all decisions.
+// decisions summarizes the decisions of nodes about a request. --json shows all decisions.
 func decisions(all []tutti.RemoteDecision) string {
 	var out []string
 	for _, d := range all {

@@ -10,20 +10,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TrustOperator names an operator who is to sign actions, or (Remove) is not to sign them any more.
+// TrustOperator names an operator who shall sign actions. If Remove is set, the operator shall no longer sign
+// actions.
 type TrustOperator struct {
 	Name   string
 	Key    string // public, in PEM
 	Remove bool
 }
 
-// OperatorsTrusted are the operators who sign actions now.
+// OperatorsTrusted are the operators who may sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
-	// Added and Left are how the list differs from the last one that the directory knew, with the digests of the keys.
+	// Added and Left are the differences to the last list that the operator's directory knew, with the digests of the
+	// keys.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
-	Note  string   `json:"note,omitempty"` // what is wrong with the last list
+	Note  string   `json:"note,omitempty"` // the problem with the last list
 }
 
 func newOperatorKeyCommand(o *options) *cobra.Command {
@@ -56,9 +58,9 @@ func newOperatorTrustCommand(o *options) *cobra.Command {
 		Long: `Signs the list of operators who may have nodes enable and disable Puppet. The list is
 signed with the code-signing key. Without NAME the command adds the operator who runs it.
 
-Once a node has such a list, it enables and disables Puppet only if an operator of
-the list has signed for it. It refuses all others: operators who are not on the list,
-root on the server, and a server that an attacker has taken over.`,
+Once a node has such a list, it enables and disables Puppet only if an operator of the
+list has signed the request. The node refuses all others: operators who are not on the
+list, root on the server, and a server that an attacker has taken over.`,
 		Example: `  tutti operator trust
   tutti operator trust ada --key ada.pem`,
 		Args: cobra.MaximumNArgs(1),
@@ -70,7 +72,7 @@ root on the server, and a server that an attacker has taken over.`,
 			in := TrustOperator{Name: own.Operator, Key: own.Key}
 			if name := strings.Join(args, ""); name != "" && name != own.Operator {
 				if file == "" {
-					return tutti.Errorf(tutti.CodeInvalid, "which key has %s? give --key FILE, with what `tutti operator key` prints there", name)
+					return tutti.Errorf(tutti.CodeInvalid, "the key of %s is missing; give it with --key FILE (`tutti operator key` on their machine prints it)", name)
 				}
 				in = TrustOperator{Name: name}
 			}
@@ -118,9 +120,9 @@ func (o *options) trustOperator(cmd *cobra.Command, in TrustOperator) error {
 	for _, who := range out.Left {
 		fmt.Fprintln(cmd.ErrOrStderr(), "gone:  "+tutti.Plain(who, maxLine))
 	}
-	text := "Nobody signs actions: nodes enable and disable Puppet for nobody.\n"
+	text := "No operator signs actions now, so nodes refuse to enable or disable Puppet.\n"
 	if len(out.Operators) > 0 {
-		text = fmt.Sprintf("These operators sign what nodes are to change: %s. Nodes that are connected know it within half a minute.\n", strings.Join(out.Operators, ", "))
+		text = fmt.Sprintf("These operators sign changes on nodes: %s. Connected nodes get the list within half a minute.\n", strings.Join(out.Operators, ", "))
 	}
 	return o.done(cmd, text, map[string]any{"operators": out.Operators, "added": out.Added, "left": out.Left})
 }

@@ -13,28 +13,29 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AgentRun is how an agent runs.
+// AgentRun are the settings of an agent.
 type AgentRun struct {
 	Dir  string
-	Root string // below which Puppet is looked for
+	Root string // directory under which the agent looks for Puppet
 	Beat time.Duration
-	// Policy is the file that says who may request what from this node's Puppet.
+	// Policy is the file that defines who may request which action from this node's Puppet.
 	Policy string
 	// Warm is how long Puppet stays loaded for the next run.
 	Warm time.Duration
-	// FactsEvery is how often facts are collected even if no change was noticed; 0: never.
+	// FactsEvery is how often the agent collects facts even if it has noticed no change. 0 means never.
 	FactsEvery time.Duration
 }
 
-// JoinNode is how a machine joins.
+// JoinNode are the settings with which a machine joins.
 type JoinNode struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName
-	Again bool // it was a node before, and is not admitted any more
+	Again bool // the machine was a node before, but the server no longer admits it
 	Unit  bool
-	Root  string // below which Puppet is looked for
-	// CodeKeys are the digests of all keys that sign code. Empty: a new node takes the server's keys, and a joined node its pins.
+	Root  string // directory under which join looks for Puppet
+	// CodeKeys are the digests of all keys that may sign code. If CodeKeys is empty, a new node trusts the server's
+	// keys, and a joined node trusts the keys that it has stored.
 	CodeKeys []string
 }
 
@@ -42,10 +43,10 @@ type JoinNode struct {
 type JoinedNode struct {
 	Node  tutti.NodeName `json:"node"`
 	Dir   string         `json:"dir"`
-	Found []Finding      `json:"found,omitempty"` // what will not work on this node in its present state
+	Found []Finding      `json:"found,omitempty"` // things that will not work on this node in its present state
 }
 
-// rootFlag adds a hidden flag for tests. A real node has only one Puppet.
+// rootFlag adds a hidden flag that only tests use. A real node has only one Puppet.
 func rootFlag(f *pflag.FlagSet, root *string) {
 	f.StringVar(root, "root", "/", "directory below which to look for Puppet")
 	_ = f.MarkHidden("root")
@@ -82,8 +83,9 @@ func newAgentRotateKeyCommand(o *options) *cobra.Command {
 to the new key, and tells the server. No secret changes, and no node runs or waits.
 Operators who have sealed secrets to this node then run: tutti secret trust NODE.
 
-The old key (node.x25519.old) still opens what came to the node before. The next
-rotation removes it. If the rotation is interrupted, the agent finishes it.`,
+The old key (node.x25519.old) still opens secrets that came to the node earlier. The
+next rotation removes the old key. If the rotation is interrupted, the agent finishes
+the rotation.`,
 		Example: "  tutti agent rotate-key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,10 +105,10 @@ func newJoinCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join",
 		Short: "Make this machine a node, with a token from standard input",
-		Long: `Reads a join token (tutti token create) from standard input or a file. Makes the node's
-keys on this machine, enrols them, and starts the agent's systemd unit. If Puppet has
-another name for this machine (its certname), join says what follows and how to mend
-it. The machine becomes a node all the same.
+		Long: `Reads a join token (tutti token create) from standard input or a file.
+Makes the node's keys on this machine, enrols them, and starts the agent's systemd unit.
+If Puppet's certname for this machine is different, join prints what this means and how
+to correct it. The machine still becomes a node.
 
 With --again a node keeps its keys, its data, and what it trusts: the code keys and
 the list of operators who sign actions. If the server names a code key that no pinned
@@ -157,8 +159,8 @@ rotate the key, give the flag twice.`,
 
 const maxToken = 8 << 10
 
-// readToken reads a token from a file or standard input. Everybody on the machine could
-// see an argument.
+// readToken reads a token from a file or from standard input. A token is never an argument, because everybody on the
+// machine can see arguments.
 func readToken(stdin io.Reader, file string) (string, error) {
 	if file != "" {
 		f, err := os.Open(file)

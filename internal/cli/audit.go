@@ -24,7 +24,7 @@ func newAuditCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// auditFilter says which acts are listed.
+// auditFilter selects the acts to list.
 type auditFilter struct {
 	since  time.Time
 	who    string
@@ -83,7 +83,7 @@ func newAuditListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// parseSince parses a time, a day or a duration before now.
+// parseSince parses a time, a day, or a duration before now.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -96,10 +96,11 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q: neither a time like 2026-07-01T12:00:00Z, nor a day, nor a duration like 36h", text)
+	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q must be a time like 2026-07-01T12:00:00Z, a day, or a duration like 36h", text)
 }
 
-// auditHead is the end of the log that an operator's directory remembers.
+// auditHead is the end of the log at the last verification. The head is stored
+// in the operator's directory.
 type auditHead struct {
 	Seq  uint64       `json:"seq"`
 	Link tutti.Digest `json:"link"`
@@ -108,29 +109,30 @@ type auditHead struct {
 
 const auditHeadFile = "audit.head"
 
-// verified is what a verification has proved.
+// verified is the result of a verification.
 type verified struct {
 	Entries int          `json:"entries"`
-	Bare    int          `json:"bare"` // how many entries are only a digest
+	Bare    int          `json:"bare"` // number of entries that are only a digest
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
-	Before  tutti.Digest `json:"before,omitempty"` // the link before the first one
+	Before  tutti.Digest `json:"before,omitempty"` // link before the first entry
 	Head    tutti.Digest `json:"head"`
-	Known   *auditHead   `json:"contains,omitempty"` // the remembered head, if the log has it
+	Known   *auditHead   `json:"contains,omitempty"` // the stored head, if the log contains it
 }
 
 func newAuditVerifyCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Verify that nobody changed, removed or moved an entry of the log",
-		Long: `Reads all entries of the log and verifies the link of each entry to the one before it.
-Then the log must contain the last entry of the previous verification, which the
-operator's directory remembers (audit.head). The command does not rely on the
-server's word for either. Entries older than 400 days may be gone.
+		Long: `Reads all entries of the log and verifies the link of each entry to the
+one before it. Then the log must contain the last entry of the previous verification,
+which the operator's directory remembers (audit.head). The command does both checks
+itself and does not trust the server. The log may no longer have entries older than 400
+days.
 
-When the server drops old runs and what they published, it keeps only their digests.
-The command prints how many entries came as digests. A server that an attacker has
-taken over can hide an act that way, unless you keep a copy (tutti server --audit-syslog).`,
+When the server drops old runs and what they published, it keeps only their digests. The
+command prints how many entries are only digests. A server that an attacker has taken
+over can hide an act that way, unless you keep a copy (tutti server --audit-syslog).`,
 		Example: "  tutti audit verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -174,12 +176,12 @@ func readAuditHead(file string) (*auditHead, error) {
 		err = json.Unmarshal(raw, &h)
 	}
 	if err == nil && (h.Seq == 0 || h.Link.Validate() != nil) {
-		err = errors.New("no sequence, or no link")
+		err = errors.New("the sequence or the link is missing")
 	}
-	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s is not what tutti audit verify has written; if you know why, remove it", file)
+	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
-// remember writes the head. It returns false if there is no operator's
+// remember writes the head to a file. remember returns false if there is no operator's
 // directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
@@ -192,7 +194,7 @@ func remember(file string, h auditHead) (bool, error) {
 	return true, durable.WriteFile(file, append(raw, '\n'), 0o600)
 }
 
-// verification follows the entries of a log and looks for the known one.
+// verification checks the entries of a log, and looks for the stored head.
 type verification struct {
 	known  *auditHead
 	chain  audit.Chain
@@ -205,11 +207,11 @@ func (v *verification) add(e api.AuditEntry) error {
 		v.before = e.Before
 	}
 	if err := v.chain.Add(e); err != nil {
-		return tutti.Wrap("", err, "the log is not what it was")
+		return tutti.Wrap("", err, "the log was changed")
 	}
 	if v.known != nil && v.known.Seq == e.Seq {
 		if v.found = v.known.Link == e.Link; !v.found {
-			return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d has the link %s, but had %s when it was verified on %s",
+			return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d has the link %s, but had %s when it was verified on %s",
 				e.Seq, e.Link, v.known.Link, v.when())
 		}
 	}
@@ -218,7 +220,7 @@ func (v *verification) add(e api.AuditEntry) error {
 
 func (v *verification) when() string { return v.known.At.Local().Format(time.DateTime) }
 
-// end returns an error if the log lacks the known head.
+// end returns an error if the log does not contain the stored head.
 func (v *verification) end(now time.Time) error {
 	switch {
 	case v.known == nil && v.chain.Count == 0:
@@ -226,12 +228,12 @@ func (v *verification) end(now time.Time) error {
 	case v.known == nil || v.found:
 		return nil
 	case v.chain.Last < v.known.Seq:
-		return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: it ends at entry %d, but had entry %d when it was verified on %s; "+
+		return tutti.Errorf(tutti.CodeDamaged, "the log was changed: it ends at entry %d, but had entry %d when it was verified on %s; "+
 			"it was cut off, or an old copy was put back", v.chain.Last, v.known.Seq, v.when())
 	case v.chain.First > v.known.Seq && now.Sub(v.known.At) > audit.Keep:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
+	return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
 		v.known.Seq, v.when(), v.chain.First, v.chain.Last)
 }
 
@@ -247,27 +249,27 @@ func (v *verification) text(remembered bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "verified %s entries, %s to %s", thousands(uint64(v.chain.Count)), thousands(v.chain.First), thousands(v.chain.Last))
 	if v.chain.Bare > 0 {
-		fmt.Fprintf(&b, " (%s as a digest alone)", thousands(uint64(v.chain.Bare)))
+		fmt.Fprintf(&b, " (%s only as a digest)", thousands(uint64(v.chain.Bare)))
 	}
 	switch {
 	case v.found:
 		fmt.Fprintf(&b, "; contains the head of %s (entry %s)", v.when(), thousands(v.known.Seq))
 	case v.known != nil:
-		fmt.Fprintf(&b, "; the head of %s is older than what is kept", v.when())
+		fmt.Fprintf(&b, "; the head of %s is older than the first entry that is kept", v.when())
 	default:
-		b.WriteString("; no head was remembered")
+		b.WriteString("; there is no earlier head")
 	}
 	if v.before != "" {
-		fmt.Fprintf(&b, "; what was before entry %s is not kept", thousands(v.chain.First))
+		fmt.Fprintf(&b, "; the entries before %s are not kept", thousands(v.chain.First))
 	}
 	fmt.Fprintf(&b, "; head now %s\n", v.chain.Link)
 	if !remembered {
-		b.WriteString("The head is not remembered: there is no operator's directory here.\n")
+		b.WriteString("The head is not stored, because there is no operator's directory here.\n")
 	}
 	return b.String()
 }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -11,21 +11,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ServerBackup says which server to back up, and where to.
+// ServerBackup names the server to back up, and the file for the backup.
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
-	// Into is a directory for a file that is named by the time. File is empty then. After the new file is
-	// written, all but the latest Keep of these files are removed.
+	// Into is a directory. Backups in this directory are named by the time. File is empty then. After a
+	// new backup, all but the latest Keep backups are deleted.
 	Into string
 	Keep int
 }
 
-// BackupMade says what a backup has.
+// BackupMade describes a backup.
 type BackupMade struct {
 	File    string       `json:"file"`
 	MadeAt  time.Time    `json:"made_at,omitzero"`
-	Seq     uint64       `json:"seq"` // sequence of its last event
+	Seq     uint64       `json:"seq"` // sequence of the last event in the backup
 	Link    tutti.Digest `json:"link"`
 	Entries int          `json:"entries"`
 	Blobs   int          `json:"blobs"`
@@ -36,7 +36,8 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
-	// NewEpoch lets the next start of a server begin another epoch, with a number above the given one.
+	// NewEpoch makes the next start of a server begin a new epoch. The number of the new epoch will be
+	// above the given number.
 	NewEpoch(dir string, above uint64) error
 }
 
@@ -44,15 +45,16 @@ func newServerBackupCommand(o *options) *cobra.Command {
 	var in ServerBackup
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
-		Short: "Copy the server into a file, as of one event; - is standard output",
-		Long: `Copies configuration, identity, log and content. The server may run meanwhile: the
-command then asks it through its local socket.
+		Short: "Copy the server's state at one event into a file (-: standard output)",
+		Long: `Copies configuration, identity, log and content. The server may run at
+the same time. Then the command connects to its local socket.
 
 The backup contains the key of the fleet's CA. Anyone who has the backup can act as
 the fleet's server. Keep it encrypted.
 
 With --into DIR the command names the file by the time and removes older backups. The
-timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer`,
+timer tutti-backup makes such a backup each day:
+systemctl enable --now tutti-backup.timer`,
 		Example: `  tutti server backup tutti.backup
   tutti server backup --into /var/backups/tutti --keep 7`,
 		Args: cobra.MaximumNArgs(1),
@@ -61,7 +63,7 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 				return tutti.Errorf(tutti.CodeInvalid, "give the name of a file, or a directory with --into")
 			}
 			if in.Keep < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep %d: at least 1", in.Keep)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep %d must be at least 1", in.Keep)
 			}
 			if len(args) == 1 {
 				in.File = args[0]
@@ -88,8 +90,8 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
-	f.StringVar(&in.Into, "into", "", "directory for the backups, made if it is not there")
-	f.IntVar(&in.Keep, "keep", 7, "with --into: how many backups stay there")
+	f.StringVar(&in.Into, "into", "", "directory for the backups, created if it does not exist")
+	f.IntVar(&in.Keep, "keep", 7, "with --into: how many backups to keep there")
 	return cmd
 }
 
@@ -99,15 +101,16 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
 		Short: "Declare this log the right one, after its files were put back",
-		Long: `Nodes and operators refuse a server whose log has gone back. They also refuse one of
-two servers that were made from one log. This command marks the right one: its next
-start begins the next epoch, and everybody accepts it. What this log does not contain
-is lost. Nodes that have run since then run once more.
+		Long: `Nodes and operators refuse a server whose log has gone back. Nodes and
+operators also refuse one of two servers that were made from the same log. This command
+marks the right server. The server's next start begins a new epoch, and nodes and
+operators accept the server. Everything that is not in this log is lost. Nodes that have
+run since then run again.
 
 Stop the server first. "tutti server restore" begins a new epoch by itself.
 
-The number of an epoch is a time. If a clock was ahead when somebody saw it, the
-error says which number to give with --above.`,
+The number of an epoch is a time. If a clock was ahead, the error message says which
+number to give with --above.`,
 		Example: "  tutti server new-epoch --dir /var/lib/tutti/server",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -118,7 +121,7 @@ error says which number to give with --above.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory")
-	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a higher number than this one; the error that asks for it names it")
+	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a number above this one, which the error message names")
 	return cmd
 }
 
@@ -127,9 +130,9 @@ func newServerRestoreCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a server's data directory from a backup",
-		Long: `Verifies the whole backup, then makes the directory. The directory must be empty or not
-exist. Nodes and operators find the server under its old name and come back by
-themselves. What the server acknowledged after the backup is lost.`,
+		Long: `Verifies the whole backup, then makes the directory. The directory must
+be empty or not exist. Nodes and operators find the server under its old name and come
+back by themselves. Everything that the server acknowledged after the backup is lost.`,
 		Example: "  tutti server restore tutti.backup",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -141,7 +144,7 @@ themselves. What the server acknowledged after the backup is lost.`,
 				return printJSON(cmd.OutOrStdout(), made)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), `Restored %s as of %s: up to event %d (%d events, %d blobs).
-What was acknowledged after that is lost: tutti audit verify tells every operator how much that was.
+Everything that was acknowledged later is lost. The command tutti audit verify shows each operator how much was lost.
 Never let the old server run beside this one. Start this one with: tutti server --dir %s
 `, dir, made.MadeAt.Local().Format(time.DateTime), made.Seq, made.Entries, made.Blobs, dir)
 			return err

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Wherever a job is shown that the server began by itself, it says why.
+// If the server began a job by itself, every view of the job shows the reason.
 func TestAJobSaysWhyItBegan(t *testing.T) {
 	const cause = "shared/x set by ada"
 	e := tutti.Event{Seq: 1, At: began, By: "server", Body: &tutti.JobStarted{

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// printChanges prints what changed and failed in a job. A change that is the same on many nodes
+// printChanges prints the changes and failures in a job. If many nodes have the same change, it
 // is printed once.
 func printChanges(w io.Writer, c api.JobChanges) {
 	printLine(w, "\nwhat changed, by %s\n", count(c.Read, "report"))
@@ -20,7 +20,7 @@ func printChanges(w io.Writer, c api.JobChanges) {
 		fmt.Fprintln(w, "  nothing")
 	}
 	if c.LeftOut > 0 {
-		printLine(w, "  … and %s more than are told apart\n", count(c.LeftOut, "change"))
+		printLine(w, "  … and %s more, which are not listed\n", count(c.LeftOut, "change"))
 	}
 	for _, u := range c.Unread {
 		printLine(w, "  not counted: %s (%s): %s\n", count(u.Runs, "run"), some(u.Nodes), oneLine(u.Why, maxLine))

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Chaos says which faults a fleet on lab hosts suffers.
+// Chaos describes a test of a fleet on lab hosts with faults.
 type Chaos struct {
 	Lab  string // empty: the only lab
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
-	// Turns: after the faults, machines are replaced, cloned and set back, and the server is restored.
+	// If Turns is set, the test then replaces, clones and sets back machines, and restores the server.
 	Turns bool
 }
 
@@ -35,13 +35,14 @@ Then it compares the log with the nodes:
 
   - Every job has a verdict, and no result is missing.
   - Nothing started twice or without a claim, and no node ran two Puppets at once.
-  - The server gave up no node that was there, and every node is back.
-  - Every node that is called good makes a noop run, which finds nothing.
+  - The server gave up no node that was connected, and every node is back.
+  - On every node that counts as good, a noop run finds nothing to change.
 
 With --turns the command then changes machines. One node is set back to an earlier
-state, and one is replaced by another machine. The server is restored from a backup.
-If a host of the lab has not joined, a node is cloned to it. The plan runs again after
-each of these, and the command checks the good nodes before and after it.
+state, and one is replaced by another machine. The server is restored from a backup. If
+a host of the lab has not joined, a node is cloned to that host. The plan runs again
+after each of these changes. The command checks the good nodes before and after the
+plan.
 
 If a check fails, the command prints what is wrong and ends with exit code 1.`,
 		Example: "  tutti lab chaos deploy --lab swift --seed 7 --for 2m",
@@ -60,16 +61,16 @@ If a check fails, the command prints what is wrong and ends with exit code 1.`,
 				fmt.Fprintln(out, line)
 			}
 			if len(found) > 0 {
-				fmt.Fprintf(out, "seed %d: %d things that must not be; again: %s --seed %[1]d --for %[4]s %[5]s\n", in.Seed, len(found), cmd.CommandPath(), in.For, in.Plan)
+				fmt.Fprintf(out, "seed %d: %d checks failed; repeat with: %s --seed %[1]d --for %[4]s %[5]s\n", in.Seed, len(found), cmd.CommandPath(), in.For, in.Plan)
 				return CommandExit(ExitFailed)
 			}
-			fmt.Fprintf(out, "seed %d: all is as it must be\n", in.Seed)
+			fmt.Fprintf(out, "seed %d: all checks passed\n", in.Seed)
 			return nil
 		},
 	}
 	labFlag(cmd, &in.Lab)
 	cmd.Flags().Uint64Var(&in.Seed, "seed", 0, "seed of the schedule (default: a random number, which is printed)")
-	cmd.Flags().BoolVar(&in.Turns, "turns", false, "then replace, clone and set back nodes, and restore the server")
+	cmd.Flags().BoolVar(&in.Turns, "turns", false, "afterwards replace, clone and set back nodes, and restore the server")
 	cmd.Flags().DurationVar(&in.For, "for", 2*time.Minute, "how long hosts suffer faults")
 	return cmd
 }

@@ -16,9 +16,9 @@ func TestLabChaos(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"good": {"nothing was found", nil, "seed 7: 2 faults\nseed 7: all is as it must be\n", ExitOK},
+		"good": {"nothing was found", nil, "seed 7: 2 faults\nseed 7: all checks passed\n", ExitOK},
 		"bad": {"what was found, and how to see it again", []string{"job j has no verdict"},
-			"seed 7: 2 faults\njob j has no verdict\nseed 7: 1 things that must not be; again: lab chaos --seed 7 --for 30s deploy\n", ExitFailed},
+			"seed 7: 2 faults\njob j has no verdict\nseed 7: 1 checks failed; repeat with: lab chaos --seed 7 --for 30s deploy\n", ExitFailed},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

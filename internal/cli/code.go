@@ -22,12 +22,12 @@ func newCodeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// PushCode is an environment to sign and send.
+// PushCode is an environment that is signed and sent to the server.
 type PushCode struct {
 	Dir         string
 	Environment string
-	Reaction    *tutti.CodeReaction // of the fleet file that is pushed with it
-	Again       bool                // sign it again with a higher counter, even if the server has it
+	Reaction    *tutti.CodeReaction // from the fleet file that is pushed with the code
+	Again       bool                // sign the code again with a higher counter, even if the server has this code
 }
 
 func newCodePushCommand(o *options) *cobra.Command {
@@ -37,16 +37,17 @@ func newCodePushCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push",
 		Short: "Sign the environment and send it to the server with the fleet file",
-		Long: `In a reactive fleet the nodes run with new code by themselves, as "reaction: code" of
-the fleet file says. If more nodes than ask_above begin at once, the push asks first.
---dry-run says which nodes need a run, and what the fleet file withdraws.
+		Long: `In a reactive fleet the nodes run with new code by themselves, as
+"reaction: code" of the fleet file says. If more nodes than ask_above begin at once, the
+push asks first. --dry-run shows which nodes need a run, and what the fleet file
+withdraws.
 
---fleet-only sends the fleet file and leaves the code as it is. It works without a
-code-signing key. If there is one, it signs the fleet file.
+--fleet-only sends the fleet file and leaves the code as it is. This works without a
+code-signing key. If there is such a key, it signs the fleet file.
 
 Code that the server has already is not signed again. Use --again if the server was
-restored from a backup after nodes had begun later code. It signs the code with a
-higher counter.`,
+restored from a backup after nodes had begun later code. With --again, the command signs
+the code again with a higher counter.`,
 		Example: `  tutti code push --dry-run
   tutti code push -f tutti.yaml
   tutti code push --fleet-only`,
@@ -54,7 +55,7 @@ higher counter.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case fleetOnly && again:
-				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, --fleet-only leaves it as it is: give one of them")
+				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, but --fleet-only does not touch it: give only one of them")
 			case fleetOnly:
 				what = pushFleet
 			case again:
@@ -80,9 +81,9 @@ higher counter.`,
 			}
 			switch {
 			case fleetOnly:
-				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; the code is as it was.")
+				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. The code did not change.")
 			case pushed.Code == "":
-				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; it has no environment: the code is the Puppet Server's.")
+				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. It has no environment, because the code is on the Puppet Server.")
 			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
 			}
@@ -93,9 +94,9 @@ higher counter.`,
 		},
 	}
 	fileFlag(cmd, &file)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what the fleet file withdraws")
-	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
-	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, though the server has it")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: show which nodes need a run, and what the fleet file withdraws")
+	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send only the fleet file")
+	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, even if the server has it")
 	o.addYes(cmd)
 	return cmd
 }
@@ -103,9 +104,10 @@ higher counter.`,
 func newCodeReleaseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [ENVIRONMENT]",
-		Short: "Release held code: nodes run with it by themselves",
+		Short: "Release held code, so that nodes run with it by themselves",
 		Long: `Code is held if the fleet file says "reaction: {code: confirm}" or
-"reaction: {code: {canary: N}}". After the release, nodes run with it by themselves.`,
+"reaction: {code: {canary: N}}". After the release, nodes run with this code by
+themselves.`,
 		Example: `  tutti code release
   tutti code release production`,
 		Args: cobra.MaximumNArgs(1),
@@ -123,7 +125,7 @@ func newCodeReleaseCommand(o *options) *cobra.Command {
 	}
 }
 
-// heldText says what nodes wait for after a push.
+// heldText returns a text about what nodes wait for after a push.
 func heldText(b tutti.CodePushed) string {
 	switch {
 	case !b.Held:
@@ -134,10 +136,10 @@ func heldText(b tutti.CodePushed) string {
 	return ", held until it is released"
 }
 
-// pushEffectText says what a push causes.
+// pushEffectText returns a text about the effect of a push.
 func pushEffectText(e api.PushEffect) string {
 	if e.Runs == 0 {
-		return "No run: nodes have this code, and lose nothing.\n"
+		return "No node needs a run: nodes have this code, and nothing is withdrawn.\n"
 	}
 	text := fmt.Sprintf("%s: %s; %s.\n", needText(e.Runs), someNodes(e.Nodes, e.Runs), beginText(e))
 	for _, w := range e.Withdrawn {
@@ -153,7 +155,7 @@ func needText(runs int) string {
 	return fmt.Sprintf("%d nodes need a run", runs)
 }
 
-// beginText says when the nodes of a push run.
+// beginText returns a text about when nodes run after a push.
 func beginText(e api.PushEffect) string {
 	switch {
 	case !e.Reactive:
@@ -161,12 +163,12 @@ func beginText(e api.PushEffect) string {
 	case e.Reaction.Confirm:
 		return "they run after `tutti code release`"
 	case e.Reaction.Canary > 0 && e.Begins() < e.Runs:
-		return fmt.Sprintf("%d of them run first, the others when these are good", e.Begins())
+		return fmt.Sprintf("%d of them run first, the others run when these are good", e.Begins())
 	}
 	return "they run by themselves now"
 }
 
-// withdrawalText says what a node loses because no grant covers it any more.
+// withdrawalText returns a text about the data that a node loses because no grant covers them any more.
 func withdrawalText(w tutti.Withdrawal) string {
 	what := slices.Clone(w.Values)
 	if w.Exports > 0 {
@@ -179,11 +181,11 @@ func fileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVarP(file, "file", "f", defaultFleetFile, "the fleet file")
 }
 
-// readFleet reads and checks a fleet file.
+// readFleet reads a fleet file and checks it.
 func readFleet(file string) (tutti.Fleet, []byte, error) {
 	source, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return tutti.Fleet{}, nil, tutti.Errorf(tutti.CodeInvalid, "no fleet file %s here; go to its directory, or name it: --file FILE", file)
+		return tutti.Fleet{}, nil, tutti.Errorf(tutti.CodeInvalid, "there is no fleet file %s here; go to its directory, or name it with --file FILE", file)
 	}
 	if err != nil {
 		return tutti.Fleet{}, nil, tutti.Wrap(tutti.CodeInvalid, err, "fleet file")
@@ -192,22 +194,23 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 	return f, source, err
 }
 
-// pushable is what a push of a fleet file may send.
+// pushable is everything that a push of a fleet file may send.
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource
-	dir    string       // directory of the environment; empty: the Puppet Server has the code
+	dir    string       // directory of the environment. dir is empty if the Puppet Server has the code
 	code   tutti.Digest // digest of the code in dir
 }
 
-// pushWhat says which parts of a pushable are sent to the server.
+// pushWhat selects the parts of a pushable that are sent to the server.
 type pushWhat int
 
 const (
-	pushAll     pushWhat = iota // everything, also what the server has, because it may have lost files
-	pushChanged                 // nothing if the server has code and fleet file
-	pushFleet                   // only the fleet file
-	pushAgain                   // everything, and the code with a higher counter than the server's
+	// everything, even parts that the server has, because the server may have lost files
+	pushAll     pushWhat = iota
+	pushChanged          // nothing if the server has this code and this fleet file
+	pushFleet            // only the fleet file
+	pushAgain            // everything, with a higher counter for the code than the server's
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -238,8 +241,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file if only few nodes begin to run, or if a person says yes. It sends the fleet file
-// last, so that a plan never needs code that the server lacks.
+// push sends code and fleet file. If many nodes would begin to run, it first asks a person. push sends the
+// fleet file last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

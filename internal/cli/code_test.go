@@ -30,7 +30,8 @@ func (s *pushServer) SetFleet(context.Context, api.FleetSource) (tutti.Fleet, er
 	return tutti.Fleet{}, nil
 }
 
-// TestWidePushesWantAYes: if more nodes than ask_above begin to run by themselves.
+// TestWidePushesWantAYes checks that a push asks if more nodes than ask_above
+// would begin to run by themselves.
 func TestWidePushesWantAYes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tutti.yaml")
 	if err := os.WriteFile(file, []byte("fleet: test\nenvironment: {name: production, path: code}\nreactive: true\n"), 0o600); err != nil {
@@ -54,9 +55,9 @@ func TestWidePushesWantAYes(t *testing.T) {
 		{"one that is not wide", "", narrow, true, pushed + nine + "they run by themselves now.\n", ""},
 		{"nodes do not run by themselves", "", passive, true, pushed + nine + "they run with the next `tutti converge`.\n", ""},
 		{"held for a person", "", confirmed, true, pushed + nine + "they run after `tutti code release`.\n", ""},
-		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others when these are good.\n", ""},
+		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others run when these are good.\n", ""},
 		{"what it would cause", "--dry-run", wide, false, nine + "they run by themselves now.\n", ""},
-		{"nothing", "--dry-run", api.PushEffect{}, false, "No run: nodes have this code, and lose nothing.\n", ""},
+		{"nothing", "--dry-run", api.PushEffect{}, false, "No node needs a run: nodes have this code, and nothing is withdrawn.\n", ""},
 		{"what is withdrawn", "--dry-run", withdraws, false, "1 node needs a run: a; they run with the next `tutti converge`.\n" +
 			"  withdrawn, no grant covers it: db/a, 2 exported resources of Sshkey of a\n", ""},
 	} {

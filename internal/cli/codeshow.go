@@ -19,13 +19,13 @@ func newCodeShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [PATH]",
 		Short: "Show which code nodes run with, and what has changed in it",
-		Long: `Shows the code that was pushed last: who pushed it, when, whether it is held, and how
-many nodes have it. It lists the files that differ from the previous code. While code
-is held, the previous code is the one that nodes run with by themselves. Otherwise it
-is the one that was pushed before.
+		Long: `Shows the code that was pushed last: who pushed it, when, whether it is
+held, and how many nodes have it. The command lists the files that differ from the
+previous code. While code is held, the previous code is the one that nodes run with by
+themselves. Otherwise the previous code is the code that was pushed before.
 
-With PATH the command prints that file, or lists the files of that directory.
-"tutti code show ." lists all. With --previous, PATH is a path in the previous code.`,
+With PATH the command prints that file, or lists the files of that directory. "tutti
+code show ." lists all files. With --previous, PATH is a path in the previous code.`,
 		Example: `  tutti code show
   tutti code show modules/ntp/manifests/init.pp
   tutti code show --previous .`,
@@ -54,11 +54,12 @@ With PATH the command prints that file, or lists the files of that directory.
 		},
 	}
 	cmd.Flags().StringVar(&in.Environment, "environment", "", "the environment (default: the fleet file's)")
-	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is one of the code before")
+	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is a path in the previous code")
 	return cmd
 }
 
-// readCode prints a file of the code unchanged, or the files below a directory.
+// readCode prints a file of the code unchanged. For a directory, readCode
+// prints the list of files.
 func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
@@ -82,7 +83,7 @@ func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) er
 	return err
 }
 
-// fileText is a file as a list shows it.
+// fileText returns the line about a file in a list.
 func fileText(name string, f tutti.CodeFile) string {
 	text := tutti.Plain(name, maxLine)
 	switch {
@@ -102,7 +103,7 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 	printLine(w, "runs         %s\n", goesText(c))
 	printLine(w, "nodes        %s\n", havingText(c))
 	if c.Before == nil {
-		fmt.Fprintln(w, "before       the log knows no code before")
+		fmt.Fprintln(w, "before       the log has no earlier code")
 		return
 	}
 	printLine(w, "before       %s\n", codeVersionText(*c.Before, now))
@@ -116,15 +117,16 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 	}
 }
 
-// codeVersionText is a code and who pushed it.
+// codeVersionText returns a text with a code's digest and the operator who
+// pushed it.
 func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
-		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
+		return fmt.Sprintf("%.19s, the log no longer knows who pushed it", v.Code)
 	}
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }
 
-// signedText says which keys have signed something.
+// signedText returns a text with the keys that have signed something.
 func signedText(s api.SignedBy) string {
 	if s.Counter == 0 {
 		return "without a counter"
@@ -132,20 +134,20 @@ func signedText(s api.SignedBy) string {
 	return fmt.Sprintf("counter %d, by %s", s.Counter, keyNames(s.Keys))
 }
 
-// goesText says with which code nodes run by themselves.
+// goesText returns a text about the code with which nodes run by themselves.
 func goesText(c api.CodeShown) string {
 	if !c.Held {
 		return "nodes run with it"
 	}
 	held := strings.TrimPrefix(heldText(tutti.CodePushed{Held: c.Held, Canary: c.Canary}), ", ")
 	if c.Goes == "" {
-		return held + "; nodes run with no code by themselves"
+		return held + "; nodes do not run by themselves"
 	}
-	return fmt.Sprintf("%s; by themselves nodes run with %.19s", held, c.Goes)
+	return fmt.Sprintf("%s; nodes that run by themselves use %.19s", held, c.Goes)
 }
 
 func havingText(c api.CodeShown) string {
-	text := fmt.Sprintf("%s had it in the last run", count(c.Have, "node"))
+	text := fmt.Sprintf("%s had this code in the last run", count(c.Have, "node"))
 	if c.OtherNodes > 0 {
 		text += fmt.Sprintf(", %d not: %s", c.OtherNodes, someNodes(c.Others, c.OtherNodes))
 	}

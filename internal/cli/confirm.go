@@ -20,7 +20,8 @@ func (o *options) addYes(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// confirm asks on a terminal, even if standard input is not the terminal. Without a terminal --yes is needed.
+// confirm asks a person on the terminal, even if standard input is not the terminal. If there is no terminal,
+// --yes is needed.
 func (o *options) confirm(cmd *cobra.Command, what string) error {
 	if o.yes {
 		return nil
@@ -38,7 +39,8 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 	return nil
 }
 
-// terminal returns the terminal on which a person answers questions from standard error; nil: no terminal.
+// terminal returns the terminal on which a person can answer a question that is on standard error. terminal
+// returns nil if there is no terminal.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	if isTerminal(cmd.InOrStdin()) {
 		return cmd.InOrStdin(), func() {}
@@ -53,7 +55,7 @@ func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	return f, func() { f.Close() }
 }
 
-// isTerminal reports whether stream, which a command reads from or writes to, is a terminal.
+// isTerminal reports whether a command's input or output stream is a terminal.
 func isTerminal(stream any) bool {
 	if w, ok := stream.(*visibleWriter); ok {
 		stream = w.file

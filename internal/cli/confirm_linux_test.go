@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestATerminalIsSeen: also through the writer that makes all text visible, which is standard error of all commands.
+// TestATerminalIsSeen checks that confirm recognizes a terminal also through the visibleWriter, which is standard
+// error of all commands.
 func TestATerminalIsSeen(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

@@ -19,7 +19,7 @@ state, without a plan. The order follows from what each run reads and publishes.
 node does not run if nothing that it reads has changed. The command first pushes code
 and fleet file if they changed.
 
-It ends with a verdict, which gives the exit code:
+The command ends with a verdict, which gives the exit code:
    0  converged
    1  failed: a run failed
    7  stuck: every node that is not good waits for a missing answer
@@ -47,10 +47,10 @@ It ends with a verdict, which gives the exit code:
 	o.addYes(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
-	f.BoolVar(&plan, "plan", false, "only compile, up to the gates; say what would run, in which order and why")
+	f.BoolVar(&plan, "plan", false, "only compile, up to the gates; show what would run, in which order and why")
 	f.BoolVar(&in.Prove, "prove", false, "also compile nodes where nothing has changed, and apply if the catalog differs; nodes of a Puppet Server run")
-	f.IntVar(&in.Limit, "limit", 0, "most runs at once; 0: no limit of this job")
-	f.IntVar(&in.MaxFailed, "max-failed", 0, "start nothing more after so many failed nodes; 0: go on")
+	f.IntVar(&in.Limit, "limit", 0, "largest number of runs at once; 0: this job has no limit")
+	f.IntVar(&in.MaxFailed, "max-failed", 0, "start no more runs after this many failed nodes; 0: no limit")
 	cmd.MarkFlagsMutuallyExclusive("noop", "plan")
 	return cmd
 }

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/tutti-project/tutti"
 
-// convergeView is for steps whose nodes may be held at their gates.
+// convergeView shows steps whose nodes may be held at their gates.
 type convergeView struct{ nodesView }
 
 // Converge implements tutti.StepTable.

@@ -89,12 +89,14 @@ func newDataSetCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY [VALUE]",
 		Short: "Set a value: JSON, from the argument or from standard input",
-		Long: `Takes the value as JSON, from the argument or from standard input. In a reactive fleet
-every node that reads the value runs. If more nodes than the fleet file's ask_above
-would run, the command asks first. --dry-run says which nodes would run, and when.
+		Long: `Takes the value as JSON, from the argument or from standard input. In a
+reactive fleet every node that reads the value runs. If more nodes than the fleet file's
+ask_above would run, the command asks first. --dry-run shows which nodes would run, and
+when.
 
-With --secret the value comes from standard input only. It is sealed to the nodes
-that --for names before it leaves this machine. See: tutti secret --help`,
+With --secret the value comes from standard input only. The command seals the value to
+the nodes that --for names, before the value leaves this machine. See: tutti secret
+--help`,
 		Example: `  tutti data set shared/app/version 1.2 --string
   tutti data set shared/app/ports < ports.json
   tutti data set --secret shared/app/token --for group:web --string < token`,
@@ -106,11 +108,11 @@ that --for names before it leaves this machine. See: tutti secret --help`,
 			}
 			switch {
 			case secret && (len(args) > 1 || dryRun):
-				return tutti.Errorf(tutti.CodeInvalid, "--secret takes the value from standard input, and no --dry-run: arguments are seen by others")
+				return tutti.Errorf(tutti.CodeInvalid, "--secret reads the value from standard input, because others can see arguments; it cannot be combined with --dry-run")
 			case secret:
 				return o.setSecret(cmd, server, args[0], targets, asString)
 			case len(targets) > 0:
-				return tutti.Errorf(tutti.CodeInvalid, "--for is of a --secret")
+				return tutti.Errorf(tutti.CodeInvalid, "--for needs --secret")
 			}
 			raw, err := valueOf(cmd.InOrStdin(), args, asString)
 			if err != nil {
@@ -158,7 +160,7 @@ func valueOf(stdin io.Reader, args []string, asString bool) (json.RawMessage, er
 		return json.Marshal(string(text))
 	}
 	if !json.Valid(text) {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "value %q is no JSON; a string needs quotes, or --string", string(text))
+		return nil, tutti.Errorf(tutti.CodeInvalid, "value %q is not JSON; a string needs quotes, or --string", string(text))
 	}
 	return text, nil
 }

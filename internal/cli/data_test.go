@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// effectServer says what a change causes, and remembers what was changed.
+// effectServer returns the effect of a change, and records the changes.
 type effectServer struct {
 	cli.Server
 	effect  api.Effect
@@ -36,8 +36,9 @@ func (s *effectServer) UnsetValue(_ context.Context, key string) error {
 	return nil
 }
 
-// TestWideChangesWantAYes: and those that are not wide are made at once; a dry run
-// changes nothing and says who would run.
+// TestWideChangesWantAYes checks that the command asks before a change with many
+// runs, and makes other changes at once. A dry run changes nothing and shows which
+// nodes would run.
 func TestWideChangesWantAYes(t *testing.T) {
 	wide := api.Effect{Reactive: true, AskAbove: 7, Wide: 15 * time.Minute, Runs: 9, When: []api.EffectRuns{
 		{When: tutti.ReactNow, Runs: 1, Nodes: []tutti.NodeName{"a"}},
@@ -65,10 +66,10 @@ func TestWideChangesWantAYes(t *testing.T) {
   now: a
   window (within 15m): b, c, d, e, f, 2 more
   scheduled: z
-What these runs publish may cause more.
+The data that these runs publish may cause more runs.
 `, ""},
-		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; by themselves nodes do not run:\n" +
-			"  a, b, c, d, e, 4 more\nWhat these runs publish may cause more.\n", ""},
+		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; nodes do not run by themselves:\n" +
+			"  a, b, c, d, e, 4 more\nThe data that these runs publish may cause more runs.\n", ""},
 		{"nobody", "set k 1 --dry-run", api.Effect{}, nil, "No run: no node has read it, or every reader would get the same answer.\n", ""},
 		{"for programs", "set k 1 --dry-run --json", api.Effect{Runs: 1}, nil, "{\n  \"runs\": 1,\n  \"reactive\": false\n}\n", ""},
 	} {

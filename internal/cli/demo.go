@@ -11,23 +11,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Demos are the examples that have a demonstration.
+// Demos are the examples for which there is a demonstration.
 var Demos = []string{"compute", "swift", "web"}
 
-// Demo says what a demonstration does.
+// Demo are the settings of a demonstration.
 type Demo struct {
 	Name string
 	Keep bool
 	JSON bool
 	Dir  string // directory of the examples
 
-	Converge bool // converge instead of executing the plan
+	Converge bool // converge instead of running the plan
 
-	Release string // a release of Debian, in place of the lab file's
+	Release string // Debian release to use in place of the lab file's
 }
 
-// demoLine is the last line of a demonstration that converges. It has the first job, and
-// the runs and compiles of the second job.
+// demoLine is the last line of a demonstration that uses converge. demoLine
+// describes the first job, and has the number of runs and compiles of the second
+// job.
 type demoLine struct {
 	summaryLine
 	SecondRuns     int `json:"second_runs"`
@@ -45,7 +46,7 @@ func newDemoCommand(o *options) *cobra.Command {
 		ValidArgs: Demos,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(Demos, args[0]) {
-				return tutti.Errorf(tutti.CodeInvalid, "no demo %q; there are: %s", args[0], strings.Join(Demos, ", "))
+				return tutti.Errorf(tutti.CodeInvalid, "there is no demo %q; the demos are: %s", args[0], strings.Join(Demos, ", "))
 			}
 			in.Name, in.JSON = args[0], o.json
 			var shown []summaryLine

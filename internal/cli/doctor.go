@@ -9,29 +9,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Examine says where server, agent and operator have their directories on this machine.
+// Examine names the directories of server, agent and operator on this machine.
 type Examine struct {
 	ServerDir, AgentDir string
-	Root                string // below which Puppet is looked for
+	Root                string // directory under which doctor looks for Puppet
 	Connection          Connection
 }
 
-// Finding is something that is wrong here, or will be wrong soon.
+// Finding is a problem on this machine, now or in the near future.
 type Finding struct {
 	Check string `json:"check"`
 	What  string `json:"what"`
 	Means string `json:"means"`
 	Mend  string `json:"mend"`
-	Hint  bool   `json:"hint,omitempty"` // nothing is wrong, but something could be better
+	Hint  bool   `json:"hint,omitempty"` // set if nothing is wrong, but something could be better
 }
 
 func newDoctorCommand(o *options) *cobra.Command {
 	var in Examine
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Diagnose this machine, and say how to mend it",
-		Long: `Checks the server, the node and the operator that live on this machine. It skips those
-that do not, and changes nothing.
+		Short: "Diagnose this machine, and say how to repair it",
+		Long: `Checks the server, the node and the operator that live on this machine.
+The command skips parts that this machine does not have, and changes nothing.
 
 Exit code:
    0  all is well, perhaps with hints
@@ -76,7 +76,7 @@ func (o *options) printFindings(w io.Writer, found []Finding) error {
 	return writeFindings(w, found)
 }
 
-// writeFindings writes findings for people.
+// writeFindings prints findings for people.
 func writeFindings(w io.Writer, found []Finding) error {
 	for _, f := range found {
 		title, mend := f.Check, "mend "
@@ -90,7 +90,7 @@ func writeFindings(w io.Writer, found []Finding) error {
 	return nil
 }
 
-// wrong reports whether a finding is more than a hint.
+// wrong reports whether one of the findings is more than a hint.
 func wrong(found []Finding) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return !f.Hint })
 }

@@ -13,10 +13,11 @@ import (
 )
 
 func addDryRun(cmd *cobra.Command, dryRun *bool) {
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: say which nodes would run, and when")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: show which nodes would run, and when")
 }
 
-// effect asks the server what a change would cause. With --yes it does not ask.
+// effect requests from the server what a change would cause. With --yes, effect
+// sends no request.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil
@@ -24,7 +25,7 @@ func (o *options) effect(cmd *cobra.Command, server Server, key string, value js
 	return server.Effect(cmd.Context(), key, value)
 }
 
-// wide reports whether a change causes so many runs that a person has to confirm it.
+// wide reports whether a change causes so many runs that a person must confirm it.
 func wide(e api.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
 
 func (o *options) showEffect(cmd *cobra.Command, server Server, key string, value json.RawMessage) error {
@@ -39,7 +40,7 @@ func (o *options) showEffect(cmd *cobra.Command, server Server, key string, valu
 	return err
 }
 
-// effectLine is an effect in one line, for a question.
+// effectLine describes an effect in one line, for a question.
 func effectLine(e api.Effect) string {
 	text := fmt.Sprintf("this directly causes %s", runsText(e.Runs))
 	if !e.Reactive {
@@ -52,14 +53,14 @@ func effectLine(e api.Effect) string {
 	return text + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// effectText is an effect with nodes.
+// effectText describes an effect with its nodes.
 func effectText(e api.Effect) string {
 	if e.Runs == 0 {
 		return "No run: no node has read it, or every reader would get the same answer.\n"
 	}
 	text := strings.Replace(effectLine(e), "this directly causes", "Directly, this causes", 1)
 	if !e.Reactive {
-		text += " with the next `tutti converge`; by themselves nodes do not run"
+		text += " with the next `tutti converge`; nodes do not run by themselves"
 	}
 	text += ":\n"
 	for _, r := range e.When {
@@ -76,7 +77,7 @@ func effectText(e api.Effect) string {
 		}
 		text += "  " + line + "\n"
 	}
-	return text + "What these runs publish may cause more.\n"
+	return text + "The data that these runs publish may cause more runs.\n"
 }
 
 func whenText(e api.Effect, when tutti.ReactionTime) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// linesOf returns an event as lines of text, or no lines if it is of no interest.
+// linesOf returns the lines of text for an event. linesOf returns no lines if people need not see the event.
 func linesOf(p *progress, e tutti.Event) []string {
 	if line := eventViewOf(e.Body).line; line != nil {
 		return line(p, e)
@@ -28,7 +28,7 @@ func startedLine(_ *progress, _ tutti.Event, b *tutti.JobStarted) string {
 }
 
 func cancelledLine(_ *progress, e tutti.Event, _ *tutti.JobCancelled) string {
-	return "cancelled by " + e.By + ": what runs ends, nothing more begins"
+	return "cancelled by " + e.By + ": current runs finish, no more runs begin"
 }
 
 func stepStartedLine(p *progress, _ tutti.Event, b *tutti.StepStarted) string {
@@ -51,8 +51,8 @@ func claimedLine(p *progress, e tutti.Event) []string {
 	return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
 }
 
-// atGate says that a run was stopped at its gate. For other events at the gate it says what the event
-// means in a step of this kind.
+// atGate returns the lines for an event at a run's gate. If the run was stopped there, the lines say so. For other
+// events, the lines say what the event means in a step of this kind.
 func atGate(p *progress, e tutti.Event) []string {
 	r := p.run(e)
 	if r == nil {
@@ -69,8 +69,8 @@ func atGate(p *progress, e tutti.Event) []string {
 
 func endLine(p *progress, e tutti.Event) []string { return describeEnd(p, p.run(e)) }
 
-// endAbove returns the lines that stay above the tree when a run has ended. A run has such lines if it failed, or if it is a
-// noop run that would change something.
+// endAbove returns the lines that stay above the tree after a run has ended. There are lines if the run failed, or
+// if it was a noop run that would change something.
 func endAbove(p *progress, e tutti.Event) (lines []string, bad bool) {
 	r := p.run(e)
 	if r == nil {

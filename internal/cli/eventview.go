@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// eventView is how people see the events of a kind.
+// eventView defines how people see events of one kind.
 type eventView struct {
-	// act says in the audit trail what happened, but not who did it. nil: the trail shows the kind and
-	// the id.
+	// act returns the text for the audit trail, which says what happened but not who did it. If act is
+	// nil, the trail shows the kind and the id.
 	act func(tutti.Body) string
-	// line returns the plain lines for a watch. nil: no lines.
+	// line returns the plain lines for a watch. If line is nil, there are no lines.
 	line func(*progress, tutti.Event) []string
-	// above returns the lines that stay above the live tree, and whether they are bad news. nil: the
-	// tree shows enough.
+	// above returns the lines that stay above the live tree, and whether they report a problem. If
+	// above is nil, the tree alone is enough.
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 
-// eventViews is the table of how people see each kind of event. A kind that shows
-// nothing has an empty row.
+// eventViews defines for each kind of event how people see it. If a kind is not shown, its row is
+// empty.
 var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
@@ -97,7 +97,7 @@ var eventViews = map[string]eventView{
 	"value.unset": {act: inTrail(func(b *tutti.ValueUnset) string { return "unset value " + b.Key })},
 
 	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {
-		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
+		return fmt.Sprintf("issued a certificate for operator %s until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
 	})},
 	"operators.trusted": {act: inTrail(func(b *tutti.OperatorsTrusted) string {
 		return fmt.Sprintf("let %s sign actions: %s", count(len(b.Operators), "operator"), cmp.Or(strings.Join(b.Operators, ", "), "nobody"))
@@ -114,7 +114,7 @@ var eventViews = map[string]eventView{
 	})},
 }
 
-// keyNames returns the beginnings of the ids of keys.
+// keyNames returns short names of keys, which are the beginnings of their ids.
 func keyNames(keys []tutti.Digest) string {
 	names := make([]string, len(keys))
 	for i, key := range keys {
@@ -123,8 +123,8 @@ func keyNames(keys []tutti.Digest) string {
 	return strings.Join(names, " and ")
 }
 
-// eventViewOf returns how people see an event. An event of a kind that this release
-// does not know is shown by the name of its kind.
+// eventViewOf returns the view for an event. For a kind that this release does not know, the view
+// shows the name of the kind.
 func eventViewOf(body tutti.Body) eventView {
 	if view, known := eventViews[body.Kind()]; known {
 		if _, later := body.(*tutti.UnknownEvent); !later {
@@ -134,31 +134,31 @@ func eventViewOf(body tutti.Body) eventView {
 	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
 }
 
-// inTrail makes a function for any body from a function for one kind.
+// inTrail converts a function for one kind of body to a function for any body.
 func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
 
-// inWatch does the same for a line of a watch.
+// inWatch does the same for a line in a watch.
 func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progress, tutti.Event) []string {
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }
 
-// badNews keeps the lines of a watch above the tree, as bad news.
+// badNews makes the lines of a watch stay above the tree, as a problem.
 func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
 	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
 }
 
 func removedText(b *tutti.NodeRemoved) string {
 	if b.Replaced {
-		return "let another machine be node " + string(b.Node)
+		return "permitted another machine for node " + string(b.Node)
 	}
 	return "removed node " + string(b.Node)
 }
 
 func setBackText(b *tutti.NodeSetBack) string {
 	if b.Run == "" {
-		return fmt.Sprintf("the log does not know what node %s has begun last (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
+		return fmt.Sprintf("the log lacks the last order that node %s has begun (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
 	}
 	if b.Moved {
 		return fmt.Sprintf("node %s is another machine, or was installed again, since run %s", b.Node, b.Run)

@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// CommandExit is the exit code of a command that has already printed everything, or of a command
-// that tutti ran for the caller. Main ends with this code and prints nothing.
+// CommandExit is the exit code of a command that has already printed everything. CommandExit is
+// also the exit code of a command that tutti ran for the user. Main ends the process with this
+// code and prints nothing.
 type CommandExit int
 
 // Error names the code.
@@ -17,7 +18,7 @@ func (e CommandExit) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", int(e))
 }
 
-// The exit codes are API: scripts depend on them.
+// The exit codes are part of the interface, because scripts depend on them.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1

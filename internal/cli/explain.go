@@ -36,7 +36,8 @@ the commands say who changed what, when, in which job and run.`,
 	return cmd
 }
 
-// newExplanationCommand makes a command that asks for an explanation and prints it.
+// newExplanationCommand returns a command that requests an explanation and prints
+// it.
 func newExplanationCommand[Out any](
 	o *options, use, summary, example string, args int,
 	ask func(context.Context, Server, []string) (Out, error), show func(io.Writer, Out, time.Time),

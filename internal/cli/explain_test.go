@@ -26,7 +26,7 @@ func ranIn(run tutti.RunID, node tutti.NodeName, job tutti.JobID) *api.RunView {
 	}
 }
 
-// TestExplanations prints what people are told.
+// TestExplanations prints the explanations that people get.
 func TestExplanations(t *testing.T) {
 	time.Local = time.UTC
 	digest := tutti.DigestOf(nil)
@@ -116,7 +116,7 @@ func TestExplanations(t *testing.T) {
 	golden(t, "explain.txt", out.String())
 }
 
-// TestTheGraph prints a graph as a table and for Graphviz.
+// TestTheGraph prints a graph as a table, and in the format of Graphviz.
 func TestTheGraph(t *testing.T) {
 	nodes := []tutti.NodeName{"a", "b", "c"}
 	g := api.Graph{

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// printStanding prints whether a node is good and what its record has.
+// printStanding prints a node's state and the content of its record.
 func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printLine(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
 	if n.Recorded == "" {
@@ -31,7 +31,7 @@ func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printRest(w, n.Keys, n.Absent, tutti.Record{Exports: n.Exports, Published: n.Published})
 }
 
-// standing is the state of a node in one line.
+// standing describes the state of a node in one line.
 func standing(st api.NodeStanding, now time.Time) string {
 	text := string(st.State)
 	if !st.Since.IsZero() {
@@ -52,7 +52,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	}
 	if r := e.Standing.Run; r != nil {
 		line := root.add("judged by %s", runText(*r, now))
-		line.add("it was given %s, %s", count(e.Reads, "answer"), stillSo(e))
+		line.add("the run got %s, %s", count(e.Reads, "answer"), stillSo(e))
 		if e.Basis != nil {
 			line.add("it had %s", basisText(*e.Basis, now))
 		}
@@ -63,7 +63,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	for _, c := range e.Changed {
 		line := root.add("%s has another answer%s", question(c.Query), askedAt(c.At))
 		if len(c.Causes) == 0 {
-			line.add("who changed it is not kept any more")
+			line.add("the log no longer has who changed it")
 		}
 		for _, cause := range c.Causes {
 			addCause(line, cause, now)
@@ -73,23 +73,24 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 		addWait(root, wait, now)
 	}
 	for _, b := range e.Before {
-		root.add("%s is published by %s, not good yet: they run before it", question(b.Query), some(b.Publishers))
+		root.add("%s is published by %s, which run first because they are not good yet", question(b.Query), some(b.Publishers))
 	}
 	if e.Standing.Rests != "" {
-		root.add("it does not run by itself now: %s", e.Standing.Rests)
+		root.add("the node does not run by itself now: %s", e.Standing.Rests)
 	}
 	switch {
 	case e.Active != nil:
 		root.add("now %s: %s", e.Active.Phase, runText(*e.Active, now))
 	case e.Standing.Needs == "proof":
-		root.add("next: a compile, which proves it good if nothing can have changed; else it is applied")
+		root.add("next: a compile; if nothing can have changed it proves the node good, otherwise the catalog is applied")
 	case e.Standing.Needs == "apply":
 		root.add("next: a run")
 	}
 	root.print(w)
 }
 
-// basisText is what a standing rests on in addition to answers, in one line.
+// basisText describes in one line what a node's state depends on, apart from
+// answers.
 func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	if b.Code != "" {
@@ -100,11 +101,11 @@ func basisText(b api.NodeBasis, now time.Time) string {
 	}
 	switch {
 	case b.Facts == "":
-		parts = append(parts, "facts that nobody has noted")
+		parts = append(parts, "facts that were not recorded")
 	case b.FactsAt.IsZero():
-		parts = append(parts, fmt.Sprintf("facts %.19s, and none that are new were told since", b.Facts))
+		parts = append(parts, fmt.Sprintf("facts %.19s, no newer facts reported since", b.Facts))
 	default:
-		parts = append(parts, fmt.Sprintf("facts %.19s, last told %s", b.Facts, ago(b.FactsAt, now)))
+		parts = append(parts, fmt.Sprintf("facts %.19s, last reported %s", b.Facts, ago(b.FactsAt, now)))
 	}
 	if !b.Machine.IsZero() {
 		parts = append(parts, "the machine that joined "+stamp(b.Machine))
@@ -115,14 +116,15 @@ func basisText(b api.NodeBasis, now time.Time) string {
 func stillSo(e api.NodeExplanation) string {
 	switch len(e.Changed) {
 	case 0:
-		return "and none has changed since"
+		return "and no answer has changed since"
 	case 1:
-		return "and 1 question has another one now"
+		return "and 1 question has another answer now"
 	}
-	return fmt.Sprintf("and %d questions have another one now", len(e.Changed))
+	return fmt.Sprintf("and %d questions have another answer now", len(e.Changed))
 }
 
-// askedAt is where a question was asked, and in which class or define.
+// askedAt returns the place in the code where a question was asked, with the
+// class or define.
 func askedAt(p tutti.Place) string {
 	text := strings.TrimPrefix(place(p), "  at ")
 	switch {
@@ -134,7 +136,7 @@ func askedAt(p tutti.Place) string {
 	return fmt.Sprintf(" (asked at %s)", text)
 }
 
-// runText is a run and why it was needed, in one line.
+// runText describes a run and its reason in one line.
 func runText(r api.RunView, now time.Time) string {
 	text := fmt.Sprintf("run %s", r.Run)
 	if r.Node != "" {
@@ -196,28 +198,29 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 		}
 	}
 	if c.Unknown {
-		line.add("what it exported before is not kept any more")
+		line.add("the log no longer has what it exported before")
 	}
 	if c.Run != nil {
 		addRun(line, *c.Run, now)
 	}
 }
 
-// addRun adds in which run something happened, and why that run was needed.
+// addRun adds a line about the run in which something happened, with the reason
+// of that run.
 func addRun(to *outline, r api.RunView, now time.Time) {
 	line := to.add("in %s", runText(r, now))
 	if r.OtherCode {
-		line.add("it had other code than the run before")
+		line.add("the run had other code than the run before")
 	}
 	for _, q := range r.Because {
-		line.add("it was told something else than the run before: %s", question(q))
+		line.add("the run got another answer than the run before: %s", question(q))
 	}
 }
 
 func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 	line := root.add("it waits for %s%s", question(wait.Query), askedAt(wait.At))
 	if wait.Answered {
-		line.add("which has an answer by now")
+		line.add("the question has an answer now")
 	}
 	if len(wait.Publishers) > 0 {
 		line.add("to come from %s", some(wait.Publishers))
@@ -226,7 +229,7 @@ func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 		addCause(line, cause, now)
 	}
 	if !wait.Answered && len(wait.Publishers)+len(wait.Before) == 0 {
-		line.add("no catalog that is known publishes it, and nobody did before")
+		line.add("no known catalog publishes it, and no node published it before")
 	}
 }
 
@@ -277,11 +280,11 @@ func printValueExplanation(w io.Writer, e api.ValueExplanation, now time.Time) {
 			line.add("looked up by %s", some(h.Readers))
 		}
 		if len(h.Hidden) > 0 {
-			line.add("hidden by a value of their own on %s", some(h.Hidden))
+			line.add("hidden on %s by a value of the node itself", some(h.Hidden))
 		}
 	}
 	if len(e.Versions) > 0 {
-		line := root.add("its versions, as far as they are kept")
+		line := root.add("its versions that are still kept")
 		for _, v := range e.Versions {
 			line.add("%s", versionText(v))
 		}
@@ -320,7 +323,7 @@ func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.T
 			}
 		}
 	} else {
-		root.add("not in the report of that run: it was as wanted (Puppet 8 reports only what was not), or it is not in the catalog")
+		root.add("not in the report of that run: either the resource was as wanted (Puppet 8 reports only the others), or it is not in the catalog")
 	}
 	if len(e.Containers) > 0 {
 		root.add("in %s", strings.Join(e.Containers, " > "))
@@ -336,17 +339,18 @@ func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.T
 	root.print(w)
 }
 
-// addReads adds what was read where a resource is declared, and what that means.
+// addReads adds what was read in the classes that declare a resource, with an
+// explanation.
 func addReads(root *outline, e api.ResourceExplanation) {
 	if !e.Reported {
-		root.add("what was read for it is not known: the classes that contain it are known from the report alone")
+		root.add("it is unknown what was read for it, because only the report shows the classes that contain it")
 		return
 	}
 	if len(e.Reads)+len(e.Keys) == 0 {
-		root.add("nothing was read in these classes, as far as Puppet tells")
+		root.add("nothing was read in these classes, according to Puppet")
 		return
 	}
-	line := root.add("read in these classes; which of it decided an attribute is not known")
+	line := root.add("read in these classes; it is unknown which answer decided an attribute")
 	for _, r := range e.Reads {
 		line.add("%s  %.19s%s", question(r.Query), orDash(string(r.Digest)), askedAt(r.At))
 	}

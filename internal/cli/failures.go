@@ -9,10 +9,11 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// saidFailures are the failures that were shown, with the node that had each of them first.
+// saidFailures contains the failures that were already printed. Each has the first node with this failure.
 type saidFailures map[string]tutti.NodeName
 
-// details returns the details of a run. If another run has already failed in the same way, it only names that run's node.
+// details returns the details of a run's failure. If the same failure was already printed, it only names the first
+// node with this failure.
 func (s saidFailures) details(r *engine.Run) []string {
 	lines := details(*r.Result)
 	if r.Result.Outcome != tutti.Failed || len(lines) == 0 {
@@ -30,14 +31,15 @@ func (s saidFailures) details(r *engine.Run) []string {
 	return []string{"the same as " + string(first)}
 }
 
-// failedAs is equal for runs that failed with the same outcome, messages and places. It removes the node's name, with which
-// Puppet ends the message of a compile error.
+// failedAs returns a text that is equal for runs with the same outcome, messages and places. The text does not
+// contain the node's name, which Puppet adds to a compile error.
 func failedAs(r *engine.Run) string {
 	text := strings.Join(append(details(*r.Result), outcome(r.Result.Outcome, r.Result.Reason), r.Result.Message), "\n")
 	return strings.ReplaceAll(text, " on node "+string(r.Node), "")
 }
 
-// printUnreported prints failures without a report, like compile errors. A failure that is the same on many nodes is printed once.
+// printUnreported prints failures for which there is no report, such as compile errors. If many nodes have the same
+// failure, it is printed once.
 func printUnreported(w io.Writer, j *engine.Job) {
 	first, nodes := map[string]*engine.Run{}, map[string][]tutti.NodeName{}
 	var order []string
@@ -57,7 +59,7 @@ func printUnreported(w io.Writer, j *engine.Job) {
 	if len(order) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\nwhat failed before there was a report\n")
+	fmt.Fprint(w, "\nfailures before there was a report\n")
 	for _, key := range order {
 		result := first[key].Result
 		printLine(w, "  %s on %s: %s\n", outcome(result.Outcome, result.Reason), count(len(nodes[key]), "node"), some(nodes[key]))

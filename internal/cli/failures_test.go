@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line.
+// broken returns a job whose nodes all fail to compile. Each message contains the node's name, and the last message
+// has another line number.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName
@@ -45,7 +46,7 @@ func broken(nodes int) (*progress, []string) {
 	return p, live
 }
 
-// TestTheSameFailureIsSaidOnce: live, in job show, and in its groups.
+// TestTheSameFailureIsSaidOnce checks the live view, job show, and the groups of job show.
 func TestTheSameFailureIsSaidOnce(t *testing.T) {
 	p, live := broken(12)
 	var shown, groups bytes.Buffer
@@ -60,7 +61,7 @@ func TestTheSameFailureIsSaidOnce(t *testing.T) {
 		}
 	}
 	want := `
-what failed before there was a report
+failures before there was a report
   failed:compile on 11 nodes: node-01, node-02, node-03, node-04, node-05, node-06, node-07, node-08 and 3 more
       ` + first + `
   failed:compile on 1 node: node-12
@@ -70,7 +71,7 @@ what failed before there was a report
 	}
 }
 
-// TestACycleIsShownWhole: with its path, in a line.
+// TestACycleIsShownWhole checks that a dependency cycle is printed with its path, in one line.
 func TestACycleIsShownWhole(t *testing.T) {
 	const message = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry the '--graph' option"
 	const want = "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try the '--graph' option"

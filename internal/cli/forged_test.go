@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// forge fills each text of a value, however deep, with one that has a second line. Names have a type of their own: nobody gets
-// another one in.
+// forge sets every text in a value, at any depth, to a text with a second line. forge does not change names. Their
+// types have checks, so no invalid name can get in.
 func forge(v reflect.Value, depth int) {
 	const text = "x\nFORGED\tby a node"
 	if depth > 8 || !v.CanSet() {
@@ -62,7 +62,7 @@ func forged[T any]() (out T) {
 	return out
 }
 
-// TestNoTextForgesALine: whatever a node says in any field, it stays in the line that the command gives it.
+// TestNoTextForgesALine checks that a text from a node always stays in the line in which the command prints it.
 func TestNoTextForgesALine(t *testing.T) {
 	now := time.Unix(100, 0)
 	result, node := forged[tutti.Result](), forged[api.NodeDetail]()

@@ -22,9 +22,9 @@ func newGrantsSuggestCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "suggest [JOB]",
 		Short: "Print the grants that runs lacked, as lines of the fleet file",
-		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs and does not
-have. It takes them from the runs of the last "tutti converge --noop", or from those
-of another job. A noop changes nothing on a node.
+		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs
+and does not have. The command takes the grants from the runs of the last "tutti
+converge --noop", or of another job. A noop changes nothing on a node.
 
 To find the grants of a new fleet, repeat until nothing is printed:
 
@@ -35,8 +35,8 @@ To find the grants of a new fleet, repeat until nothing is printed:
 If the fleet file was written for a release before 0.3.0, the command also prints what
 its grants allow today and will not allow after the next push.
 
-Read each line before you paste it. With "dangerous: true" the nodes of the group are
-root on every node that collects what they export.`,
+Read each line before you paste it. With "dangerous: true", the nodes of the group can
+become root on every node that collects what they export.`,
 		Example: `  tutti converge --noop
   tutti grants suggest`,
 		Args: cobra.MaximumNArgs(1),
@@ -53,7 +53,7 @@ root on every node that collects what they export.`,
 				return printJSON(cmd.OutOrStdout(), got)
 			}
 			if got.Job == "" && !got.Old {
-				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so nothing shows which grants are missing; run: tutti converge --noop")
+				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so the missing grants are unknown; run: tutti converge --noop")
 			}
 			printSuggested(cmd.OutOrStdout(), got)
 			return nil
@@ -61,14 +61,15 @@ root on every node that collects what they export.`,
 	}
 }
 
-// printSuggested prints grants in the form of a fleet file, with notes as comments.
+// printSuggested prints grants in the syntax of a fleet file, with notes as
+// comments.
 func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	var of []string
 	if got.Job != "" {
 		of = append(of, fmt.Sprintf("job %s of %s", got.Job, got.At.Local().Format(time.DateTime)))
 	}
 	if got.Old {
-		of = append(of, "what nodes export by grants of before 0.3.0")
+		of = append(of, "what nodes export by grants from before 0.3.0")
 	}
 	if len(got.Grants) == 0 {
 		fmt.Fprintf(w, "# No grant is missing, by %s.\n", strings.Join(of, ", and "))
@@ -83,10 +84,10 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 			fmt.Fprintf(w, "  # for %s\n", someNodes(g.Nodes, len(g.Nodes)))
 		}
 		if len(g.Also) > 0 {
-			fmt.Fprintf(w, "  # lets these do it, too: %s\n", someNodes(g.Also, len(g.Also)))
+			fmt.Fprintf(w, "  # these nodes get this grant, too: %s\n", someNodes(g.Also, len(g.Also)))
 		}
 		if g.Dangerous {
-			fmt.Fprintln(w, "  # dangerous: these nodes are root where this is collected or read")
+			fmt.Fprintln(w, "  # dangerous: these nodes can become root on each node that collects or reads this")
 		}
 		for _, t := range g.Types {
 			if g.Dangerous && !t.Native() && !strings.Contains(t.Type, "::") {
@@ -96,14 +97,14 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 		fmt.Fprintf(w, "  - %s\n", g.Grant)
 	}
 	if len(got.Failed) > 0 {
-		fmt.Fprintf(w, "# These did not come so far, and may want more: %s\n", someNodes(got.Failed, len(got.Failed)))
+		fmt.Fprintf(w, "# These nodes failed before their gates, and may need more grants: %s\n", someNodes(got.Failed, len(got.Failed)))
 	}
 }
 
-// maxNodes is how many nodes a line names.
+// maxNodes is how many nodes one line names at most.
 const maxNodes = 8
 
-// someNodes names the first few nodes, and how many more there are.
+// someNodes returns the first few names of nodes, and the number of the others.
 func someNodes(nodes []tutti.NodeName, all int) string {
 	var names []string
 	for _, n := range nodes[:min(len(nodes), maxNodes)] {

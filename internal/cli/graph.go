@@ -17,8 +17,9 @@ func newGraphCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [TARGET]",
 		Short: "Show which nodes read what other nodes publish",
-		Long: `Shows the dependencies of the fleet, of a group, or of one node. They follow from what
-the nodes' last runs recorded: what each run published, and what each run asked for.
+		Long: `Shows the dependencies of the fleet, of a group, or of one node. The
+dependencies follow from the records of the nodes' last runs. A record has the data that
+the run published, and the data that it asked for.
 
 There are three kinds of edges:
 
@@ -53,7 +54,8 @@ There are three kinds of edges:
 	return cmd
 }
 
-// printGraph prints one edge a line, then the nodes without an edge and the nodes that are not good.
+// printGraph prints one edge in each line. Then printGraph prints the nodes without an edge, and the nodes that
+// are not good.
 func printGraph(w io.Writer, g api.Graph) error {
 	linked := map[tutti.NodeName]bool{}
 	var rows [][]string
@@ -106,9 +108,9 @@ func questions(e api.GraphEdge) []string {
 	return out
 }
 
-// printDot prints the graph for Graphviz. Nodes that are not good are red, soft edges are
-// dashed, and explicit edges are blue. An edge between many nodes gets a vertex of its own, so that n nodes that all
-// read from each other need only 2n lines.
+// printDot prints the graph in the format of Graphviz. Nodes that are not good are red. Soft edges are dashed, and
+// explicit edges are blue. An edge between many nodes has a vertex of its own. So if n nodes all read from each
+// other, only 2n lines are needed.
 func printDot(w io.Writer, g api.Graph) error {
 	var b strings.Builder
 	b.WriteString("digraph tutti {\n  rankdir=LR;\n  node [shape=box];\n")

@@ -16,20 +16,21 @@ import (
 
 const (
 	maxShort     = 70 // characters of a Short
-	maxSentence  = 30 // words of a sentence of a Long
-	maxUngrouped = 6  // commands in a list without headings
+	maxSentence  = 30 // words in a sentence of a Long
+	maxUngrouped = 6  // commands in a list that has no headings
 	maxExamples  = 3  // lines of an Example
 )
 
-// verbs are the first words of all Shorts. A new command may add one.
+// verbs are the words with which a Short may begin. A new command may add another verb.
 var verbs = strings.Fields(`Ask Boot Build Cancel Check Compare Copy Count Create Declare Delay Deploy Diagnose Disable Disconnect Enable
 	End Explain Find Install Keep List Make Manage Orchestrate Pause Power Print Push Read Reconnect Release
 	Remove Replace Restore Resume Revoke Rotate Run Seal Set Show Sign Test Trust Undo Verify Watch`)
 
-// notPlain are words that docs/style.md keeps out of help. TestStyle in ./internal looks for more of them in all files.
+// notPlain matches words that docs/style.md does not allow in help. TestStyle in ./internal checks all files for more
+// such words.
 var notPlain = regexp.MustCompile(`(?i)\b(he|him|his|whom|whoever|beside|nevertheless)\b`)
 
-// eachCommand calls do with every command that help lists.
+// eachCommand calls do for every command that help lists.
 func eachCommand(t *testing.T, do func(c *cobra.Command)) {
 	t.Helper()
 	seen := 0
@@ -49,7 +50,7 @@ func eachCommand(t *testing.T, do func(c *cobra.Command)) {
 	}
 }
 
-// TestHelp: what docs/style.md says of help holds for each command.
+// TestHelp checks that each command follows the rules in docs/style.md for help.
 func TestHelp(t *testing.T) {
 	eachCommand(t, func(c *cobra.Command) {
 		texts := []string{c.Short, c.Long}
@@ -68,7 +69,7 @@ func TestHelp(t *testing.T) {
 	})
 }
 
-// wrongShort says what is wrong with a command's Short.
+// wrongShort returns what is wrong with a command's Short, or an empty text.
 func wrongShort(short string) string {
 	first, _, _ := strings.Cut(short, " ")
 	first = strings.TrimSuffix(first, ",")
@@ -83,7 +84,7 @@ func wrongShort(short string) string {
 	return ""
 }
 
-// wrongLong says what is wrong with a command's Long. Lines that are indented are code or tables.
+// wrongLong returns what is wrong with a command's Long. Indented lines are code or tables.
 func wrongLong(long string) []string {
 	var wrong []string
 	var prose []string
@@ -120,7 +121,7 @@ func wrongSentences(words []string) []string {
 	return wrong
 }
 
-// TestHelpHasGroups: long lists of commands have headings, and then each command is under one.
+// TestHelpHasGroups checks that a long list of commands has headings, and that each command is under one heading.
 func TestHelpHasGroups(t *testing.T) {
 	eachCommand(t, func(c *cobra.Command) {
 		if len(c.Groups()) == 0 && len(c.Commands()) > maxUngrouped {
@@ -134,7 +135,8 @@ func TestHelpHasGroups(t *testing.T) {
 	})
 }
 
-// TestHelpHasExamples: each command that does something shows how, and each line of an example fits its command.
+// TestHelpHasExamples checks that each command that does something has an example, and that each line of an example
+// is valid.
 func TestHelpHasExamples(t *testing.T) {
 	eachCommand(t, func(c *cobra.Command) {
 		if c.Example == "" {
@@ -164,15 +166,16 @@ func TestHelpHasExamples(t *testing.T) {
 	})
 }
 
-// isGroup: c has commands and does nothing by itself, so that it takes arguments only to complain about them.
+// isGroup reports whether c only groups other commands. Such a command accepts any arguments, but only to report an
+// error about them.
 func isGroup(c *cobra.Command) bool {
 	return c.HasSubCommands() && c.ValidateArgs(strings.Fields("a b c d")) == nil
 }
 
-// shellWord is a word, a quoted word, or a sign between commands.
+// shellWord matches a word, a quoted word, or a sign between commands.
 var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|[|<>]|#.*|[^\s|<>'"#][^\s|<>'"]*`)
 
-// commandsOf parses the commands tutti of a shell line as the program would, and returns their paths.
+// commandsOf parses the tutti commands in a shell line as the program would, and returns their paths.
 func commandsOf(line string) ([]string, error) {
 	var paths []string
 	var args []string

@@ -105,7 +105,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// jobParts says which optional parts of a job are shown.
+// jobParts selects the optional parts of a job that are shown.
 type jobParts struct{ reads, changes bool }
 
 func jobArg(args []string) tutti.JobID {
@@ -161,7 +161,7 @@ func runState(r *engine.Run) string {
 	return ending(r)
 }
 
-// eachRecord calls f with the record of every run of the job that has one.
+// eachRecord calls f for every run of the job that has a record.
 func eachRecord(cmd *cobra.Command, server api.Jobs, j *engine.Job, f func(r *engine.Run, rec tutti.Record) error) error {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
@@ -213,7 +213,8 @@ func printRead(w io.Writer, read tutti.Read, note string) {
 	printLine(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
 }
 
-// printRest prints the rest of a record: hiera keys, exports and values.
+// printRest prints the other parts of a record, which are hiera keys, exports
+// and values.
 func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 	printLine(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
 	for _, e := range rec.Exports {
@@ -232,7 +233,7 @@ func question(q tutti.Query) string {
 	return oneLine(text, maxLine)
 }
 
-// maxLine is how much is shown of a text that others have written, in bytes.
+// maxLine is how many bytes are shown of a text that others have written.
 const maxLine = 4 << 10
 
 func place(p tutti.Place) string {
@@ -242,7 +243,7 @@ func place(p tutti.Place) string {
 	return fmt.Sprintf("  at %s:%d", oneLine(tutti.InEnvironment(p.File), maxLine), p.Line)
 }
 
-// jobJSON is a job for programs.
+// jobJSON is a job in the form for programs.
 type jobJSON struct {
 	Summary summaryLine    `json:"summary"`
 	Leases  *engine.Leases `json:"exclusive,omitempty"`
@@ -313,9 +314,9 @@ func newJobCancelCommand(o *options) *cobra.Command {
 			if err := server.CancelJob(cmd.Context(), in); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Job %s is cancelled: nothing more of it begins, what runs ends by itself.\n", in.Job)
+			text := fmt.Sprintf("Job %s is cancelled: no more runs begin, and current runs finish.\n", in.Job)
 			if in.Now {
-				text = fmt.Sprintf("Job %s is cancelled: nothing more of it begins, and its Puppet runs are interrupted.\n", in.Job)
+				text = fmt.Sprintf("Job %s is cancelled: no more runs begin, and its Puppet runs are interrupted.\n", in.Job)
 			}
 			return o.done(cmd, text, map[string]any{"job": in.Job, "now": in.Now})
 		},

@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// jsonView prints one object a line. Events are as in the log, and have type
-// `event`. What happens inside runs has type `live`. The last line has type
-// `summary`.
+// jsonView prints one JSON object in each line. Events are printed as they are
+// in the log, and have the type `event`. Messages about what happens inside a
+// run have the type `live`. The last line has the type `summary`.
 type jsonView struct {
 	progress *progress
 	out      *json.Encoder
@@ -20,7 +20,7 @@ type jsonView struct {
 type summaryLine struct {
 	Type         string        `json:"type"`
 	Job          tutti.JobID   `json:"job"`
-	Cause        string        `json:"cause,omitempty"` // why the server began the job by itself
+	Cause        string        `json:"cause,omitempty"` // reason why the server began the job by itself
 	Outcome      tutti.Verdict `json:"outcome"`
 	Runs         int           `json:"runs"`
 	Compiles     int           `json:"compiles"`
@@ -31,7 +31,7 @@ type summaryLine struct {
 	Error        string        `json:"error,omitempty"`
 }
 
-// summarize returns a job in numbers, for programs.
+// summarize returns the numbers of a job, for programs.
 func summarize(j *engine.Job, now time.Time) summaryLine {
 	s := j.Summary(now)
 	return summaryLine{
@@ -73,5 +73,5 @@ func (v *jsonView) finish(err error) {
 
 func (v *jsonView) close() {}
 
-// seconds returns seconds with a precision of milliseconds.
+// seconds converts a duration to seconds with three decimal places.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

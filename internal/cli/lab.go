@@ -14,45 +14,45 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Lab is what the lab commands call. All functions work on the machine where the
-// command runs, without a server.
+// Lab contains the functions that the lab commands call. All functions work on the machine
+// where the command runs. They need no server.
 type Lab struct {
-	// Up makes the lab of the file and returns when all its hosts run.
+	// Up creates the lab of the file, and returns when all its hosts run.
 	Up func(ctx context.Context, file string) (LabView, error)
-	// Down removes the named lab, or the only lab if name is empty.
+	// Down removes the named lab. If the name is empty, there must be only one lab.
 	Down func(ctx context.Context, name string) error
 	// List returns the labs of this machine.
 	List func(ctx context.Context) ([]LabView, error)
-	// Exec replaces this process with the command on a host of the named lab (empty: the only
-	// lab). It returns only if it fails.
+	// Exec replaces this process by a command on a host of the named lab. If the lab's name
+	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds the missing bases that the lab file's hosts need. It returns
-	// the directories of all these bases.
+	// Bases builds the bases that the lab file's hosts need and that do not exist yet.
+	// Bases returns the directories of all these bases.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
-	// Run runs a command in a throwaway copy of a base.
+	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error
-	// Faults are the faults that hosts can suffer.
+	// Faults are the functions that cause faults on hosts.
 	Faults LabFaults
 }
 
-// LabView is a lab as people see it.
+// LabView is a lab in the form for people.
 type LabView struct {
 	Name   string        `json:"name"`
 	Subnet string        `json:"subnet"`
-	Outer  string        `json:"outer"` // this machine's address, as the hosts see it
+	Outer  string        `json:"outer"` // address of this machine on the lab's network
 	Hosts  []LabHostView `json:"hosts"`
 }
 
-// LabHostView is a host of a lab as people see it.
+// LabHostView is a host of a lab in the form for people.
 type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Running bool   `json:"running"`
-	Network string `json:"network,omitempty"` // cut, slow, slow and cut; empty: no fault
+	Network string `json:"network,omitempty"` // cut, slow, or both. Network is empty if there is no fault
 }
 
-// LabRun is a command in a throwaway copy of a base. A lab file, or a
-// release and packages, define the base.
+// LabRun is a command that runs in a temporary copy of a base. The base is defined by a lab
+// file, or by a release and packages.
 type LabRun struct {
 	File     string
 	Release  string
@@ -62,7 +62,7 @@ type LabRun struct {
 	Args     []string
 }
 
-// LabBind is a path of the outer machine that is visible at another path inside.
+// LabBind makes a path of the outer machine visible at another path in the copy.
 type LabBind struct {
 	Source, Destination string
 	ReadOnly            bool
@@ -87,8 +87,9 @@ func newLabUpCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Boot the hosts of a lab file and wait until they run",
-		Long: `Boots the hosts of a lab file and waits until they run. The first time it also builds
-the base, which takes a minute or more. After that, four hosts take seconds.`,
+		Long: `Boots the hosts of a lab file and waits until they run. The first time,
+the command also builds the base, which takes a minute or more. After that, booting four
+hosts takes seconds.`,
 		Example: "  tutti lab up lab.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,7 +139,7 @@ func newLabListCommand(l Lab) *cobra.Command {
 	return cmd
 }
 
-// writeLabs prints one line per host, or one JSON document.
+// writeLabs prints one line for each host, or one JSON document.
 func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)
@@ -165,9 +166,10 @@ func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
 func newLabExecCommand(l Lab) *cobra.Command {
 	var lab string
 	cmd := &cobra.Command{
-		Use:     "exec [--lab NAME] HOST -- COMMAND [ARG...]",
-		Short:   "Run a command on a host, as root",
-		Long:    `Runs a command on a host, as root. Standard files and the exit code are the command's own.`,
+		Use:   "exec [--lab NAME] HOST -- COMMAND [ARG...]",
+		Short: "Run a command on a host, as root",
+		Long: `Runs a command on a host, as root. Standard input, standard output and
+the exit code are those of the command.`,
 		Example: "  tutti lab exec storage-01 -- systemctl status",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -204,10 +206,10 @@ func newLabRunCommand(l Lab) *cobra.Command {
 	var binds []string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run a command in a throwaway copy of a base",
-		Long: `Runs a command in a throwaway copy of a base, on this machine's network. At the end
-everything is gone that the command wrote outside of its binds. No process that it
-started outlives it. The exit code is the command's own.`,
+		Short: "Run a command in a temporary copy of a base",
+		Long: `Runs a command in a temporary copy of a base, on this machine's network.
+At the end, files that the command wrote outside of its binds are deleted. All processes
+that the command started end with it. The exit code is that of the command.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -11,12 +11,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LabFaults are the faults that a host of the named lab (empty: the only lab) can
-// suffer. It is not an error if the host is already in that state.
+// LabFaults are functions that cause faults on a host of the named lab. If the
+// lab's name is empty, there must be only one lab. If the host is already in the
+// wanted state, the functions return no error.
 type LabFaults struct {
 	Cut, Heal, Kill, Start func(ctx context.Context, lab, host string) error
-	// Slow delays packets and loses a part of them, from 0 to less than 1.
-	// A zero delay and loss end it.
+	// Slow delays packets. Slow also drops a part of the packets, from 0 to less
+	// than 1. If delay and loss are zero, the link becomes normal.
 	Slow func(ctx context.Context, lab, host string, delay time.Duration, loss float64) error
 	// Relay is the process that makes a link slow.
 	Relay func(ctx context.Context, args []string) error
@@ -24,9 +25,9 @@ type LabFaults struct {
 
 func newLabFaultCommands(f LabFaults) []*cobra.Command {
 	return []*cobra.Command{
-		newLabFaultCommand("cut", "Disconnect a host from all others; the host itself sees only silence", f.Cut),
+		newLabFaultCommand("cut", "Disconnect a host from all others; the host keeps its link", f.Cut),
 		newLabFaultCommand("heal", "Reconnect a host to the others, with a link that is not slow", f.Heal),
-		newLabFaultCommand("kill", "Power a host off: all its processes are gone at once, its disk stays", f.Kill),
+		newLabFaultCommand("kill", "Power a host off: all its processes end at once, its disk stays", f.Kill),
 		newLabFaultCommand("start", "Boot a host that was killed, with its disk, name and address", f.Start),
 		newLabSlowCommand(f), newLabRelayCommand(f),
 	}
@@ -67,7 +68,7 @@ twice the delay. The command replaces an earlier delay and loss. --off, or
 				return err
 			}
 			if !off && delay == 0 && part == 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "how slow? Give --delay, --loss, or --off to end it")
+				return tutti.Errorf(tutti.CodeInvalid, "how slow? Give --delay, --loss, or --off")
 			}
 			return f.Slow(cmd.Context(), lab, args[0], delay, part)
 		},
@@ -82,7 +83,7 @@ twice the delay. The command replaces an earlier delay and loss. --off, or
 	return cmd
 }
 
-// parsePercent reads `5%` as 0.05.
+// parsePercent converts `5%` to 0.05.
 func parsePercent(text string) (float64, error) {
 	number, ok := strings.CutSuffix(text, "%")
 	percent, err := strconv.ParseFloat(number, 64)

@@ -28,7 +28,7 @@ func TestLabFaultArguments(t *testing.T) {
 		"delay":       {"one alone", []string{"slow", "db-01", "--delay", "1s"}, "slow  db-01 1s 0", ""},
 		"fraction":    {"less than one percent", []string{"slow", "db-01", "--loss", "0.1%"}, "slow  db-01 0s 0.001", ""},
 		"off":         {"neither ends it", []string{"slow", "db-01", "--off"}, "slow  db-01 0s 0", ""},
-		"how slow":    {"not at all is --off", []string{"slow", "db-01"}, "", "how slow? Give --delay, --loss, or --off to end it"},
+		"how slow":    {"not at all is --off", []string{"slow", "db-01"}, "", "how slow? Give --delay, --loss, or --off"},
 		"off and on":  {"contradictions", []string{"slow", "db-01", "--off", "--delay", "1s"}, "", "if any flags in the group [off delay] are set none of the others can be; [delay off] were all set"},
 		"no percent":  {"0.05 could be either", []string{"slow", "db-01", "--loss", "0.05"}, "", `--loss "0.05": want a percentage from 0% to less than 100%, like 5%`},
 		"everything":  {"that is cut", []string{"slow", "db-01", "--loss", "100%"}, "", `--loss "100%": want a percentage from 0% to less than 100%, like 5%`},

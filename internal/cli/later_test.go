@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// laterServer is a server of a later release. It tells of a job with kinds of steps and
-// events, verdicts and outcomes that this release does not know.
+// laterServer returns a server of a later release. The server's job has kinds of
+// steps, events, verdicts and outcomes that this release does not know.
 func laterServer(t *testing.T) *httpapi.Client {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/later.jsonl")
@@ -49,8 +49,8 @@ func laterServer(t *testing.T) *httpapi.Client {
 	return httpapi.NewClient(s.URL, s.Client())
 }
 
-// TestALaterServer: every view shows by its name what it does not know, and the watch
-// goes on to the verdict.
+// TestALaterServer checks that every view shows the names of unknown kinds, and that
+// the watch continues to the verdict.
 func TestALaterServer(t *testing.T) {
 	time.Local = time.UTC
 	server := laterServer(t)
@@ -74,7 +74,7 @@ func TestALaterServer(t *testing.T) {
 	golden(t, "later.txt", out.String())
 }
 
-// TestTheTreeOfALaterServer draws what a terminal has at the end.
+// TestTheTreeOfALaterServer prints the final screen of a terminal.
 func TestTheTreeOfALaterServer(t *testing.T) {
 	time.Local = time.UTC
 	screen, err := os.Create(filepath.Join(t.TempDir(), "screen"))
@@ -99,8 +99,9 @@ func TestTheTreeOfALaterServer(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfEventHasItsRows: whoever adds a kind is told of each table that lacks
-// it. The table of the root package has the columns of all layers; the others are here.
+// TestEveryKindOfEventHasItsRows fails with the name of each table in which a new kind
+// of event is missing. The table of the root package has the columns for all layers.
+// The other tables are checked here.
 func TestEveryKindOfEventHasItsRows(t *testing.T) {
 	for _, kind := range tutti.Kinds() {
 		if !retain.Known(kind) {
@@ -110,7 +111,7 @@ func TestEveryKindOfEventHasItsRows(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: eventViews does not say how people are told", kind)
 		}
-		// Its functions are for bodies of this kind, and panic about none of them.
+		// The view's functions must accept an empty body of this kind without a panic.
 		e, err := tutti.ViewEvent(fmt.Appendf(nil, `{"v":1,"seq":1,"kind":%q,"at":"2026-01-02T03:04:05Z","by":"server","data":{}}`, kind))
 		if err != nil {
 			t.Fatal(err)

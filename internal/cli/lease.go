@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// printLeases prints the leases of an exclusive job: how many nodes are in each
-// state, and each node with a problem.
+// printLeases prints the leases of an exclusive job. printLeases prints how many
+// nodes are in each state, and each node with a problem.
 func printLeases(w io.Writer, j *engine.Job) {
 	if j.Leases == nil {
 		return
@@ -40,17 +40,17 @@ func leaseWord(s tutti.LeaseState) string {
 	return string(s)
 }
 
-// describeLease says what goes wrong, and when all nodes are held or released. A
-// line for each node would hide that.
+// describeLease returns lines about problems, and a line when all nodes are held
+// or released. One line for each node would hide these lines.
 func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	switch {
-	case j.Leases == nil: // the start of the job is not known
+	case j.Leases == nil: // the watch has not seen the start of the job
 	case b.State.Failed():
 		return []string{fmt.Sprintf("%s is %s: %s", b.Node, b.State, tutti.Plain(b.Message, maxLine))}
 	case b.State == tutti.LeaseKept:
 		return []string{fmt.Sprintf("%s stays disabled", b.Node)}
 	case b.State == tutti.LeaseIdle && j.Leases.Phase == engine.PhaseRun:
-		return []string{fmt.Sprintf("held: %s, where no other Puppet runs", count(len(j.Leases.Nodes), "node"))}
+		return []string{fmt.Sprintf("held: %s, on which no other Puppet runs", count(len(j.Leases.Nodes), "node"))}
 	case b.State == tutti.LeaseReleased && j.Leases.Phase == engine.PhaseOver:
 		return []string{"released: " + count(len(j.Leases.Nodes), "node")}
 	}

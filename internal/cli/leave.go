@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LeaveNode says how a machine leaves its fleet.
+// LeaveNode are the settings with which a machine leaves its fleet.
 type LeaveNode struct {
 	Dir     string
 	Offline bool
 }
 
-// LeftNode is the result of leaving.
+// LeftNode is the result of leaving a fleet.
 type LeftNode struct {
 	Node    tutti.NodeName `json:"node"`
 	Told    bool           `json:"told"` // the server has removed the node
 	Remains []string       `json:"remains,omitempty"`
 }
 
-// Leaver undoes the join of this machine.
+// Leaver reverses the join of this machine.
 type Leaver func(ctx context.Context, o LeaveNode) (LeftNode, error)
 
 func newLeaveCommand(o *options) *cobra.Command {
@@ -30,9 +30,9 @@ func newLeaveCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Undo the join: this machine is not a node afterwards",
-		Long: `Tells the server, which withdraws what the node published. Then it stops the agent and
-removes its unit and its state. It keeps what Puppet applied, and the program tutti.
-It refuses while a run goes on.`,
+		Long: `Tells the server, which withdraws the data that the node published. Then
+it stops the agent and removes its unit and its state. The command keeps what Puppet
+applied, and the program tutti. The command refuses while a run goes on.`,
 		Example: "  tutti leave",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,17 +48,17 @@ It refuses while a run goes on.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "This machine is no longer the node %s.\n", left.Node)
 			if !left.Told {
-				fmt.Fprintf(cmd.OutOrStdout(), "The server does not know: its key is good and what it published stays until an operator says: tutti node remove %s\n", left.Node)
+				fmt.Fprintf(cmd.OutOrStdout(), "The server was not told: the node's key stays valid and its data stay until an operator runs: tutti node remove %s\n", left.Node)
 			}
 			for _, path := range left.Remains {
-				fmt.Fprintf(cmd.OutOrStdout(), "Not ours, and left: %s\n", path)
+				fmt.Fprintf(cmd.OutOrStdout(), "Not created by Tutti, and not removed: %s\n", path)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
-	f.BoolVar(&in.Offline, "offline", false, "do not tell the server; results that the server does not have are lost")
+	f.BoolVar(&in.Offline, "offline", false, "do not contact the server; results that the server does not have yet are lost")
 	o.addYes(cmd)
 	return cmd
 }

@@ -12,44 +12,48 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Local is what root can do on a node without the server.
+// Local are the actions that root can do on a node without the server.
 type Local interface {
-	// Status reads what the node knows. It does not need a running agent.
+	// Status returns what the node has stored. Status does not need a running agent.
 	Status(dir string) (LocalStatus, error)
-	// Run lets the agent begin a run, yields what happens in it, and returns the ended run.
+	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
-	// Log yields the log of a run (empty: the latest) and returns the run.
+	// Log yields the log of a run and returns the run. If run is empty, Log uses the latest run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
-// LocalStatus is what a node knows about itself.
+// LocalStatus is what a node has stored about itself.
 type LocalStatus struct {
-	Node    tutti.NodeName `json:"node"`
-	Server  string         `json:"server"`             // the server's address
-	Agent   bool           `json:"agent"`              // an agent runs here
-	Reached time.Time      `json:"reached,omitzero"`   // when the server last answered, within five minutes
-	Safety  time.Time      `json:"safety_at,omitzero"` // when a safety run is made if the server stays away
-	After   time.Duration  `json:"safety_when_away,omitempty"`
-	// NoSafety is why no safety run is made. It is never empty if Safety is zero.
+	Node   tutti.NodeName `json:"node"`
+	Server string         `json:"server"` // the server's address
+	Agent  bool           `json:"agent"`  // an agent runs here
+	// when the server last answered, with a precision of five minutes
+	Reached time.Time `json:"reached,omitzero"`
+	// when the node will make a safety run if the server stays away
+	Safety time.Time     `json:"safety_at,omitzero"`
+	After  time.Duration `json:"safety_when_away,omitempty"`
+	// NoSafety is the reason why the node will not make a safety run. If Safety is zero, NoSafety has a text.
 	NoSafety    string       `json:"no_safety,omitempty"`
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"`
-	As          tutti.RunID  `json:"as,omitempty"` // the run that a local run repeats
+	As          tutti.RunID  `json:"as,omitempty"` // the run whose code a local run uses
 	HeldBy      tutti.JobID  `json:"held_by,omitempty"`
-	Waiting     int          `json:"waiting,omitempty"` // ended runs that the server does not know yet
-	Runs        []LocalRun   `json:"runs,omitempty"`    // the latest first
+	// number of ended runs that the server has not received yet
+	Waiting int        `json:"waiting,omitempty"`
+	Runs    []LocalRun `json:"runs,omitempty"` // the latest first
 }
 
-// LocalRun is a run that has a directory on the node.
+// LocalRun is a run with a directory on the node.
 type LocalRun struct {
 	Run    tutti.RunID   `json:"run"`
 	Job    tutti.JobID   `json:"job,omitempty"`
-	Local  *tutti.Local  `json:"local,omitempty"` // nil: the server ordered it
+	Local  *tutti.Local  `json:"local,omitempty"` // nil if the server ordered the run
 	Mode   tutti.Mode    `json:"mode"`
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
-	Told   bool          `json:"told,omitempty"`   // the server knows its end, or will know it when it is back
-	// Refused is why the server refused the result and counts the run as failed. Empty: the server took it, or has not been asked.
+	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it when it is back
+	// Refused is the reason why the server refused the result and counts the run as failed. Refused is empty if the
+	// server has accepted the result or has not received it yet.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -59,10 +63,10 @@ func newLocalCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Run Puppet on this node while its server is away, as root",
-		Long: `Use these commands on the node itself, when the server cannot be reached. None of them
-needs the server. A local run uses the code of the last full run that passed its gate
-here, and the last known answers. It publishes nothing. The agent reports the run to
-the server when the server is back.`,
+		Long: `Use these commands on the node itself, when the server cannot be reached.
+None of these commands needs the server. A local run uses the code of the last full run
+that passed its gate here, and the last known answers. It publishes nothing. The agent
+reports the run to the server when the server is back.`,
 	}
 	cmd.AddCommand(newLocalStatusCommand(o), newLocalRunCommand(o), newLocalLogCommand(o))
 	return cmd
@@ -97,9 +101,9 @@ func newLocalRunCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run Puppet now, with the code and answers that this node knows",
-		Long: `The agent starts the run, with the same lock and the same record as a run that the
-server orders. If the run asks a question that was never answered before, it ends as
-waiting and changes nothing. Exit code 0 means that the run ended good.`,
+		Long: `The agent starts the run, with the same lock and the same record as a run
+that the server orders. If the run asks a question that was never answered before, it
+ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
 		Example: `  tutti local run --noop
   tutti local run`,
 		Args: cobra.NoArgs,
@@ -190,10 +194,10 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 		printLine(w, "code      %s\nas        run %s, the last one that passed its gate\n", codeWords(s.Code, s.Environment), s.As)
 	}
 	if s.HeldBy != "" {
-		printLine(w, "held by   job %s, for itself alone\n", s.HeldBy)
+		printLine(w, "held by   job %s, exclusively\n", s.HeldBy)
 	}
 	if s.Waiting > 0 {
-		printLine(w, "untold    the server does not know yet of runs that have ended: %d\n", s.Waiting)
+		printLine(w, "untold    ended runs that the server has not received yet: %d\n", s.Waiting)
 	}
 	for i, r := range s.Runs {
 		if i == shownLocal {
@@ -204,7 +208,7 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 	}
 }
 
-// codeWords names code as run show does. Code of a Puppet Server has no digest.
+// codeWords names the code in the same way as run show. Code of a Puppet Server has no digest.
 func codeWords(code tutti.Digest, environment string) string {
 	if code == "" {
 		return "of the Puppet Server, environment " + orDash(environment)
@@ -212,7 +216,7 @@ func codeWords(code tutti.Digest, environment string) string {
 	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
 }
 
-// whose says who wanted a run.
+// whose returns who started a run.
 func (r LocalRun) whose() string {
 	if r.Local != nil || r.Job == "" {
 		return foreignWord(r.Local)
@@ -232,7 +236,7 @@ func (r LocalRun) ended() string {
 		text += " (" + string(r.Mode) + ")"
 	}
 	if r.Refused != "" {
-		text += "; the server did not take this result: " + oneLine(r.Refused, maxLine)
+		text += "; the server refused this result:  " + oneLine(r.Refused, maxLine)
 	}
 	return text
 }

@@ -6,14 +6,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ModuleInstalled is a copy of the Puppet module.
+// ModuleInstalled describes an installed copy of the Puppet module.
 type ModuleInstalled struct {
 	Module  string // its directory
 	Version string // version of Tutti
 	Digest  string // digest of its files
 }
 
-// InstallModule writes the Puppet module of this release into a directory of modules.
+// InstallModule writes the Puppet module of this release into a directory for
+// modules.
 type InstallModule func(modules string) (ModuleInstalled, error)
 
 func newModuleCommand(o *options) *cobra.Command {
@@ -26,14 +27,15 @@ func newModuleInstallCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIR",
 		Short: "Install the Puppet module tutti into DIR/tutti, for CI and IDEs",
-		Long: `Writes the Puppet module tutti of this release to DIR/tutti. Code that uses its types
-and functions then compiles outside of Tutti: in CI, in an IDE, and with puppet apply.
-There the module publishes nothing, and its functions return their defaults. The
-command replaces a module that another release has written. It leaves anything else
-alone.
+		Long: `Writes the Puppet module tutti of this release to DIR/tutti. Code that
+uses its types and functions then compiles outside of Tutti: in CI, in an IDE, and with
+puppet apply. There the module publishes nothing, and its functions return their
+defaults. The command replaces a module that another release has written. The command
+changes nothing else.
 
-Nodes do not need this copy, because their agents have the module. Do not push it with
-the code, and keep it off the nodes' modulepath: a run with two modules is refused.`,
+Nodes do not need this copy, because their agents have the module. Do not push this copy
+with the code, and keep it off the nodes' modulepath. If a node has two modules tutti,
+its runs are refused.`,
 		Example: "  tutti module install spec/fixtures/modules",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

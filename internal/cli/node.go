@@ -19,8 +19,8 @@ func newNodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
 	cmd.AddCommand(
 		newNodeListCommand(o), newNodeShowCommand(o),
-		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another joins with the node's next token",
-			"Node %s may be replaced: the next token that fits lets another machine in under this name.\n", Server.ReplaceNode),
+		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another machine joins with its next token",
+			"Node %s may be replaced: the next matching token admits another machine under this name.\n", Server.ReplaceNode),
 		newNodeChangeCommand(o, "remove NODE", "Remove a node: end its identity and withdraw what it published",
 			"Node %s is removed.\n", Server.RemoveNode),
 		newNodeKeepCommand(o),
@@ -32,13 +32,14 @@ func newNodeKeepCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep NODE [BOOT]",
 		Short: "Keep one of two machines that have the same node key",
-		Long: `After a disk was copied, two machines have the same key. The node is then conflicted,
-and the server accepts nothing from it. "tutti node show NODE" lists the machines.
-BOOT is the beginning of the boot id, or of the ticket, of the right one. From then on
-the server refuses the others. Make each of them a separate node, or switch it off.
+		Long: `After a disk was copied, two machines have the same key. The node is then
+conflicted, and the server accepts nothing from it. "tutti node show NODE" lists the
+machines. BOOT is the beginning of the boot id, or of the ticket, of the right machine.
+From then on the server refuses the other machines. Make each of these machines a
+separate node, or switch it off.
 
 Without BOOT the server accepts the next machine that connects with the node's key. Use
-this for an agent that was downgraded.`,
+the command without BOOT after an agent was downgraded.`,
 		Example: "  tutti node keep web-01 3f2a",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +57,7 @@ this for an agent that was downgraded.`,
 			if err := server.KeepNode(cmd.Context(), in); err != nil {
 				return err
 			}
-			return o.done(cmd, fmt.Sprintf("Node %s is that machine from now on.\n", in.Node), map[string]any{"node": in.Node, "boot": in.Boot})
+			return o.done(cmd, fmt.Sprintf("From now on, node %s is that machine.\n", in.Node), map[string]any{"node": in.Node, "boot": in.Boot})
 		},
 	}
 	o.addYes(cmd)
@@ -111,7 +112,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands is the state of a node in a word or two. A server of an earlier release does not send it.
+// stands describes the state of a node in one or two words. stands returns an empty text if the server is of an
+// earlier release, which does not send the state.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
@@ -119,7 +121,8 @@ func stands(n api.NodeView) string {
 	return orDash(string(n.Stands))
 }
 
-// countStands says how many nodes are in each state, like "3 good, 1 stale"; empty: unknown.
+// countStands returns how many nodes are in each state, like "3 good, 1 stale". countStands returns an empty
+// text if the states are unknown.
 func countStands(nodes []api.NodeView) string {
 	counts := map[api.NodeState]int{}
 	for _, n := range nodes {
@@ -133,14 +136,16 @@ func countStands(nodes []api.NodeView) string {
 	return strings.Join(out, ", ")
 }
 
-// byState sorts the states of nodes: good first, then by how much a person has to care. Unknown states are last.
+// byState sorts the states of nodes. Good comes first, and the states that need most attention come last.
+// Unknown states are last.
 func byState(a, b api.NodeState) int {
 	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
-	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) } // for a state of a later release: the largest number
+	// a state of a later release gets the largest number
+	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) }
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
-// lastOutcome is the outcome of a node's last run.
+// lastOutcome returns the outcome of a node's last run.
 func lastOutcome(n api.NodeView) string {
 	if n.Proved && n.Outcome == "" {
 		return "proof"
@@ -148,9 +153,9 @@ func lastOutcome(n api.NodeView) string {
 	return orDash(outcome(n.Outcome, n.Reason))
 }
 
-// conflict says what two machines with one key mean, and what to do.
+// conflict explains what two machines with the same key mean, and what to do.
 func conflict(n api.NodeView) string {
-	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
+	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
 
 func connection(n api.NodeView) string {
@@ -167,7 +172,8 @@ func connection(n api.NodeView) string {
 	return "away"
 }
 
-// jobOf is the job of a node's last run. For a run that no server ordered, it is the word for that run.
+// jobOf returns the job of a node's last run. If no server ordered the run, jobOf returns the word for this kind
+// of run.
 func jobOf(n api.NodeView) string {
 	if n.Foreign {
 		return foreignWord(n.Local)
@@ -186,7 +192,7 @@ func foreignWord(l *tutti.Local) string {
 	return "local"
 }
 
-// foreignWords says who began a run that no server ordered.
+// foreignWords describes who began a run that no server ordered.
 func foreignWords(l *tutti.Local) string {
 	switch {
 	case l == nil:
@@ -197,7 +203,7 @@ func foreignWords(l *tutti.Local) string {
 	return "local, begun by a person on the node"
 }
 
-// outcome is an outcome with its reason, as plans write it.
+// outcome formats an outcome with its reason, in the syntax of plans.
 func outcome(o tutti.Outcome, r tutti.Reason) string {
 	if r == "" {
 		return string(o)
@@ -240,7 +246,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 		printLine(w, "conflict  %s\n", conflict(n))
 	}
 	for _, m := range n.Machines {
-		printLine(w, "machine   %s, said hello %s\n", m, ago(m.SeenAt, now))
+		printLine(w, "machine   %s, last connected %s\n", m, ago(m.SeenAt, now))
 	}
 	if n.Trouble != "" {
 		printLine(w, "trouble   %s\n", tutti.OneLine(n.Trouble))
@@ -255,7 +261,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 		printLine(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
 	}
 	if n.HeldBy != "" {
-		printLine(w, "held by   job %s, for itself alone\n", n.HeldBy)
+		printLine(w, "held by   job %s, exclusively\n", n.HeldBy)
 	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")
@@ -277,7 +283,7 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	}
 }
 
-// newNodeChangeCommand makes a command that asks first and then changes a node.
+// newNodeChangeCommand returns a command that asks first and then changes a node.
 func newNodeChangeCommand(o *options, use, summary, done string, change nodeChange) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,

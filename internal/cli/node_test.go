@@ -13,8 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// nodesOnly is a server of two nodes, whose second one has an agent of an earlier
-// release.
+// nodesOnly is a server with two nodes. The second node has an agent of an earlier release.
 type nodesOnly struct{ cli.Server }
 
 func (nodesOnly) ListNodes(context.Context) ([]api.NodeView, error) {
@@ -31,8 +30,8 @@ func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (api.NodeD
 	return api.NodeDetail{}, err
 }
 
-// TestWhoIsTooOld: of an agent, or of a grant; both views of nodes name it with the agent's version and what to do, and
-// say nothing of the others.
+// TestWhoIsTooOld checks old agents and old grants. Both views name the affected node, the agent's version and the
+// remedy, and say nothing about other nodes.
 func TestWhoIsTooOld(t *testing.T) {
 	const says = "its agent (0.2.0) does not know debug, of_later: upgrade tutti on web-01"
 	const old = "node db-01 may export Mount, Service by grants of a fleet file of before 0.3.0: that means root on who collects it"
@@ -62,7 +61,7 @@ func TestWhoIsTooOld(t *testing.T) {
 	}
 }
 
-// standing is a server of nodes that stand in some way.
+// standing is a server whose nodes are in given states.
 type standing struct {
 	cli.Server
 	nodes []api.NodeView
@@ -70,7 +69,8 @@ type standing struct {
 
 func (s standing) ListNodes(context.Context) ([]api.NodeView, error) { return s.nodes, nil }
 
-// TestNodesStand: each node's line says how it stands, and the last one counts. A server of an earlier release says nothing of it.
+// TestNodesStand checks that the line of each node shows its state, and that the last line has the counts. If the
+// server is of an earlier release, the states are not shown.
 func TestNodesStand(t *testing.T) {
 	const head = "NODE  STATE  SEEN   STANDS         LAST RUN        BEGAN  JOB  GROUPS\n"
 	cases := []struct {

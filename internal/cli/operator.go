@@ -12,12 +12,12 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// OperatorCreate says how to create an operator.
+// OperatorCreate are the settings for a new operator.
 type OperatorCreate struct {
 	Name    string
 	Out     string // directory for the credentials
-	CodeKey bool   // the operator gets the code-signing key, too
-	Request []byte // certificate request for a key on another machine; empty: the key is made here
+	CodeKey bool   // the operator also gets the code-signing key
+	Request []byte
 }
 
 func newOperatorCommand(o *options) *cobra.Command {
@@ -64,7 +64,8 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day is the local date and time when something ends; unknown: a dash.
+// day formats a local date and time at which something ends. If the time is unknown, day returns a
+// dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -86,8 +87,8 @@ $TUTTI_OPERATOR. It is better if the operator makes the key, so that it never tr
     tutti operator create ada --request ada.csr --out ada           # here; hand back the files in ada/
                                                                     # to be put into ~/.config/tutti
 
---code-key adds the key that signs code. Anyone who has this key decides what runs as
-root on every node. A certificate is valid for a year and renews by itself.`,
+--code-key adds the key that signs code. Anyone who has this key can run code as root on
+every node. A certificate is valid for a year and renews by itself.`,
 		Example: `  tutti operator create ada --out ada
   tutti operator create ada --request ada.csr --out ada`,
 		Args: cobra.ExactArgs(1),
@@ -110,7 +111,7 @@ root on every node. A certificate is valid for a year and renews by itself.`,
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s may come in until %s; the credentials are in %s.\n", in.Name, day(out.Expires), in.Out)
+			text := fmt.Sprintf("Operator %s may connect until %s; the credentials are in %s.\n", in.Name, day(out.Expires), in.Out)
 			return o.done(cmd, text, map[string]any{"operator": in.Name, "dir": in.Out, "serial": out.Serial, "expires": out.Expires})
 		},
 	}

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// outline is a line and the lines below it.
+// outline is a line of text with lines below it.
 type outline struct {
 	text  string
 	below []*outline
 }
 
-// newOutline returns a line with nothing below it. Texts in the arguments cannot begin another line.
+// newOutline returns a line with no lines below it. Texts in the arguments cannot start a new line.
 func newOutline(format string, args ...any) *outline {
 	return &outline{text: fmt.Sprintf(format, inLine(args)...)}
 }
 
-// add adds a line below o, and returns it.
+// add adds a line below o, and returns the new line.
 func (o *outline) add(format string, args ...any) *outline {
 	line := newOutline(format, args...)
 	o.below = append(o.below, line)
 	return line
 }
 
-// print writes the tree. If a text has several lines, all are indented like the first.
+// print writes the outline as a tree. If a text has several lines, all of them have the
+// same indentation.
 func (o *outline) print(w io.Writer) { o.write(w, "", "") }
 
 func (o *outline) write(w io.Writer, first, rest string) {

@@ -2,7 +2,8 @@ package cli
 
 import "github.com/tutti-project/tutti/internal/engine"
 
-// palette uses colours if it is true.
+// palette decides whether colours are used. If palette is true, colours are
+// used.
 type palette bool
 
 func (p palette) color(code, s string) string {
@@ -17,7 +18,7 @@ func (p palette) plain(s string) string { return s }
 func (p palette) bold(s string) string  { return p.color("1", s) }
 func (p palette) dim(s string) string   { return p.color("2", s) }
 
-// mark is a state as one character.
+// mark returns one character for the state of a step.
 func (p palette) mark(s engine.StepState) string {
 	switch s {
 	case engine.Done:

@@ -15,23 +15,24 @@ func newPauseCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [TARGET] --reason TEXT",
 		Short: "Pause a group, a node or the fleet: no converging, no reactions",
-		Long: `Pauses a group, a node, or the whole fleet (without TARGET). Until the pause ends,
-nothing starts there by itself, by "tutti converge", or by a converge step of a plan.
-Runs that have passed their gates finish. Runs before their gates stop there.
+		Long: `Pauses a group, a node, or the whole fleet (without TARGET). Until the
+pause ends, no run starts on these nodes by itself, by "tutti converge", or by a
+converge step of a plan. Runs that have passed their gates finish. Runs that have not
+passed their gates stop at the gates.
 
-A pause does not hold back plans: "tutti run" runs on paused nodes.
+A pause does not affect plans: "tutti run" also runs on paused nodes.
 
 Another pause of the same target replaces the first. A node can be paused by itself and
-by several groups. It runs again when all its pauses have ended.`,
+by several groups. The node runs again when all its pauses have ended.`,
 		Example: `  tutti pause web --reason 'load test' --for 2h
   tutti pause --reason 'network maintenance'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Reason == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "why? usage: %s; what is paused: tutti pause list", cmd.UseLine())
+				return tutti.Errorf(tutti.CodeInvalid, "the reason is missing; usage: %s; tutti pause list shows what is paused", cmd.UseLine())
 			}
 			if cmd.Flags().Changed("for") && in.For <= 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "--for %s; leave it out to pause until `tutti unpause`", in.For)
+				return tutti.Errorf(tutti.CodeInvalid, "--for %s must be positive; leave the flag out to pause until `tutti unpause`", in.For)
 			}
 			if len(args) > 0 {
 				in.Target = args[0]
@@ -52,7 +53,7 @@ by several groups. It runs again when all its pauses have ended.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&in.Reason, "reason", "", "why, shown to everyone who asks")
+	f.StringVar(&in.Reason, "reason", "", "reason that is shown to everyone")
 	f.DurationVar(&in.For, "for", 0, "how long, like 2h; default: until tutti unpause")
 	cmd.AddCommand(newPauseListCommand(o))
 	return cmd
@@ -108,7 +109,7 @@ func newUnpauseCommand(o *options) *cobra.Command {
 	}
 }
 
-// targetName is the name of a target for people.
+// targetName returns the name of a target for people.
 func targetName(target string) string {
 	if target == "" {
 		return "the fleet"

@@ -20,8 +20,8 @@ const (
 	defaultFleetFile = "tutti.yaml"
 )
 
-// defaultOperatorDir is $TUTTI_OPERATOR. If that is empty, it is tutti in the user's
-// configuration directory.
+// defaultOperatorDir is $TUTTI_OPERATOR. If the variable is empty, the directory is
+// tutti in the user's configuration directory.
 func defaultOperatorDir() string {
 	if dir := os.Getenv("TUTTI_OPERATOR"); dir != "" {
 		return dir
@@ -33,7 +33,7 @@ func defaultOperatorDir() string {
 	return filepath.Join(dir, "tutti")
 }
 
-// newEncoder writes JSON without escapes for < and &.
+// newEncoder returns an encoder that does not escape < and &.
 func newEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

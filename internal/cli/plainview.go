@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// plainView prints a line for everything that a person may look for in a
-// log file later.
+// plainView prints a line for everything that people may later search for in a log
+// file.
 type plainView struct {
 	progress *progress
 	out      io.Writer
@@ -44,8 +44,8 @@ func (v *plainView) finish(err error) {
 
 func (v *plainView) close() {}
 
-// details returns the failures of a run and what a noop run would change, one line
-// each.
+// details returns the failures of a run, one line each. For a noop run, details also
+// returns what the run would change.
 func details(res tutti.Result) []string {
 	var out []string
 	for _, f := range res.Failures {
@@ -60,7 +60,7 @@ func details(res tutti.Result) []string {
 	return out
 }
 
-// ending is how a run ended, in a few words.
+// ending describes in a few words how a run ended.
 func ending(r *engine.Run) string {
 	if r.Lost != "" {
 		text := "lost: " + r.Lost
@@ -72,7 +72,8 @@ func ending(r *engine.Run) string {
 	return resultText(*r.Result)
 }
 
-// cutOff reports whether a run was ended early. Its failures do not say why it ended.
+// cutOff reports whether a run was stopped before its end. In this case its failures
+// do not explain why it ended.
 func cutOff(res tutti.Result) bool {
 	return res.Outcome == tutti.Interrupted || res.Reason == tutti.BecauseTimeout
 }
@@ -94,7 +95,7 @@ func resultText(res tutti.Result) string {
 		text += fmt.Sprintf(", %d would change", res.Counts.OutOfSync)
 	}
 	if res.Overlapped {
-		text += ", beside a puppet apply that takes no lock"
+		text += ", at the same time as a puppet apply without a lock"
 	}
 	if res.Outcome.Good() && len(res.Owed) > 0 {
 		text += "; " + oneLine(res.Owes(), maxLine)
@@ -114,12 +115,13 @@ func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	}
 	printLine(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
 		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
-	if j.Message != "" && converges { // a line for each node
+	if j.Message != "" && converges { // print one line for each node
 		fmt.Fprintln(w, j.Message)
 	}
 }
 
-// verdict is the verdict of a job, or what the job is doing.
+// verdict returns the verdict of a job. If there is no verdict yet, verdict
+// describes what the job is doing.
 func verdict(v tutti.Verdict, cancelled bool) string {
 	switch {
 	case v != "":
@@ -137,5 +139,6 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// codeName is code as people read it. Code without a digest is the Puppet Server's.
+// codeName returns a name of the code for people. Code without a digest comes from
+// the Puppet Server.
 func codeName(digest string) string { return cmp.Or(digest, "of the Puppet Server") }

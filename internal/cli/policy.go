@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PolicyFinding is a place in a node's policy that does not do what it seems to do.
+// PolicyFinding is a line in a node's policy whose effect is not what it seems to
+// be.
 type PolicyFinding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	Open bool   `json:"fails_open,omitempty"` // something is allowed that looks denied
+	Open bool   `json:"fails_open,omitempty"` // the policy allows something that looks denied
 }
 
 func newPolicyCommand(o *options) *cobra.Command {
@@ -18,8 +19,8 @@ func newPolicyCommand(o *options) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Find rules of a node's policy that can never match or fail open",
-		Long: `Reads a policy as an agent would. Its groups of callers are in FILE.groups. The command
-needs no server. It reports two kinds of rules:
+		Long: `Reads a policy as an agent would. The policy's groups of callers are in
+FILE.groups. The command needs no server. The command reports two kinds of rules:
 
   - Rules that can never match: commas for spaces, unknown words, or an earlier rule
     that already matches all of it.
@@ -27,12 +28,12 @@ needs no server. It reports two kinds of rules:
 
 A rule has four or five columns, separated by tabs:
   allow|deny  CALLERS  ACTIONS  FACTS  [CLASSES]
-The first rule of which all columns match decides. If none matches, the line
-"policy default" decides. Without that line the answer is deny. In conditions "not" binds
-tighter than "and", and "and" tighter than "or".
+The first rule of which all columns match decides. If none matches, the line "policy
+default" decides. Without that line the policy denies the action. In conditions "not"
+binds tighter than "and", and "and" tighter than "or".
 
-Without the file a node lets operators ask for status, last_run_summary, facts, enable,
-disable and runonce. It denies resource.
+Without the file, a node allows operators the actions status, last_run_summary, facts,
+enable, disable and runonce. It denies resource.
 
 Exit code:
    0  nothing found

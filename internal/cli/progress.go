@@ -9,20 +9,20 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// progress is the state of a job by the events received so far. It has the same fold with which the server executes
-// the job, and what happens inside the runs.
+// progress is the state of a job after the events received so far. progress uses the same fold as the server.
+// progress also contains what happens inside the runs.
 type progress struct {
-	mu    sync.Mutex // for readers in other goroutines than apply's
+	mu    sync.Mutex // needed for goroutines that read while another one calls apply
 	state *engine.State
-	told  []tutti.Event // the job's events, in order
-	again int           // how many of these events came again since the last begin
+	told  []tutti.Event // the job's events received so far, in order
+	again int           // number of these events that were received again since the last begin
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures
-	note  string // the last message about the job itself
+	note  string // the last message about the job as a whole
 }
 
-// liveRun is what a run does now.
+// liveRun is what a run is doing now.
 type liveRun struct {
 	phase    string
 	resource string
@@ -38,7 +38,7 @@ func newProgress() *progress {
 	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}, said: saidFailures{}}
 }
 
-// job returns the job, or an empty one before its first event.
+// job returns the job. Before the first event, job returns an empty job.
 func (p *progress) job() *engine.Job {
 	if j := p.state.Jobs[p.id]; j != nil {
 		return j
@@ -46,12 +46,11 @@ func (p *progress) job() *engine.Job {
 	return &engine.Job{}
 }
 
-// begin expects the job's events from the start again.
+// begin prepares for receiving the job's events again from the start.
 func (p *progress) begin() { p.again = 0 }
 
-// apply folds one item and reports whether it was new. A server that was
-// restored from a backup sends different events from some event on. Events that the server no
-// longer has are dropped.
+// apply folds one item, and reports whether the item was new. After a restore from a backup, the server may send
+// different events from some point on. Then apply drops the events that the server no longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +58,7 @@ func (p *progress) apply(w api.Watched) bool {
 		p.applyLive(*w.Live)
 		return true
 	}
-	if w.Event == nil { // something that only a later release knows
+	if w.Event == nil { // an item that only a later release knows
 		return false
 	}
 	e := *w.Event
@@ -84,7 +83,7 @@ func (p *progress) apply(w api.Watched) bool {
 }
 
 func (p *progress) applyLive(l tutti.Live) {
-	if l.Run == "" { // a message about the job itself
+	if l.Run == "" { // a message about the job as a whole
 		p.note = l.Message
 		return
 	}
@@ -111,7 +110,7 @@ func (p *progress) applyLive(l tutti.Live) {
 	}
 }
 
-// run returns the run that an event is about, or nil.
+// run returns the run to which an event belongs, or nil.
 func (p *progress) run(e tutti.Event) *engine.Run {
 	if tutti.ScopeOf(e.Body.Kind()) != tutti.ScopeRun {
 		return nil
@@ -119,7 +118,7 @@ func (p *progress) run(e tutti.Event) *engine.Run {
 	return p.state.Runs[tutti.RunID(e.Body.ID())]
 }
 
-// step returns a step of the job. A step that the plan does not have has no kind.
+// step returns a step of the job by its name. If the plan does not have the step, the returned step has no kind.
 func (p *progress) step(name tutti.StepName) tutti.Step {
 	if st := p.job().Step(name); st != nil {
 		return st.Step

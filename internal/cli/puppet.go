@@ -24,8 +24,9 @@ func newPuppetCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "puppet",
 		Short: "Ask and control the Puppet of many nodes at once",
-		Long: `Each command asks the nodes that --on selects. It prints an answer or a reason for every
-one of them. It also names nodes that do not answer.
+		Long: `Each command asks the nodes that --on selects. The command prints an
+answer or a reason for each of these nodes. The command also names nodes that do not
+answer.
 
 A selector is an expression (CEL) that is true for the selected nodes:
   "web" in groups                       facts.os.family == "Debian"
@@ -46,7 +47,7 @@ Exit code:
 	return cmd
 }
 
-// command makes a command that requests an action and shows the answers.
+// command makes a command that requests an action from nodes and shows their answers.
 func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []api.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,11 +77,11 @@ func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
 }
 
-// ask returns the answers of all nodes, sorted by node. An action that changes something
-// needs --on.
+// ask returns the answers of all selected nodes, sorted by node. If the action changes something, the flag
+// --on is required.
 func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
+		return nil, tutti.Errorf(tutti.CodeInvalid, "name the nodes; usage: %s --on EXPRESSION; --on true selects every node", cmd.UseLine())
 	}
 	in, undecided, err := r.signed(cmd, server)
 	if err != nil {
@@ -101,7 +102,7 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.Node
 	return out, err
 }
 
-// exit names the nodes that did not do the action. The exit code says it, too.
+// exit prints the names of the nodes that did not do the action. The exit code also reports them.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {
@@ -163,9 +164,9 @@ func newPuppetResourceCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteResource}}
 	cmd := r.command(&cobra.Command{
 		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
-		Long: `Reads a resource, or all resources of a type, with Puppet's own providers (puppet
-resource). It starts Puppet, which takes seconds. A node denies it unless the node's
-policy allows the action "resource".`,
+		Long: `Reads a resource, or all resources of a type, with Puppet's own providers
+(puppet resource). The command starts Puppet, which takes seconds. A node allows this
+only if the node's policy allows the action "resource".`,
 		Example: `  tutti puppet resource service nginx --on '"web" in groups'`,
 	}, showResource)
 	run := cmd.RunE
@@ -207,16 +208,16 @@ says so and keeps the message that is there. --force replaces the message.
 		Example: `  tutti puppet disable --on '"web" in groups' -m 'disk is being replaced'`,
 	}, showChange)
 	r.addYes(cmd)
-	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, shown to everyone who asks (default: who and when)")
+	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "reason that is shown to everyone (default: who and when)")
 	cmd.Flags().BoolVar(&r.in.Force, "force", false, "replace the message of a node that is disabled already")
 	return cmd
 }
 
-// signHelp is what the help of enable and disable says about signatures.
-const signHelp = `If operators sign changes on nodes (tutti operator trust), the command names the nodes
-that it signs for. It refuses a node whose name the expression cannot mean. If the
-expression uses more than "node", such as groups or facts, only the server knows which
-nodes are selected. The command then asks first, or needs --yes.`
+// signHelp is the text about signatures in the help of enable and disable.
+const signHelp = `If operators sign changes on nodes (tutti operator trust), the command
+names the nodes that it signs for. The command refuses a node whose name does not match
+the expression. If the expression uses more than "node", such as groups or facts, only
+the server knows which nodes are selected. The command then asks first, or needs --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
@@ -234,26 +235,26 @@ func newPuppetRunAllCommand(o *options) *cobra.Command {
 	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may run, N at a time",
-		Long: `Keeps N runs in flight: when one ends, the next begins. Each node is first asked whether
-it may run. A node may not run if its policy denies it, if its Puppet is disabled, or
-while another run goes on. The command names nodes that may not run, are away or are
-silent. Its exit code is then not 0.
+		Long: `Keeps N runs going at the same time. When a run ends, the next one
+begins. Each node is first asked whether it may run. A node may not run if its policy
+denies it, if its Puppet is disabled, or while another run goes on. The command names
+nodes that may not run, are away or are silent. Its exit code is then not 0.
 
-With --rerun 30m the command begins again when all runs are through, at the earliest half
-an hour after it began. It asks the nodes again each time, until it is interrupted.
-A failure in one round is printed and does not stop the next round. Only an error in
-the command itself ends it.`,
+With --rerun 30m the command begins again when all runs have ended, at the earliest half
+an hour after it began. The command asks the nodes again each time, until you interrupt
+the command. A failure in one round is printed and does not stop the next round. Only an
+error in the command itself ends the command.`,
 		Example: `  tutti puppet runall 10 --on true
   tutti puppet runall 5 --on 'now - last_run > duration("2h")' --rerun 30m`,
 	}
 	r.flags(cmd)
 	start := r.startFlags(cmd)
 	var rerun time.Duration
-	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin again when all are through, at the earliest after this time, until interrupted")
+	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin again when all runs have ended, at the earliest after this time, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 {
-			return tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number from 1", args[0])
+			return tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number of at least 1", args[0])
 		}
 		if !cmd.Flags().Changed("rerun") {
 			return r.runs(cmd, start(n))
@@ -278,23 +279,23 @@ the command itself ends it.`,
 	return cmd
 }
 
-// start says how to start a round of runs.
+// start describes how to start a round of runs.
 type start struct {
 	in     api.StartJob
 	detach bool
 }
 
-// startFlags adds the flags and returns a function that makes a start of them. limit is how many nodes run at
-// the same time; 0: all.
+// startFlags adds the flags. startFlags returns a function that makes a start from their values. limit is
+// how many nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
-	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; such a run makes no node good")
-	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "no resource with one of these tags")
+	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; after such a run a node does not count as good")
+	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "skip resources with one of these tags")
 	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
-	cmd.Flags().BoolVar(&options.Debug, "debug", false, "have Puppet's log in full: tutti run show RUN --logs")
+	cmd.Flags().BoolVar(&options.Debug, "debug", false, "record Puppet's full log: tutti run show RUN --logs")
 	return func(limit int) start {
 		in := api.StartJob{Runs: &api.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
 		if noop {
@@ -304,7 +305,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs asks which nodes may run, names those that may not, and runs the others as one job.
+// runs finds out which nodes may run. runs names the nodes that may not run, and runs the other nodes as
+// one job.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {
@@ -319,7 +321,8 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	named := r.exit(cmd, answers) // named before the job; the exit code after the job says it again
+	// the nodes are named before the job. After the job, the exit code reports them again
+	named := r.exit(cmd, answers)
 	if len(s.in.Runs.Nodes) == 0 {
 		return named
 	}

@@ -6,21 +6,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PuppetServerInstall says where directories are on the host of a Puppet Server.
+// PuppetServerInstall names directories on the host of a Puppet Server.
 type PuppetServerInstall struct {
-	Dir     string // the agent's state directory
-	Modules string // a directory on the Puppet Server's modulepath; empty: Tutti finds it
+	Dir string // the agent's state directory
+	// directory on the Puppet Server's modulepath. If Modules is empty, Tutti looks for the directory
+	Modules string
 	User    string // the user that runs the Puppet Server
 }
 
-// PuppetServerInstalled is what was installed.
+// PuppetServerInstalled describes the installed module.
 type PuppetServerInstalled struct {
 	Module string // its directory
 	Socket string
 	User   string
 }
 
-// InstallPuppetServer puts the module on a Puppet Server.
+// InstallPuppetServer installs the module on a Puppet Server.
 type InstallPuppetServer func(o PuppetServerInstall) (PuppetServerInstalled, error)
 
 func newPuppetServerCommand(o *options) *cobra.Command {
@@ -34,10 +35,11 @@ func newPuppetServerInstallCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install the module tutti on the Puppet Server of this host",
-		Long: `Run this command on a Puppet Server that is a node. It copies the module tutti of this
-release to the modulepath that all environments share. It also lets the node's agent
-open a socket for the Puppet Server. It changes no file of the Puppet Server: it prints
-the settings that you have to make there.
+		Long: `Run this command on a Puppet Server that is a node. The command copies
+the module tutti of this release to the modulepath that all environments share. The
+command also lets the node's agent open a socket for the Puppet Server. The command
+changes no file of the Puppet Server. It prints the settings that you have to make
+there.
 
 After an upgrade of Tutti, run the command again and reload the Puppet Server.`,
 		Example: "  tutti puppet-server install",

@@ -13,9 +13,9 @@ import (
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
-// signed returns the request with the operator's signature, if operators sign what nodes change. An operator
-// signs names of nodes, not a selector. So signed first asks which nodes are selected. If that cannot be said for
-// a node, the node is in the returned answers.
+// signed adds the operator's signature to a request, if operators sign changes in this fleet. An operator signs the
+// names of nodes, and not a selector. So signed first requests from the server which nodes are selected. If it is
+// unknown whether a node is selected, signed returns an answer for the node.
 func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
@@ -25,7 +25,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	if tutti.CodeOf(err) != tutti.CodeNotFound && err != nil {
 		return in, nil, err
 	}
-	if said.Operators == nil { // or the server is of release 0.2.0 or before
+	if said.Operators == nil { // also nil if the server is of release 0.2.0 or earlier
 		return in, nil, nil
 	}
 	chosen, err := askAll(cmd, server, api.AskNodes{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
@@ -37,7 +37,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 		return in, nil, err
 	}
 	if len(nodes) == 0 {
-		return in, undecided, tutti.Errorf(tutti.CodeConflict, "nobody can say which nodes %s selects; see: tutti puppet status --on", in.On)
+		return in, undecided, tutti.Errorf(tutti.CodeConflict, "it is unknown which nodes %s selects; see: tutti puppet status --on", in.On)
 	}
 	if err := r.confirmNodes(cmd, nodes, unsure); err != nil {
 		return in, nil, err
@@ -49,9 +49,10 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	return in, undecided, err
 }
 
-// meant checks the nodes that the server says an expression selects. It returns the selected nodes, sorted, and the nodes for
-// which that cannot be said. It is an error if a node's name already shows that the node is not selected. unsure is how many
-// nodes are selected only by what the server says, because the expression uses more than the name.
+// meant checks the list of nodes that an expression selects according to the server. meant returns the selected
+// nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that the node is
+// not selected, meant returns an error. unsure is the number of nodes whose selection only the server knows, because
+// the expression uses more than the name.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {
@@ -60,7 +61,7 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 	for _, a := range chosen {
 		answer, err := expression.ByName(a.Node)
 		if err == nil && answer == selector.No {
-			return nil, nil, 0, tutti.Errorf(tutti.CodeRefused, "the server names node %q, which --on %q does not select: nothing is signed", string(a.Node), on)
+			return nil, nil, 0, tutti.Errorf(tutti.CodeRefused, "the server names node %q, but --on %q does not select it: nothing is signed", string(a.Node), on)
 		}
 		if a.Verdict == tutti.RemoteUndecided {
 			undecided = append(undecided, a)
@@ -75,8 +76,8 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 	return nodes, undecided, unsure, nil
 }
 
-// confirmNodes names the nodes that an operator is about to sign for. If the names alone do not show that the nodes are
-// selected, it asks.
+// confirmNodes prints the names of the nodes for which an operator will sign. If the names alone do not show that the
+// nodes are selected, confirmNodes asks the operator.
 func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure int) error {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -86,5 +87,5 @@ func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure
 	if unsure == 0 {
 		return nil
 	}
-	return r.confirm(cmd, fmt.Sprintf("sign it (for %s the server alone says that %s is true)", count(unsure, "node"), r.in.On))
+	return r.confirm(cmd, fmt.Sprintf("sign it (for %s only the server knows whether %s is true)", count(unsure, "node"), r.in.On))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// chooser is a server that says which nodes an expression selects.
+// chooser is a server that returns a given selection of nodes.
 type chooser struct {
 	Server
 	says []api.NodeAnswer
@@ -27,8 +27,9 @@ func (c chooser) AskNodes(_ context.Context, in api.AskNodes, yield func([]api.N
 	return yield(c.says)
 }
 
-// TestWhichNodesAreSigned: a server chooses whom an expression selects, and an operator signs for these. Who is not meant by
-// the name is refused; where the name does not say it, the operator does.
+// TestWhichNodesAreSigned checks which nodes an operator signs for. The server evaluates the expression. If a node's
+// name does not match the expression, the command refuses the node. If the name does not decide, the operator
+// decides.
 func TestWhichNodesAreSigned(t *testing.T) {
 	ok := func(n tutti.NodeName) api.NodeAnswer { return api.NodeAnswer{Node: n, Verdict: tutti.RemoteOK} }
 	for _, tc := range []struct {
@@ -39,9 +40,9 @@ func TestWhichNodesAreSigned(t *testing.T) {
 		told   string // to the operator
 	}{
 		{`node == "web-01"`, []tutti.NodeName{"web-01"}, false, "web-01", "disable is signed for 1 node: web-01"},
-		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, false, "", `node "db-99", which`},
-		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, true, "", `node "db-99", which`},
-		{`node == "web-01" && connected`, []tutti.NodeName{"db-99"}, true, "", `node "db-99", which`},
+		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, false, "", `node "db-99", but`},
+		{`node == "web-01"`, []tutti.NodeName{"web-01", "db-99"}, true, "", `node "db-99", but`},
+		{`node == "web-01" && connected`, []tutti.NodeName{"db-99"}, true, "", `node "db-99", but`},
 		{`true`, []tutti.NodeName{"web-02", "web-01"}, false, "web-01 web-02", "2 nodes: web-01, web-02"},
 		{`"web" in groups`, []tutti.NodeName{"web-01", "db-99"}, false, "", "2 nodes: db-99, web-01"},
 		{`"web" in groups`, []tutti.NodeName{"web-01", "db-99"}, false, "", "not confirmed; add --yes"},

@@ -27,7 +27,8 @@ func showStatus(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST KNOWN RUN\tDISABLED BECAUSE", rows)
 }
 
-// lastKnown is the outcome of the last run of a node that the server knows.
+// lastKnown returns the outcome of the last run of a node that the server
+// knows.
 func lastKnown(a api.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {
@@ -65,7 +66,7 @@ func showCount(cmd *cobra.Command, answers []api.NodeAnswer) error {
 		count int
 	}{
 		{"asked", nodes}, {"enabled", enabled}, {"disabled", disabled}, {"applying a catalog", applying}, {"stopped", stopped},
-		{"with a daemon", daemons}, {"with a daemon that idles", idling}, {"without an answer", other},
+		{"with a daemon", daemons}, {"with a daemon that is idle", idling}, {"without an answer", other},
 	} {
 		rows = append(rows, []string{r.what, strconv.Itoa(r.count)})
 	}
@@ -96,7 +97,7 @@ func showLastRun(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tPUPPET'S LAST RUN\tENDED\tRESOURCES\tCHANGED\tCORRECTED\tOUT OF SYNC\tFAILED\tTOOK\tLAST KNOWN RUN", rows)
 }
 
-// showSummary compares the last runs.
+// showSummary prints a comparison of the nodes' last runs.
 func showSummary(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	failed, columns := 0, []struct {
 		what   string
@@ -141,7 +142,7 @@ func showSummary(cmd *cobra.Command, answers []api.NodeAnswer) error {
 		rows = append(rows, []string{c.what, at(0), at(0.5), at(0.95), at(1), strconv.Itoa(above)})
 	}
 	if failed > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d last runs failed before they applied a catalog, and have no counts.\n", failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "%d of the last runs failed before they applied a catalog, and have no counts.\n", failed)
 	}
 	return tableIfAny(cmd, "LAST RUNS\tLEAST\tMEDIAN\t95%\tMOST\tNODES ABOVE 0", rows)
 }

@@ -18,7 +18,7 @@ import (
 
 const realReports = "../../puppet/testdata/reports"
 
-// realRun is a run with a report and a log of a real Puppet.
+// realRun returns a run with the report and the log of a real Puppet.
 func realRun(t *testing.T, version, name string, all bool) runJSON {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(realReports, version, name+".json"))
@@ -50,7 +50,7 @@ func realRun(t *testing.T, version, name string, all bool) runJSON {
 	return out
 }
 
-// withoutReport is a run without a report.
+// withoutReport returns a run that has no report.
 func withoutReport(change func(*api.RunReport)) runJSON {
 	r := api.RunReport{RunView: *ranIn(run1, "web-01", "deploy-1"), Environment: "production", ClaimedAt: began, Missing: &api.Missing{}}
 	r.Outcome, r.Code = "", tutti.DigestOf(nil)
@@ -58,14 +58,14 @@ func withoutReport(change func(*api.RunReport)) runJSON {
 	return runJSON{RunReport: r, NoLog: "there is no log of it"}
 }
 
-// cutShort is a run that a signal ended before it came to a refresh.
+// cutShort returns a run that was stopped by a signal before a refresh.
 func cutShort(r runJSON) runJSON {
 	r.Outcome, r.Result.Outcome, r.Reason, r.Result.Reason = tutti.Interrupted, tutti.Interrupted, "", ""
 	r.Result.Failures = []tutti.Failure{{Resource: "Service[db]", Message: "not refreshed after File[/etc/db.conf] changed; the next run repeats the refresh"}}
 	return r
 }
 
-// A run that was cut off says in the lines of its job that it was, also where resources are named below.
+// If a run was cut off, the lines of its job say that the run was cut off, even if resources are listed below.
 func TestACutOffRunSaysHow(t *testing.T) {
 	run := cutShort(realRun(t, "8.10.0", "noop", false))
 	run.Result.Message = "cancelled in phase apply"
@@ -74,13 +74,13 @@ func TestACutOffRunSaysHow(t *testing.T) {
 	}
 }
 
-// ofPuppetServer is a run for which no environment was asked.
+// ofPuppetServer returns a run whose order named no environment.
 func ofPuppetServer(r runJSON) runJSON {
 	r.Code, r.Environment = "", ""
 	return r
 }
 
-// TestRunView prints what people are shown of runs.
+// TestRunView prints the views of runs.
 func TestRunView(t *testing.T) {
 	time.Local = time.UTC
 	var out bytes.Buffer
@@ -117,7 +117,7 @@ func TestRunView(t *testing.T) {
 	goldenText(t, "run.txt", out.String())
 }
 
-// TestChangesView prints what people are shown of the changes of a job.
+// TestChangesView prints the view of a job's changes.
 func TestChangesView(t *testing.T) {
 	var out bytes.Buffer
 	var same report.Same
@@ -150,7 +150,7 @@ func goldenText(t *testing.T, name, got string) {
 	}
 }
 
-// What records and questions say goes to no terminal as it is.
+// Texts from records and questions must not reach a terminal unchanged.
 func TestQuestionsArePlain(t *testing.T) {
 	q := tutti.Query{Kind: tutti.QueryCollect, Type: "A\x1b", Filter: []byte("[\"=\",\"a\",\"\u009b2J\"]")}
 	p := tutti.Place{File: "/x\x1b.pp", Line: 3}
@@ -161,8 +161,8 @@ func TestQuestionsArePlain(t *testing.T) {
 	}
 }
 
-// What Puppet 7.23 and 8.10 say of a unit that systemd could not start, twice in the log and once in the event, is shown
-// once: the last lines of its journal, which say why.
+// If systemd cannot start a unit, Puppet 7.23 and 8.10 report the unit's journal twice in the log and once in the
+// event. The view shows only the journal's last lines, once.
 func TestAJournalIsShownOnce(t *testing.T) {
 	said := "Systemd start for web failed!\njournalctl log for web:\n-- Journal begins at Tue 2026-11-24 --\n" +
 		strings.Repeat("Nov 25 13:00:00 web-01 web[7]: early "+strings.Repeat("x", 80)+"\n", 48) + "Nov 25 13:00:01 web-01 web[7]: cannot bind: in use\nNov 25 13:00:01 web-01 systemd[1]: Failed to start web."
@@ -187,7 +187,7 @@ func TestAJournalIsShownOnce(t *testing.T) {
 		t.Errorf("%d lines before the reason, want that 20 lines are kept", n)
 	}
 	for _, want := range []string{
-		"      ensure: stopped → running  failed: change from 'stopped' to 'running' failed: Systemd start for web failed; its journal ends so:\n" +
+		"      ensure: stopped → running  failed: change from 'stopped' to 'running' failed: Systemd start for web failed; the end of its journal:\n" +
 			"          Nov 25 13:00:00 web-01 web[7]: early x",
 		"  Systemd start for web failed; its journal is above\n",
 		"failed: Systemd start for web failed; its journal is above  (/Stage[main]/Main/Service[web]/ensure)\n",

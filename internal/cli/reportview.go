@@ -11,17 +11,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// How much of a report a terminal shows. --json has the whole report.
+// These constants limit how much of a report a terminal shows. --json has the whole report.
 const (
-	maxValue    = 200 // bytes of an old or a new value
+	maxValue    = 200 // bytes of one old or new value
 	maxSerious  = 50  // warnings and errors
 	shownTimes  = 6
 	shownSlow   = 5
-	slowSeconds = 0.1 // a faster resource does not count as slow
+	slowSeconds = 0.1 // a resource that takes less time does not count as slow
 )
 
-// printRun prints a run with everything that is kept. The server has made texts of others
-// safe for terminals.
+// printRun prints a run with all stored details. The server has already made texts from others safe for terminals.
 func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printRunHead(w, r.RunReport, now)
 	journals := shownJournals{}
@@ -37,10 +36,11 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printLog(w, r, logs, journals)
 }
 
-// shownJournals are the journals of services that were printed. Puppet reports each journal several times.
+// shownJournals contains the journals of services that were already printed. shownJournals is needed because Puppet
+// reports each journal several times.
 type shownJournals map[string]bool
 
-// cut returns Puppet's own message, and the journal if it was not printed before.
+// cut splits a message. cut returns Puppet's own text, and the journal if the journal was not printed before.
 func (s shownJournals) cut(message string) (said string, journal []string) {
 	said, unit, lines := tutti.SplitJournal(message)
 	key := unit + "\n" + strings.Join(lines, "\n")
@@ -53,7 +53,7 @@ func (s shownJournals) cut(message string) (said string, journal []string) {
 		return said + "; its journal is above", nil
 	}
 	s[key] = true
-	return said + "; its journal ends so:", lines
+	return said + "; the end of its journal:", lines
 }
 
 func (s shownJournals) printLine(w io.Writer, l api.LogLine) {
@@ -115,12 +115,12 @@ func ofJob(r api.RunReport) string {
 	return text
 }
 
-// runOutcome is the outcome of a run, or its present phase.
+// runOutcome returns the outcome of a run, or the present phase of an unfinished run.
 func runOutcome(r api.RunReport) string {
 	text := outcome(r.Outcome, r.Reason)
 	switch {
 	case r.Proved:
-		return "stopped at its gate: it proved its node good"
+		return "stopped at its gate, because the node is proved good"
 	case r.Stopped:
 		return "stopped at its gate: " + r.GateWhy
 	case r.Lost != "":
@@ -150,8 +150,8 @@ func runBegan(r api.RunReport) time.Time {
 	return r.ClaimedAt
 }
 
-// howLoaded says whether Puppet was already loaded for the run, and facts already collected; empty:
-// unknown.
+// howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected.
+// howLoaded returns an empty text if the run's report does not say it.
 func howLoaded(r tutti.Result) string {
 	switch {
 	case r.Cold != "":
@@ -164,7 +164,7 @@ func howLoaded(r tutti.Result) string {
 	return ""
 }
 
-// countsText has the outcomes with a count above zero.
+// countsText lists the outcomes whose count is above zero.
 func countsText(c api.ReportCounts) string {
 	var parts []string
 	for _, p := range []struct {
@@ -190,7 +190,7 @@ func countsText(c api.ReportCounts) string {
 	return text
 }
 
-// sections are the outcomes in the order in which they are shown.
+// sections are the outcomes in the order in which they are printed.
 var sections = []struct{ outcome, title string }{
 	{api.ResourceFailed, "failed"},
 	{api.ResourceChanged, "changed"},
@@ -211,7 +211,7 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 		}
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "\n… and %s more than are kept of one report\n", count(r.LeftOut, "resource"))
+		fmt.Fprintf(w, "\n… and %s more, which are not kept\n", count(r.LeftOut, "resource"))
 	}
 }
 
@@ -278,8 +278,7 @@ func within(containers []string) string {
 	return "  in " + oneLine(strings.Join(containers, " > "), maxLine)
 }
 
-// eventText says what happened to a property, its old and new value, and whether
-// the change was intended.
+// eventText describes the change of a property with its old and new value, and whether the change was intended.
 func eventText(e api.ResourceEvent) string {
 	text := changeText(e.Property, e.Old, e.New, e.Message)
 	switch e.Status {
@@ -291,25 +290,25 @@ func eventText(e api.ResourceEvent) string {
 	case "audit":
 		return changeText(e.Property, "", "", e.Message)
 	}
-	if e.Property == "" { // a refresh, caused by other changes
+	if e.Property == "" { // this event is a refresh that was caused by other changes
 		return text
 	}
 	return text + "  " + intent(e.Corrective, e.Redacted)
 }
 
-// intent says whether a change corrects a change from outside Puppet, or follows from new code or data.
-// Puppet does not store Sensitive values, so it cannot compare them.
+// intent returns whether a change reverses a change from outside Puppet, or comes from new code or data. Puppet does
+// not store Sensitive values, so it cannot compare them.
 func intent(corrective, redacted bool) string {
 	switch {
 	case corrective:
 		return "corrective"
 	case redacted:
-		return "corrective or intentional: not known of what is Sensitive"
+		return "corrective or intentional: unknown because the value is Sensitive"
 	}
 	return "intentional"
 }
 
-// changeText is a change of a property. For a change without values it has Puppet's message.
+// changeText describes a change of a property. If the change has no values, changeText returns Puppet's message.
 func changeText(property, from, to, message string) string {
 	text := oneLine(message, maxLine)
 	if from != "" || to != "" {
@@ -321,12 +320,12 @@ func changeText(property, from, to, message string) string {
 	return text
 }
 
-// oneLine makes one line of a text, with at most most bytes.
+// oneLine converts a text to one line, and limits its size in bytes.
 func oneLine(text string, most int) string {
 	return tutti.Plain(tutti.InLine(text), most)
 }
 
-// quick formats the time of a resource.
+// quick formats the time that a resource took.
 func quick(seconds float64) string { return fmt.Sprintf("%.2fs", seconds) }
 
 func printTimes(w io.Writer, r api.Report) {
@@ -377,8 +376,8 @@ func printLogLine(w io.Writer, l api.LogLine) {
 	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
 }
 
-// codeOf says which code was run. Code of a Puppet Server is known by its environment. If the order names
-// no environment, the report does.
+// codeOf names the code that a run used. For code of a Puppet Server, codeOf names the environment. If the order has
+// no environment, codeOf uses the environment in the report.
 func codeOf(r api.RunReport) string {
 	if r.Code != "" {
 		return fmt.Sprintf("%.12s of environment %s", r.Code.Hex(), r.Environment)

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Server is what operators can call on a server.
+// Server contains all calls that operators can send to a server.
 type Server interface {
 	api.Jobs
 	api.Nodes
@@ -29,22 +29,22 @@ type Server interface {
 	api.Rotations
 }
 
-// Deps are the functions that the commands call.
+// Deps contains the functions that the commands call.
 type Deps struct {
 	Version string
 	Lab     Lab
 	// Connect returns the server that the flags name.
 	Connect func(c Connection) (Server, error)
-	// Push sends the environment in dir to the server, signed with the
-	// operator's key.
+	// Push signs the environment in dir with the operator's key, and sends it to the server.
 	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
-	// SignFleet signs the text of a fleet file; nil: the operator has no code-signing key.
+	// SignFleet signs the text of a fleet file. SignFleet returns nil if the operator has no code-signing
+	// key.
 	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)
-	// CodeDigest is the digest with which Push would send the environment in dir.
+	// CodeDigest returns the digest that the environment in dir would have after a Push.
 	CodeDigest func(dir, environment string) (tutti.Digest, error)
-	// InitServer makes a server's data directory and the first operator.
+	// InitServer creates a server's data directory and the first operator.
 	InitServer func(o ServerInit) error
-	// RunServer and RunAgent serve until ctx ends.
+	// RunServer and RunAgent run a server or an agent until ctx ends.
 	RunServer func(ctx context.Context, o ServerRun) error
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
@@ -59,31 +59,32 @@ type Deps struct {
 	RequestOperator func(name, dir string) ([]byte, error)
 	// OperatorsKey returns the public key with which the operator of a directory signs actions.
 	OperatorsKey func(dir string) (tutti.OperatorKey, error)
-	// TrustOperator signs the next list of operators who sign actions.
+	// TrustOperator changes the list of operators who sign actions, and signs the new list.
 	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
-	// SignAction signs a change for some nodes. It returns nil if operators do not sign actions in this fleet.
+	// SignAction signs a change for the named nodes. SignAction returns nil if operators do not sign actions
+	// in this fleet.
 	SignAction func(ctx context.Context, s Server, c Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
-	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
+	// RotateCodeKey does the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
-	// Chaos lets a fleet on a lab suffer faults, and returns what is wrong afterwards.
+	// Chaos tests a fleet on a lab with faults, and returns what is wrong afterwards.
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
-	// InstallPuppetServer puts the module on the Puppet Server of this machine.
+	// InstallPuppetServer installs the module on the Puppet Server of this machine.
 	InstallPuppetServer InstallPuppetServer
-	// InstallModule writes the Puppet module where CI or an IDE looks for it.
+	// InstallModule writes the Puppet module into a directory where CI or an IDE finds it.
 	InstallModule InstallModule
-	// Local is what root can do on a node.
+	// Local are the actions that root can do on a node without the server.
 	Local Local
-	// RotateBox gives the node of an agent's directory another key for its secrets.
+	// RotateBox makes a new key for the secrets of the node with this state directory.
 	RotateBox func(ctx context.Context, dir string) error
 	// Sealer seals secrets.
 	Sealer Sealer
-	// CheckPolicy returns the places in a node's policy that do not do what they seem to do.
+	// CheckPolicy returns the lines in a node's policy whose effect is not what it seems to be.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
-	// Demo boots, deploys and shows a fleet.
+	// Demo boots a fleet, deploys an example on it and shows it.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
 
-// Connection says which server to use, and which operator uses it.
+// Connection names the server and the operator that a command uses.
 type Connection struct {
 	Server      string
 	OperatorDir string
@@ -146,7 +147,7 @@ func addCommands(root *cobra.Command, o *options) {
 	root.SetCompletionCommandGroupID("Set up")
 }
 
-// badInput gives errors about arguments of all commands the code CodeInvalid.
+// badInput adds CodeInvalid to errors about the arguments of all commands.
 func badInput(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -170,8 +171,7 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done prints that a change was made: the text (may be empty), or with --json
-// what was changed.
+// done reports a change. done prints a text, which may be empty. With --json, done prints what was changed.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)
@@ -180,7 +180,7 @@ func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) 
 	return err
 }
 
-// printJSON writes one value as indented JSON.
+// printJSON prints one value as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	enc := newEncoder(w)
 	enc.SetIndent("", "  ")

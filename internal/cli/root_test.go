@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// TestWrongUse: what is wrong about a command line is said before anything is
-// asked of a server, with what would be right.
+// TestWrongUse checks errors in the command line. The command reports these
+// errors before it sends a request to a server, and says what would be right.
 func TestWrongUse(t *testing.T) {
 	cases := map[string]struct {
 		reason string

@@ -10,27 +10,29 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// RotateCodeKey says which step of a rotation of the code-signing key to take.
+// RotateCodeKey selects a step of a rotation of the code-signing key.
 type RotateCodeKey struct {
 	Status bool // change nothing
-	Finish bool // from now on only the new key signs
+	Finish bool // after the rotation is finished, only the new key signs
 	Leave  []tutti.NodeName
-	// Confirm asks whether the new key may sign some things in use. Nil: it may.
+	// Confirm asks the operator whether the new key may sign things that are in use. Nil: it may.
 	Confirm func(what []string) error
 }
 
 // CodeKeyRotation is the progress of a rotation of the code-signing key.
 type CodeKeyRotation struct {
-	Keys     []tutti.Digest `json:"keys,omitempty"` // the keys that sign now; empty: the fleet's first key
-	GoesOn   bool           `json:"goes_on"`        // two keys sign
-	Finished bool           `json:"finished"`       // this command has finished it
-	There    int            `json:"there"`          // nodes that trust these keys
-	Missing  []NotThere     `json:"missing"`        // the others
-	// NotVerified says why this directory cannot verify the keys that the server names. Empty: they are verified.
+	// keys that sign now. Keys is empty if the fleet's first key still signs
+	Keys     []tutti.Digest `json:"keys,omitempty"`
+	GoesOn   bool           `json:"goes_on"`  // two keys sign
+	Finished bool           `json:"finished"` // this command has finished the rotation
+	There    int            `json:"there"`    // number of nodes that trust these keys
+	Missing  []NotThere     `json:"missing"`  // the others
+	// NotVerified is the reason why this directory cannot verify the keys that the server reports. Empty: they
+	// are verified.
 	NotVerified string `json:"not_verified,omitempty"`
 }
 
-// NotThere is a node that does not trust the keys that sign, and why.
+// NotThere is a node that does not yet trust the keys that sign, with the reason.
 type NotThere struct {
 	Node tutti.NodeName `json:"node"`
 	Why  string         `json:"why"`
@@ -54,16 +56,17 @@ in use. When all nodes trust both, --finish lets them trust only the new key. Th
 code.key to the operators who had the old one.
 
 Before the new key signs the code in use, the command names all of it and asks.
-Otherwise code that a thief of the old key has pushed would stay valid. If something
-there is not yours, push your own code to its environment first. If the list of
-operators is not yours, sign it again (tutti operator trust, distrust). Then repeat the
-command.
+Otherwise code that was pushed by a thief of the old key would stay valid. If the
+command names code that is not yours, push your own code to that environment first. If
+the command names a list of operators that is not yours, sign the list again (tutti
+operator trust, distrust). Then repeat the command.
 
-You can stop and repeat the command at any point. It finds out what is done. --status
-says which nodes do not trust the new key yet, and changes nothing. It verifies the
-keys by the operator's directory, or says that it cannot. --finish refuses while such a
-node is left, unless --leave names it. A node that you leave trusts the old key until it
-is back, and follows then. If its agent is too old, upgrade it.`,
+You can stop and repeat the command at any point. The command finds out which steps are
+done. --status says which nodes do not trust the new key yet, and changes nothing. The
+command compares the keys with the operator's directory, or says that it cannot.
+--finish refuses as long as a node does not trust the new key. To finish without a node,
+name the node with --leave. A node that you leave trusts the old key until it is back.
+After that the node trusts the new key. If a node's agent is too old, upgrade the agent.`,
 		Example: `  tutti rotate code-key
   tutti rotate code-key --status
   tutti rotate code-key --finish --leave db-03`,
@@ -74,7 +77,7 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 			}
 			switch {
 			case in.Status && in.Finish:
-				return tutti.Errorf(tutti.CodeInvalid, "--status changes nothing, --finish does: give one of them")
+				return tutti.Errorf(tutti.CodeInvalid, "--status changes nothing, but --finish does: give only one of them")
 			case len(in.Leave) > 0 && !in.Finish:
 				return tutti.Errorf(tutti.CodeInvalid, "--leave names nodes that --finish does not wait for: give both")
 			}
@@ -83,16 +86,16 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 				return err
 			}
 			if len(in.Leave) > 0 {
-				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: until they are back they trust the old key", strings.Join(leave, ", "))); err != nil {
+				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: they trust the old key until they are back", strings.Join(leave, ", "))); err != nil {
 					return err
 				}
 			}
 			in.Confirm = func(what []string) error {
-				fmt.Fprintln(cmd.ErrOrStderr(), "The old key has signed this, and it stays good if the new key signs it, too:")
+				fmt.Fprintln(cmd.ErrOrStderr(), "The old key has signed the following. It stays valid if the new key signs it too:")
 				for _, line := range what {
 					fmt.Fprintln(cmd.ErrOrStderr(), "  "+tutti.Plain(line, maxLine))
 				}
-				return o.confirm(cmd, "sign all of it by the new key")
+				return o.confirm(cmd, "sign all of it with the new key")
 			}
 			out, err := o.deps.RotateCodeKey(cmd.Context(), server, o.conn, in)
 			if err != nil {
@@ -106,8 +109,8 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&in.Status, "status", false, "change nothing: say which nodes are not there yet")
-	f.BoolVar(&in.Finish, "finish", false, "trust the new key alone")
+	f.BoolVar(&in.Status, "status", false, "change nothing: show which nodes do not trust the new key yet")
+	f.BoolVar(&in.Finish, "finish", false, "trust only the new key")
 	f.StringSliceVar(&leave, "leave", nil, "with --finish: do not wait for these nodes")
 	o.addYes(cmd)
 	return cmd
@@ -116,27 +119,27 @@ is back, and follows then. If its agent is too old, upgrade it.`,
 func printRotation(w io.Writer, r CodeKeyRotation, dir string) {
 	switch {
 	case r.Finished:
-		fmt.Fprintf(w, "The new key signs alone: %s. Hand %s/code.key to the operators who had the old one.\n", keyNames(r.Keys), dir)
+		fmt.Fprintf(w, "Only the new key signs now: %s. Hand %s/code.key to the operators who had the old one.\n", keyNames(r.Keys), dir)
 	case r.GoesOn:
 		fmt.Fprintf(w, "Two keys sign code: %s.\n", keyNames(r.Keys))
 	case len(r.Keys) > 0:
-		fmt.Fprintf(w, "No rotation goes on; %s signs code.\n", keyNames(r.Keys))
+		fmt.Fprintf(w, "There is no rotation; %s signs code.\n", keyNames(r.Keys))
 	default:
-		fmt.Fprintln(w, "No rotation goes on; the first key of the fleet signs code.")
+		fmt.Fprintln(w, "There is no rotation; the first key of the fleet signs code.")
 	}
 	if len(r.Keys) == 0 {
 		return
 	}
 	if r.NotVerified != "" {
-		fmt.Fprintf(w, "Not verified, these keys are the server's word: %s.\n", tutti.Plain(r.NotVerified, maxLine))
+		fmt.Fprintf(w, "Not verified, only the server names these keys: %s.\n", tutti.Plain(r.NotVerified, maxLine))
 	}
-	fmt.Fprintf(w, "%s of %d there.\n", count(r.There, "node"), r.There+len(r.Missing))
+	fmt.Fprintf(w, "%s of %d trust these keys.\n", count(r.There, "node"), r.There+len(r.Missing))
 	for _, n := range r.Missing {
 		fmt.Fprintf(w, "  %s: %s\n", n.Node, n.Why)
 	}
 	switch {
 	case r.GoesOn && len(r.Missing) > 0:
-		fmt.Fprintln(w, "When they are: tutti rotate code-key --finish")
+		fmt.Fprintln(w, "When all nodes trust these keys: tutti rotate code-key --finish")
 	case r.GoesOn:
 		fmt.Fprintln(w, "Finish it with: tutti rotate code-key --finish")
 	}

@@ -18,28 +18,29 @@ func newRotateCACommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "Rotate the fleet's CA and the keys of its bus, step by step",
-		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its bus, while nodes
-and operators work. Use it after somebody stole a backup of the server, and before the
-CA ends. You can rotate as often as you like. Give the steps in this order:
+		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its
+bus, while nodes and operators work. Use this command after somebody stole a backup of
+the server, and before the CA's certificate expires. You can rotate as often as you
+like. Give the steps in this order:
 
     tutti rotate ca              makes the new keys; nodes and operators learn both
     tutti rotate ca --status     shows who does not know the new keys yet
     tutti rotate ca --switch     the new keys issue; nodes and operators renew as they connect
     tutti rotate ca --finish     ends the old keys
 
-You can repeat each step. After a crash it goes on where it was. A node that is away
-follows when it comes back, at any time before --finish.
+You can repeat each step. After a crash, the same command continues the step. A node
+that is away gets the new keys when it comes back, at any time before --finish.
 
 --finish refuses while a node or an operator has credentials of the old keys only. Name
-those that you want to leave behind with --leave or --leave-operator. Such a node
-joins again afterwards (tutti join --again). Such an operator is created again. If no
-operator would be left, or no operator who is admin, --finish also needs --last.
+those that you want to leave behind with --leave or --leave-operator. Such a node joins
+again afterwards (tutti join --again). Create such an operator again (tutti operator
+create). If no operator with the verb admin would be left, --finish also needs --last.
 
---abandon goes back to the old keys. After --switch it takes a second --abandon, when
-nodes and operators have come back.
+--abandon goes back to the old keys. After --switch, repeat --abandon when nodes and
+operators have gone back to the old keys.
 
-The command does not touch the key that signs code. If somebody else controls the
-server itself, they have the new keys too. Then make a new fleet.`,
+The command does not touch the key that signs code. If somebody else controls the server
+itself, they have the new keys too. In that case make a new fleet.`,
 		Example: `  tutti rotate ca
   tutti rotate ca --status
   tutti rotate ca --finish --leave web-07`,
@@ -57,13 +58,13 @@ server itself, they have the new keys too. Then make a new fleet.`,
 				}
 			}
 			if said > 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "one of --status, --switch, --finish and --abandon at a time")
+				return tutti.Errorf(tutti.CodeInvalid, "give only one of --status, --switch, --finish and --abandon")
 			}
 			if len(leave)+len(leaveOperators) > 0 && !finish && !abandon {
-				return tutti.Errorf(tutti.CodeInvalid, "--leave and --leave-operator go with --finish or --abandon")
+				return tutti.Errorf(tutti.CodeInvalid, "--leave and --leave-operator need --finish or --abandon")
 			}
 			if last && !finish && !abandon {
-				return tutti.Errorf(tutti.CodeInvalid, "--last goes with --finish or --abandon")
+				return tutti.Errorf(tutti.CodeInvalid, "--last needs --finish or --abandon")
 			}
 			server, err := o.connect()
 			if err != nil {
@@ -89,13 +90,13 @@ server itself, they have the new keys too. Then make a new fleet.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&status, "status", false, "show how far the rotation is and who is behind; change nothing")
-	f.BoolVar(&toNew, "switch", false, "let the new keys issue")
+	f.BoolVar(&status, "status", false, "show the progress, and who does not have the new keys; change nothing")
+	f.BoolVar(&toNew, "switch", false, "issue credentials with the new keys")
 	f.BoolVar(&finish, "finish", false, "end the old keys")
 	f.BoolVar(&abandon, "abandon", false, "go back to the old keys")
-	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (may be given again)")
-	f.BoolVar(&last, "last", false, "also if no operator, or none who is admin, gets in afterwards but root on the server")
-	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (may be given again)")
+	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (repeatable)")
+	f.BoolVar(&last, "last", false, "even if afterwards only root on the server can connect as admin")
+	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (repeatable)")
 	o.addYes(cmd)
 	return cmd
 }
@@ -107,7 +108,8 @@ func (o *options) showRotation(cmd *cobra.Command, r api.CARotation) error {
 	return writeRotation(cmd.OutOrStdout(), r)
 }
 
-// writeRotation says how far a rotation is, what comes next, and which nodes and operators are behind.
+// writeRotation prints the progress of a rotation and the next step. writeRotation also prints
+// the nodes and operators that do not have the new keys yet.
 func writeRotation(w io.Writer, r api.CARotation) error {
 	var rows [][]string
 	for _, b := range r.Behind {
@@ -136,16 +138,16 @@ func rotationText(r api.CARotation) string {
 		say("The CA was never rotated: %.19s. To begin: tutti rotate ca", r.CA)
 	case tutti.RotationBegun:
 		say("Two CAs are trusted since %s: %.19s issues, %.19s is new.", since, r.CA, r.Next)
-		say("Next: tutti rotate ca --switch (or --abandon). It needs nobody to wait for.")
+		say("Next: tutti rotate ca --switch (or --abandon). You need not wait for any node.")
 	case tutti.RotationSwitched:
-		say("The new keys issue since %s: %.19s is new, %.19s is to go.", since, r.Next, r.CA)
+		say("The new keys issue since %s: %.19s is new, %.19s will be removed.", since, r.Next, r.CA)
 		say("Next: %s", finishHint(r))
 	case tutti.RotationReturning:
-		say("The old keys issue again since %s: %.19s stays, %.19s is to go.", since, r.CA, r.Next)
-		say("Next, when nobody is left: tutti rotate ca --abandon")
+		say("The old keys issue again since %s: %.19s stays, %.19s will be removed.", since, r.CA, r.Next)
+		say("When all nodes and operators have gone back: tutti rotate ca --abandon")
 	case tutti.RotationFinished:
 		say("The rotation was finished at %s: %.19s is the CA.", since, r.CA)
-		say("Make a backup: in earlier ones are keys that nobody takes any more.")
+		say("Make a backup: earlier backups have keys that are no longer valid.")
 	case tutti.RotationAbandoned:
 		say("The rotation was abandoned at %s: %.19s is the CA.", since, r.CA)
 	default:
@@ -162,16 +164,16 @@ func rotationText(r api.CARotation) string {
 
 func finishHint(r api.CARotation) string {
 	if len(r.Behind) == 0 {
-		return "tutti rotate ca --finish (or --abandon). All nodes and operators are there."
+		return "tutti rotate ca --finish (or --abandon). All nodes and operators have the new keys."
 	}
-	return "wait for those below, or name each one: tutti rotate ca --finish --leave NODE"
+	return "wait for the nodes and operators below, or name each one: tutti rotate ca --finish --leave NODE"
 }
 
-// rotatedText says in the audit trail how far a rotation has come.
+// rotatedText returns the text for the audit trail about the progress of a rotation.
 func rotatedText(b *tutti.CARotated) string {
 	words := map[tutti.RotationPhase]string{
 		tutti.RotationBegun: "began to rotate the CA", tutti.RotationSwitched: "let the new CA issue", tutti.RotationReturning: "let the old CA issue again",
-		tutti.RotationFinished: "ended the old CA", tutti.RotationAbandoned: "gave the new CA up",
+		tutti.RotationFinished: "ended the old CA", tutti.RotationAbandoned: "gave up the new CA",
 	}
 	text := fmt.Sprintf("%s: %.19s to %.19s", words[b.Phase], b.From.CA, b.To.CA)
 	var left []string

@@ -20,9 +20,9 @@ func newRunCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PLAN",
 		Short: "Push the code if it changed, run a plan and show it; or show a run",
-		Long: `Pushes code and fleet file if they changed. Then it starts the plan as a job and shows
-the job until its end. The job lives on the server. It goes on if you end this command
-or lose the connection.`,
+		Long: `Pushes code and fleet file if they changed. Then the command starts the
+plan as a job and shows the job until its end. The job runs on the server. The job goes
+on if you end this command or lose the connection.`,
 		Example: `  tutti run deploy --noop
   tutti run deploy --exclusive 'release 1.2'
   tutti run deploy --detach`,
@@ -46,7 +46,7 @@ or lose the connection.`,
 	return cmd
 }
 
-// launch has the common flags of the commands that start a job.
+// launch contains the common flags of the commands that start a job.
 type launch struct {
 	file           string
 	noPush, detach bool
@@ -58,7 +58,7 @@ func (l *launch) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&l.detach, "detach", false, "print the job's id and return")
 }
 
-// launch pushes what has changed, starts a job and shows it.
+// launch pushes code and fleet file if they have changed, starts a job and shows it.
 func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	server, err := o.connect()
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	}
 	if !l.noPush {
 		_, _, err := o.push(cmd, server, l.file, pushChanged)
-		if tutti.CodeOf(err) == tutti.CodeRefused { // an operator who may run may lack the right to push
+		if tutti.CodeOf(err) == tutti.CodeRefused { // the operator may have the right to run, but not to push
 			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}
 		if err != nil {
@@ -88,13 +88,13 @@ const (
 	watchDeadline = 2 * time.Minute
 )
 
-// watch shows a job until its verdict, which becomes the exit code. If the server
+// watch shows a job until its verdict. The exit code depends on the verdict. If the server
 // restarts, watch waits for it.
 func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
 
-// watchInto is watch for callers that need to know how the job ended.
+// watchInto does the same as watch, for callers that need the final state of the job.
 func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID, p *progress) error {
 	view := o.newView(cmd, p)
 	defer view.close()
@@ -111,12 +111,12 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 	return verdictExit(p.job().Verdict)
 }
 
-// follow folds what the server sends into p. After the server was away, follow begins again from
-// the start. p drops events that it has seen.
+// follow folds the server's events into p. After a lost connection, follow starts again from the
+// first event. p ignores events that it has already seen.
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.id) // by now another job may be the latest
+		job = cmp.Or(job, p.id) // there may be a newer job by now
 		p.begin()
 		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}
@@ -164,5 +164,5 @@ func verdictExit(v tutti.Verdict) error {
 	case "":
 		return errNoVerdict
 	}
-	return CommandExit(ExitFailed) // a verdict of a later release: unknown whether it is good
+	return CommandExit(ExitFailed) // the verdict is from a later release, so it is unknown whether it is good
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// runJSON is a run for programs.
+// runJSON is a run in the form for programs.
 type runJSON struct {
 	api.RunReport
-	Log []api.LogLine `json:"log"` // warnings and errors, or all with --logs
-	// NoLog says why there is no log.
+	Log []api.LogLine `json:"log"` // only warnings and errors, or all lines with --logs
+	// NoLog is the reason why there is no log.
 	NoLog string `json:"no_log,omitempty"`
 }
 
@@ -23,13 +23,14 @@ func newRunShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RUN|NODE",
 		Short: "Show what a run changed and where it failed, from Puppet's report",
-		Long: `Shows how a run ended, its resources by outcome, and the slowest resources. For changes
-and failures it shows the old and the new value. It also shows the warnings and errors of
-the run's log. What Puppet marks Sensitive is [redacted].
+		Long: `Shows how a run ended, its resources by outcome, and the slowest
+resources. For changes and failures, the command shows the old and the new value. The
+command also shows the warnings and errors of the run's log. What Puppet marks Sensitive
+is [redacted].
 
 RUN is the run's id. The beginning or the end of the id is enough if no other run has
 it. NODE shows the latest run of that node, even while it goes on. If the argument fits
-both, it is the name of the node.`,
+a run and a node, the command shows the latest run of the node.`,
 		Example: `  tutti run show web-01
   tutti run show web-01 --logs`,
 		Args: cobra.ExactArgs(1),
@@ -56,7 +57,7 @@ both, it is the name of the node.`,
 	return cmd
 }
 
-// readLog reads the log of an ended run, or why there is no log.
+// readLog reads the log of an ended run, or the reason why there is no log.
 func (r *runJSON) readLog(ctx context.Context, server api.Reports, all bool) error {
 	err := server.RunLog(ctx, r.Run, func(l api.LogLine) error {
 		if all || serious[l.Level] {

@@ -20,30 +20,34 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Sealer seals secrets on the operator's machine. The server never gets a secret in clear.
+// Sealer seals secrets on the operator's machine. The server never gets an unsealed secret.
 type Sealer interface {
-	// Init makes the recovery key in the operator's directory and returns its public half. CodeConflict: the key exists.
+	// Init makes the recovery key in the operator's directory and returns its public key. CodeConflict: the key
+	// exists.
 	Init(c Connection) (public string, err error)
-	// Recovery returns the public half of the recovery key. CodeNotFound: there is no key.
+	// Recovery returns the public key of the recovery key. Recovery returns CodeNotFound if there is no recovery
+	// key.
 	Recovery(c Connection) (public string, err error)
-	// Seal gives a key a new secret for some targets. It calls ask before it seals to a node for the first
-	// time. An error of ask ends the command.
+	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first
+	// time, it calls ask. If ask returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
-	// Reseal seals a secret to the nodes that lack it. With targets it first makes these the secret's targets. It asks like Seal.
+	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
+	// of the secret first. It asks like Seal.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
-	// Trust accepts the keys that the server names now for these nodes.
+	// Trust accepts the keys of these nodes that the server returns now.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
 
-// SealedFor says to which nodes a command has sealed a secret, and which nodes have not joined.
+// SealedFor contains the nodes to which a command has sealed a secret, and the nodes that have not joined yet.
 type SealedFor struct {
 	Key     string            `json:"key"`
 	For     []string          `json:"for"`
 	Nodes   []tutti.NodeName  `json:"nodes"`
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
-	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have any more
-	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes that this operator had never sealed to before
-	// Recovery is the fleet file's recovery key, if this operator has not made it and had never sealed to it before.
+	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
+	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
+	// Recovery is the recovery key in the fleet file. Recovery is only set if this operator has not made this key
+	// and has never sealed to it before.
 	Recovery string `json:"recovery,omitempty"`
 }
 
@@ -66,13 +70,14 @@ func newSecretInitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the recovery key of the fleet's secrets, once",
-		Long: `Each secret is sealed to its nodes and to the recovery key. The recovery key is needed
-to seal the secret to nodes that come later. The command writes it to the operator's
-directory (recovery.key). Its public half goes into the fleet file.
+		Long: `Each secret is sealed to its nodes and to the recovery key. The recovery
+key is needed to seal the secret to nodes that come later. The command writes the
+recovery key to the operator's directory (recovery.key). Its public half goes into the
+fleet file.
 
-Give a copy to the operators who set secrets. Keep another copy where a loss of this
-machine does not reach it. Without the key you have to set each secret again. Never keep
-the key on the server.`,
+Give a copy to the operators who set secrets. Keep another copy on another machine or
+medium. Without the key you have to set each secret again. Never keep the key on the
+server.`,
 		Example: "  tutti secret init",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,7 +93,7 @@ the key on the server.`,
 			return o.done(cmd, text, map[string]any{"recovery": public})
 		},
 	}
-	cmd.Flags().BoolVar(&show, "show", false, "print the line of the key that is there")
+	cmd.Flags().BoolVar(&show, "show", false, "print the line of the existing key")
 	return cmd
 }
 
@@ -100,8 +105,8 @@ func newSecretListCommand(o *options) *cobra.Command {
 "tutti secret reseal" for them.
 
 TO ROTATE lists nodes that may know the value although the secret is no longer for them.
-It also lists nodes of which a former machine may know the value. Run
-"tutti secret rotate" to give the secret another value.`,
+TO ROTATE also lists nodes whose former machine may know the value. Run "tutti secret
+rotate" to give the secret another value.`,
 		Example: "  tutti secret list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -125,7 +130,7 @@ It also lists nodes of which a former machine may know the value. Run
 	}
 }
 
-// toRotate returns the nodes because of which a secret should be rotated.
+// toRotate returns the nodes that are the reason to rotate a secret.
 func toRotate(s api.SecretView) []tutti.NodeName {
 	out := slices.Clone(s.Former)
 	for _, node := range s.Replaced {
@@ -139,11 +144,12 @@ func newSecretResealCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal [KEY...]",
 		Short: "Seal secrets to the nodes that lack them",
-		Long: `Seals secrets to nodes that have joined since the secrets were set. Without KEY it
-seals all secrets. It needs the recovery key. It names the nodes that you seal to for
-the first time, and asks. Nodes that have the secret already do not run again.
+		Long: `Seals secrets to nodes that have joined since the secrets were set.
+Without KEY, the command seals all secrets. The command needs the recovery key. If you
+seal to a node for the first time, the command names the node and asks. Nodes that have
+the secret already do not run again.
 
---for gives one secret other targets from now on.`,
+--for changes the targets of one secret.`,
 		Example: `  tutti secret reseal
   tutti secret reseal shared/app/token --for group:web`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -171,7 +177,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 					continue
 				}
 				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets, o.askFirst(cmd))
-				if err != nil { // go on with the other secrets
+				if err != nil { // continue with the other secrets
 					failed = errors.Join(failed, err)
 					continue
 				}
@@ -183,7 +189,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 				return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
 			}
 			if len(done) == 0 && failed == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all that it is for")
+				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all of its nodes")
 			}
 			return failed
 		},
@@ -193,7 +199,8 @@ the first time, and asks. Nodes that have the secret already do not run again.
 	return cmd
 }
 
-// askFirst asks before a secret is sealed to nodes or a recovery key that this operator has never sealed to.
+// askFirst returns a function that asks the operator. The function asks before a secret is sealed to a node or a
+// recovery key for the first time.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
 		var to []string
@@ -252,7 +259,7 @@ reactive fleet its readers run.`,
 			case i < 0:
 				return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", args[0])
 			case secrets[i].Owner != "":
-				return tutti.Errorf(tutti.CodeConflict, "secret %q is published by node %s: its code makes another one", args[0], secrets[i].Owner)
+				return tutti.Errorf(tutti.CodeConflict, "secret %q is published by node %s: a run of that node makes a new value", args[0], secrets[i].Owner)
 			}
 			return o.setSecret(cmd, server, args[0], secrets[i].For, asString)
 		},
@@ -262,7 +269,7 @@ reactive fleet its readers run.`,
 	return cmd
 }
 
-// setSecret reads a secret, asks if many nodes would run, and seals it.
+// setSecret reads a secret and seals it. If many nodes would run, setSecret asks first.
 func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targets []string, asString bool) error {
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
@@ -295,7 +302,8 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 	return err
 }
 
-// secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors never have the secret.
+// secretOf reads a secret from standard input. On a terminal, secretOf reads a string without showing it. Errors
+// never contain the secret.
 func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(cmd.ErrOrStderr(), "the secret, a string (not shown): ")
@@ -311,7 +319,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(bytes.TrimSuffix(raw, []byte("\n"))) == 0:
-		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty: it has to bring the value")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty, but must contain the value")
 	case !utf8.Valid(raw):
 		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not UTF-8 text: encode it (base64), and decode it in the code")
 	}
@@ -324,7 +332,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// kindOf says the type of a value, but nothing of its content.
+// kindOf returns the type of a value, but no part of its content.
 func kindOf(value json.RawMessage) string {
 	switch value[0] {
 	case '"':
@@ -344,9 +352,9 @@ func newSecretTrustCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [NODE...]",
 		Short: "Trust the new keys of nodes, after their machines were replaced",
-		Long: `The commands that seal refuse a node whose key is not the one that this operator sealed
-to before. Otherwise a server that an attacker has taken over could name its own key.
-After a machine was replaced, this command trusts the node's present key.`,
+		Long: `The commands that seal refuse a node if its key has changed since this
+operator sealed to it. Otherwise a server that an attacker has taken over could name its
+own key. After a machine was replaced, this command trusts the node's present key.`,
 		Example: "  tutti secret trust web-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !recovery {

@@ -11,26 +11,28 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ServerInit is what `server init` makes.
+// ServerInit are the settings of `server init`.
 type ServerInit struct {
 	Dir, Host, Listen, Bus, Operator, OperatorDir string
 	Also                                          []string
 	Unit                                          bool
 }
 
-// ServerRun is how a server runs.
+// ServerRun are the settings of a running server.
 type ServerRun struct {
 	Dir, Listen, Bus, Socket string
 	Silence                  time.Duration
 	MaxRuns                  int
 	MaxCompiles              int
-	Reserve                  int // MiB of the disk that new work must leave free
+	Reserve                  int // disk space in MiB that new work must leave free
 	KeepJobs                 int
 	KeepReports              int
 	KeepReportsFor           time.Duration
 	ScrubEvery               time.Duration // 0: never
-	AuditFile                string        // each act is appended to this file as a line of JSON; empty: no file
-	AuditSyslog              bool          // each act goes to syslog
+	// file to which each act is appended as a line of JSON. If AuditFile is empty, there is
+	// no file
+	AuditFile   string
+	AuditSyslog bool // each act is sent to syslog
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -43,16 +45,16 @@ func newServerCommand(o *options) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if run.KeepJobs < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d must be at least 1", run.KeepJobs)
 			}
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: both must be positive", run.KeepReports, run.KeepReportsFor)
 			}
 			if run.ScrubEvery < 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s: 0 (never) or more", run.ScrubEvery)
+				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s must be 0 (never) or more", run.ScrubEvery)
 			}
 			if run.MaxCompiles < 1 {
-				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d: at least 1", run.MaxCompiles)
+				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d must be at least 1", run.MaxCompiles)
 			}
 			run.Socket = o.conn.Socket
 			return o.deps.RunServer(cmd.Context(), run)
@@ -60,8 +62,8 @@ func newServerCommand(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
-	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
-	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
+	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as set by init)")
+	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as set by init)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64, or a twentieth of a smaller disk)")
@@ -81,9 +83,9 @@ func newServerInitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make a server: its CA, its bus, the first operator, the signing key",
-		Long: `Makes the server's data directory. In the operator's directory it makes the first
-operator's certificate and the code-signing key. The server does not keep that key:
-move the operator's directory to the operator's machine.`,
+		Long: `Makes the server's data directory. In the operator's directory, the
+command makes the first operator's certificate and the code-signing key. The server does
+not keep the code-signing key: move the operator's directory to the operator's machine.`,
 		Example: "  tutti server init --host tutti.example.org --unit",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,7 +5,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// sleepView is for steps that let some time pass.
+// sleepView shows steps that only wait for some time.
 type sleepView struct{ nodesView }
 
 // Sleep implements tutti.StepTable.

@@ -6,22 +6,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// stepView is how people see the steps of a kind. Each kind is one type in one
-// file. The type stepViews has one method for it, which is its row in the table.
+// stepView defines how people see the steps of one kind. Each kind of step has its own type in
+// its own file. The type stepViews has one method for each kind, which is the kind's row in the
+// table.
 type stepView interface {
-	// waits is what the step itself waits for, empty if it waits for its nodes.
+	// waits returns what the step itself waits for. waits returns an empty text if the step
+	// waits for its nodes.
 	waits(s tutti.Step) string
-	// ended is the text for a step that ended well without a message.
+	// ended returns the text for a step that ended well and has no message.
 	ended() string
-	// gate says what an event at the gate of one of the step's runs means; empty: the event
-	// is of no interest.
+	// gate returns what an event at the gate of a run means in this step. gate returns an empty
+	// text if people need not see the event.
 	gate(b tutti.Body) string
 }
 
 // stepViews is the table of the kinds of steps.
 type stepViews struct{}
 
-// viewOf returns how people see a step.
+// viewOf returns the view of a step.
 func viewOf(s tutti.Step) stepView {
 	if view, known := tutti.ForStep(stepViews{}, s.Kind()); known {
 		return view
@@ -29,18 +31,20 @@ func viewOf(s tutti.Step) stepView {
 	return nodesView{}
 }
 
-// kindNote names the kind of a step that only a later release knows. For known kinds it is empty.
+// kindNote returns the name of a step's kind if only a later release knows this kind. For known
+// kinds, kindNote returns an empty text.
 func kindNote(s tutti.Step) string {
 	if _, known := tutti.ForStep(stepViews{}, s.Kind()); known {
 		return ""
 	}
 	if s.Kind() == "" {
-		return "of no kind that is known"
+		return "of unknown kind"
 	}
 	return fmt.Sprintf("kind %q, not known to this release", tutti.Plain(string(s.Kind()), maxLine))
 }
 
-// stepBegan says that a step began. The step may have no runs.
+// stepBegan returns the line for the beginning of a step. stepBegan must also work for a step
+// without runs.
 func stepBegan(s tutti.Step) string {
 	if waits := viewOf(s).waits(s); waits != "" {
 		return fmt.Sprintf("%s: waiting for %s", s.Name, waits)
@@ -51,7 +55,8 @@ func stepBegan(s tutti.Step) string {
 	return fmt.Sprintf("%s: begins", s.Name)
 }
 
-// stepEnded says how a step ended. The step may have no runs.
+// stepEnded returns the line for the end of a step. stepEnded must also work for a step without
+// runs.
 func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	switch {
 	case b.OK && b.Message != "":
@@ -62,7 +67,8 @@ func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	return fmt.Sprintf("%s failed: %s", b.Step, b.Message)
 }
 
-// nodesView is for steps whose nodes' runs say everything.
+// nodesView shows steps that need no text of their own, because the runs of their nodes show
+// everything.
 type nodesView struct{}
 
 func (nodesView) waits(tutti.Step) string { return "" }

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// inCell keeps a text in its cell, so that a text of others cannot forge a row.
+// inCell removes line breaks and tabs from a text in a table. So a text from
+// others cannot forge a row.
 var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
-// table prints rows in columns, with a head in capitals.
+// table prints rows in columns, with column names in capitals.
 func table(w io.Writer, head string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, head)
@@ -25,7 +26,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 	return tw.Flush()
 }
 
-// ago says how long ago something was, in one unit.
+// ago formats the time that has passed since t, in one unit.
 func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -33,7 +34,7 @@ func ago(t, now time.Time) string {
 	return short(now.Sub(t)) + " ago"
 }
 
-// short is a duration as people read it while they wait.
+// short formats a duration for a person who is waiting.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:

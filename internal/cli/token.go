@@ -60,7 +60,7 @@ func newTokenRevokeCommand(o *options) *cobra.Command {
 			if err := server.RevokeToken(cmd.Context(), tutti.TokenID(args[0])); err != nil {
 				return err
 			}
-			return o.done(cmd, fmt.Sprintf("Token %s lets nobody in.\n", args[0]), map[string]any{"token": args[0], "change": "revoke"})
+			return o.done(cmd, fmt.Sprintf("Token %s is no longer valid.\n", args[0]), map[string]any{"token": args[0], "change": "revoke"})
 		},
 	}
 	o.addYes(cmd)
@@ -73,8 +73,8 @@ func newTokenCreateCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --name PATTERN",
 		Short: "Create a token with which one machine can join",
-		Long: `Prints a join token. It belongs to the first machine that presents it under a name that
-fits PATTERN. Hand it to that machine on standard input:
+		Long: `Prints a join token. The first machine that joins with it, under a name
+that matches PATTERN, uses it up. Hand the token to that machine on standard input:
 
     tutti token create --name web-01 | ssh web-01 tutti join`,
 		Example: `  tutti token create --name web-01 --group web
@@ -82,7 +82,7 @@ fits PATTERN. Hand it to that machine on standard input:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.Name == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "for which node? usage: %s", cmd.UseLine())
+				return tutti.Errorf(tutti.CodeInvalid, "the node's name is missing; usage: %s", cmd.UseLine())
 			}
 			server, err := o.connect()
 			if err != nil {
@@ -105,7 +105,7 @@ fits PATTERN. Hand it to that machine on standard input:
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
-	f.StringSliceVar(&groups, "group", nil, "a group that the token fixes (may be given again)")
+	f.StringSliceVar(&groups, "group", nil, "a group of the node, fixed by the token (repeatable)")
 	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is valid")
 	return cmd
 }

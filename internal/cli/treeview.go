@@ -16,14 +16,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// treeView draws the job as a tree at the bottom of the terminal, a few times
-// a second. It prints failures above the tree, where they stay.
+// treeView draws the job as a tree at the bottom of the terminal. treeView draws
+// a few times each second. Failures are printed above the tree, where they stay.
 type treeView struct {
 	mu       sync.Mutex
 	progress *progress
 	out      *os.File
 	hints    io.Writer
-	drawn    int // lines of the last drawing
+	drawn    int // number of lines of the last drawing
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 	paint    palette
@@ -54,7 +54,7 @@ func (v *treeView) animate() {
 	}
 }
 
-// show prints the lines that stay above the tree. A clock draws the tree itself.
+// show prints the lines that stay above the tree. A timer draws the tree itself.
 func (v *treeView) show(w api.Watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,7 +74,7 @@ func (v *treeView) show(w api.Watched) {
 	}
 }
 
-// above prints lines over the tree.
+// above prints lines above the tree.
 func (v *treeView) above(color func(string) string, lines ...string) {
 	if len(lines) == 0 {
 		return
@@ -114,7 +114,7 @@ func (v *treeView) erase() {
 	}
 }
 
-// draw replaces the last drawing.
+// draw draws the tree in place of the last drawing.
 func (v *treeView) draw(now time.Time) {
 	width, height, err := term.GetSize(int(v.out.Fd()))
 	if err != nil {
@@ -135,10 +135,10 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit cuts a tree to the height of the terminal. It keeps the head and the active
-// steps.
+// fit shortens a tree to the height of the terminal. fit keeps the head and the
+// active steps.
 func fit(lines []string, active, most int) []string {
-	room := most - 2 // without the head and the count of hidden lines
+	room := most - 2 // lines that remain after the head and the line with the number of hidden lines
 	if len(lines) <= most || room < 1 {
 		return lines[:min(len(lines), max(most, 1))]
 	}
@@ -147,8 +147,8 @@ func fit(lines []string, active, most int) []string {
 	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
 }
 
-// lines returns the tree, and the line number of the first active step. A brief
-// tree leaves out the nodes of steps that are done.
+// lines returns the tree, with the line number of the first active step. If brief
+// is set, the tree leaves out the nodes of finished steps.
 func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {
@@ -198,7 +198,7 @@ func running(j *engine.Job) int {
 	return n
 }
 
-// maxDoneNodes is how many nodes a finished step still lists.
+// maxDoneNodes is the largest number of nodes that a finished step still lists.
 const maxDoneNodes = 8
 
 func (v *treeView) step(st *engine.Step, now time.Time) string {
@@ -286,7 +286,7 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 	return text
 }
 
-// clip cuts a line to the terminal's width. Escape sequences do not count.
+// clip cuts a line at the terminal's width. Escape sequences do not count.
 func clip(s string, width int) string {
 	var b strings.Builder
 	room, escape := width, false

@@ -9,19 +9,20 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// view shows a job while it goes on. The rules of the terminal are in doc.go.
+// view shows a job while the job runs. The rules for the terminal are in doc.go.
 type view interface {
-	// show is called after progress has applied w.
+	// show shows an item. show is called after progress has applied w.
 	show(w api.Watched)
-	// say prints a message about the watch itself, not about the job.
+	// say prints a message about the watch itself, and not about the job.
 	say(message string)
-	// finish shows the end. err is why the watch ended, nil at the verdict.
+	// finish shows the end. err is the reason why the watch ended. err is nil if there is a
+	// verdict.
 	finish(err error)
 	close()
 }
 
-// newView returns the view for the output: JSON lines with --json, a live tree on a terminal, plain
-// lines otherwise.
+// newView returns the view for the output. The view is JSON lines with --json, a live tree on a
+// terminal, and plain lines otherwise.
 func (o *options) newView(cmd *cobra.Command, p *progress) view {
 	out := cmd.OutOrStdout()
 	if o.json {

@@ -21,10 +21,11 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var began = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 
-// moment is something that a watcher is told, so many seconds after the start.
+// moment is an item that a watcher gets, with its time in seconds after the
+// start.
 type moment struct {
 	after   float64
-	caption string // of the tree at this moment; empty: it is not looked at
+	caption string // caption of the tree at this moment. If caption is empty, the test does not check the tree
 	body    tutti.Body
 	live    *tutti.Live
 }
@@ -46,7 +47,7 @@ func result(run tutti.RunID, outcome tutti.Outcome, began, ended float64) tutti.
 	return tutti.Result{Run: run, Outcome: outcome, StartedAt: moment{after: began}.at(), EndedAt: moment{after: ended}.at()}
 }
 
-// story is a job in which everything happens that a view shows.
+// story returns a job in which everything happens that a view can show.
 func story() []moment {
 	good := result(run1, tutti.Changed, 1.5, 14)
 	good.Counts = tutti.Counts{Total: 12, Changed: 3}
@@ -95,7 +96,7 @@ func story() []moment {
 	}
 }
 
-// tell passes a story on as a server does.
+// tell sends a story to progress as a server does.
 func tell(p *progress, each func(m moment, w api.Watched)) {
 	for i, m := range story() {
 		var w api.Watched
@@ -202,7 +203,8 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// What comes again after the connection was lost is shown once.
+// Events that the server sends again after a lost connection are shown only
+// once.
 func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	p := newProgress()
 	shown := 0
@@ -219,8 +221,8 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	}
 }
 
-// A server that was restored from a backup knows nothing of a job's last events,
-// and gives their places in the log to others.
+// A server that was restored from a backup does not have a job's last events.
+// The server gives the sequences of these events to other events.
 func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
 	p := newProgress()
 	var out bytes.Buffer

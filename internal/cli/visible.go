@@ -14,12 +14,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// visibleWriter makes all text visible, see tutti.Visible. Texts of nodes, operators and a hostile server may have control
-// characters, and a terminal obeys those.
+// visibleWriter makes all characters of a text visible (see tutti.Visible). Texts from nodes, operators and a hostile
+// server may contain control characters, which a terminal would execute.
 type visibleWriter struct {
 	file *os.File
 	mu   sync.Mutex
-	part []byte // the beginning of a character
+	part []byte // the first bytes of an incomplete character
 }
 
 func (w *visibleWriter) Write(p []byte) (int, error) {
@@ -40,7 +40,7 @@ func (w *visibleWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rawOf returns the writer for bytes that are not text, and for the command's own escapes.
+// rawOf returns a writer for bytes that are not text, and for the escapes that a command itself writes.
 func rawOf(out io.Writer) io.Writer {
 	if w, ok := out.(*visibleWriter); ok {
 		return w.file
@@ -51,7 +51,7 @@ func rawOf(out io.Writer) io.Writer {
 // paints matches the escapes that a palette writes.
 var paints = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 
-// visiblePainted makes a line of a tree visible, but keeps the palette's escapes.
+// visiblePainted makes the characters of a tree's line visible, but keeps the escapes of the palette.
 func visiblePainted(line string) string {
 	var b strings.Builder
 	part := func(text string) { b.WriteString(tutti.Visible(strings.ReplaceAll(text, "\n", " "))) }
@@ -65,10 +65,11 @@ func visiblePainted(line string) string {
 	return b.String()
 }
 
-// printLine is fmt.Fprintf for output that people read. Texts in the arguments cannot begin another line.
+// printLine does the same as fmt.Fprintf, for output that people read. Texts in the arguments cannot start a new
+// line.
 func printLine(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format, inLine(args)...) }
 
-// inLine returns the arguments with each text made one line, see tutti.InLine.
+// inLine returns the arguments. Each text in them is converted to one line (see tutti.InLine).
 func inLine(args []any) []any {
 	out := make([]any, len(args))
 	for i, arg := range args {

@@ -14,7 +14,8 @@ import (
 
 const hostile = "a\x1b[2K\rb\u009b2J\u202ec\x7f\td\n"
 
-// TestWhatIsWrittenIsVisible: also if a character comes in two pieces.
+// TestWhatIsWrittenIsVisible checks that text is made visible, even if a character is written
+// in two parts.
 func TestWhatIsWrittenIsVisible(t *testing.T) {
 	const want = `a\u001b[2K\u000db\u009b2J\u202ec\u007f` + "\td\n"
 	if _, is := NewRoot(Deps{}).OutOrStdout().(*visibleWriter); !is {
@@ -41,7 +42,7 @@ func TestWhatIsWrittenIsVisible(t *testing.T) {
 	}
 }
 
-// TestATreeObeysNobodyElse: the escapes of its own colours stay.
+// TestATreeObeysNobodyElse checks that only the tree's own colour escapes reach the terminal.
 func TestATreeObeysNobodyElse(t *testing.T) {
 	got := visiblePainted(palette(true).bold("job") + palette(true).dim(hostile) + "\x1b[8m")
 	want := "\x1b[1mjob\x1b[0m\x1b[2m" + `a\u001b[2K\u000db\u009b2J\u202ec\u007f` + "\td \x1b[0m" + `\u001b[8m`
@@ -64,7 +65,8 @@ func TestACellForgesNoRow(t *testing.T) {
 	}
 }
 
-// TestAnAuditLineIsNotLong: a datagram of syslog takes it, whatever somebody gave as a reason.
+// TestAnAuditLineIsNotLong checks that an audit line fits into one datagram of syslog, even if
+// a reason is very long.
 func TestAnAuditLineIsNotLong(t *testing.T) {
 	raw, err := json.Marshal(tutti.Event{By: "operator:eve", Body: &tutti.JobCancelled{Job: "deploy-1", Reason: strings.Repeat("\x01", 1<<20)}})
 	if err != nil {

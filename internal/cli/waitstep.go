@@ -2,7 +2,7 @@ package cli
 
 import "github.com/tutti-project/tutti"
 
-// waitView is for steps that wait for something outside Puppet.
+// waitView shows steps that wait for something outside Puppet.
 type waitView struct{ nodesView }
 
 // Wait implements tutti.StepTable.

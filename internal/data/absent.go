@@ -8,16 +8,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// absentSet is a set of hiera keys that were absent, kept once for all nodes of a role.
+// absentSet is a set of hiera keys that were absent. All nodes with the same keys, such as the
+// nodes of a role, share one set.
 type absentSet struct {
 	digest  tutti.Digest
 	keys    []string // sorted
 	readers map[*record]struct{}
-	present map[*Question]struct{} // its keys' questions with Question.present
+	present map[*Question]struct{} // the questions of the set's keys for which Question.present is true
 }
 
-// internAbsent returns the one set of these keys; nil for no keys. It trusts that Absent is their
-// digest.
+// internAbsent returns the shared set for these keys, or nil if there are no keys. internAbsent
+// relies on Absent being the digest of the keys.
 func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
 	if len(asked.Keys) == 0 {
 		return nil
@@ -32,7 +33,7 @@ func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
 	a := &absentSet{digest, slices.Clone(asked.Keys), map[*record]struct{}{}, map[*Question]struct{}{}}
 	for i, key := range a.keys {
 		q := s.intern(tutti.Query{Kind: tutti.QueryHiera, Key: key})
-		a.keys[i] = q.Query.Key // one text for all sets
+		a.keys[i] = q.Query.Key // all sets share the text of a key
 		q.absent[a] = struct{}{}
 		if q.present {
 			a.present[q] = struct{}{}
@@ -54,14 +55,15 @@ func (s *State) releaseAbsent(a *absentSet) {
 	}
 }
 
-// sharedPresent reports whether a hiera key has to be looked at in absent sets: the
-// shared level has it, or a node declares that it will publish it.
+// sharedPresent reports whether a key in absent sets may have a value now. A key may have a value
+// if the shared level has it, or if a node declares that it will publish the key.
 func (s *State) sharedPresent(key string) bool {
 	_, has := s.shared[key]
 	return has || len(s.declared[sharedHiera(key)]) > 0
 }
 
-// markPresent updates the sets that have a key with the result of sharedPresent.
+// markPresent updates the absent sets that contain a key when the result of sharedPresent for the
+// key has changed.
 func (s *State) markPresent(q *Question) {
 	is := s.sharedPresent(q.Query.Key)
 	if is == q.present {
@@ -77,8 +79,9 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// present returns the questions of a record's absent keys that are wanted and that the
-// shared level has, or that the node's own level has, or that are in more; by key.
+// present returns questions about the absent keys of a record, sorted by key. The function wanted
+// selects the questions. A question's key must be on the shared level, on the node's own level,
+// or in the map more.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

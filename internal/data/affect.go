@@ -7,16 +7,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Affected is a question whose answer a change of a value changes, and the
-// nodes, sorted, that would get another answer than their records have.
+// Affected is a question whose answer changes when a value changes. Nodes are the nodes,
+// sorted, that would get another answer than their records have.
 type Affected struct {
 	Query tutti.Query
 	Nodes []tutti.NodeName
 }
 
-// Affects returns which nodes it would affect to set a value, or (empty) to unset it: its
-// readers, and those of its hiera key. An equal value affects no node.
-// A node that would get back the answer that it had is not affected. Nothing is
+// Affects returns the questions and nodes that would be affected if a value were set. If
+// set is empty, the value would be unset. Affects covers the readers of the value and
+// the readers of its hiera key. If the value stays equal, no node is affected. If a node
+// would get the answer that is in its record, the node is not affected. Nothing is
 // changed.
 func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	var now value
@@ -26,7 +27,7 @@ func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	return s.affects(path, now)
 }
 
-// AffectsSealed is Affects for a new secret, sealed to these nodes.
+// AffectsSealed does the same as Affects for a new secret that is sealed to these nodes.
 func (s *State) AffectsSealed(path string, nodes []tutti.NodeName) []Affected {
 	now := value{digest: tutti.Secret{}.Digest(), sealed: &sealed{pieces: map[tutti.NodeName]tutti.Piece{}}}
 	for _, node := range nodes {
@@ -49,12 +50,14 @@ func (s *State) affects(path string, now value) []Affected {
 	})
 	for i := range out {
 		slices.Sort(out[i].Nodes)
-		out[i].Nodes = slices.Compact(out[i].Nodes) // a node may have a key among those absent and among those read
+		// a node may have a key both as an absent key and as a read key
+		out[i].Nodes = slices.Compact(out[i].Nodes)
 	}
 	return out
 }
 
-// would reports whether an answer (empty: no answer) differs from that of a record.
+// would reports whether an answer differs from the record's answer. The answer is empty
+// if there is none.
 func (r *record) would(q *Question, answer tutti.Digest) bool {
 	if _, absent := q.absent[r.absent]; absent && r.absent != nil && answer != "" {
 		return true

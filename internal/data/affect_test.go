@@ -12,8 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// TestAffectsIsWhatWillBe: a change affects those to whom it gives another answer
-// than before, and than they had; that is known before it is made.
+// TestAffectsIsWhatWillBe checks that Affects predicts a change correctly. A node
+// is affected if it gets another answer than before the change and than its
+// record has.
 func TestAffectsIsWhatWillBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newIndexModel()
@@ -61,7 +62,7 @@ func TestAffectsIsWhatWillBe(t *testing.T) {
 	})
 }
 
-// keyed is what a node is told to all questions with a key.
+// keyed returns a node's answers to all questions with a key.
 func (m *indexModel) keyed(node tutti.NodeName) map[string]data.Answer {
 	out := map[string]data.Answer{}
 	for _, q := range indexReads {

@@ -8,44 +8,45 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Asker is the asker of a question. The answer may depend on every field.
+// Asker is the node that asks a question, with the view in which it asks. The answer may depend on every
+// field.
 type Asker struct {
 	Node tutti.NodeName
 	Job  tutti.JobID
-	// Overlay: exports that nodes handed over in this job replace their
-	// current ones.
+	// If Overlay is true, exports that nodes handed over in this job replace their current exports.
 	Overlay bool
-	// Opener is the node that opens secrets for Node; empty: the node itself. An answer has a secret in
-	// the form that is sealed to the opener, or without Sealed if there is no such form.
+	// Opener is the node that opens secrets for Node. If Opener is empty, Node opens secrets itself. An answer
+	// contains a secret in the form that is sealed to the opener. If there is no such form, the secret has no
+	// Sealed.
 	Opener tutti.NodeName
 }
 
-// Answer is the answer to a question as of a sequence of the log.
+// Answer is the answer to a question at one sequence of the log.
 type Answer struct {
-	Found   bool            // value, hiera: there is a value; collect: always true
+	Found   bool            // for value and hiera, whether there is a value. For collect, always true
 	Value   json.RawMessage // value, hiera
-	Exports []tutti.Export  // collect: sorted by title and node, without the asker's own
-	Digest  tutti.Digest    // equal digests: equal answers; empty if not found
+	Exports []tutti.Export  // for collect, the exports of other nodes, sorted by title and node
+	Digest  tutti.Digest    // answers with equal digests are equal. Digest is empty if nothing was found
 	Seq     uint64
 }
 
-// NormalQuery checks a question from outside and returns its normal form,
-// so that equal questions are equal. CodeInvalid: an unknown kind, a malformed
-// key, type or filter, or a part that its kind does not have.
+// NormalQuery checks a question from a node or an operator, and returns its normal form. Equal questions have
+// equal normal forms. NormalQuery returns CodeInvalid for an unknown kind, for a malformed key, type or
+// filter, and for a field that this kind of question does not have.
 func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	switch q.Kind {
 	case tutti.QueryValue, tutti.QueryHiera:
 		if q.Type != "" || q.Filter != nil {
-			return q, tutti.Errorf(tutti.CodeInvalid, "%s question for key %q: it has no type and no filter", q.Kind, q.Key)
+			return q, tutti.Errorf(tutti.CodeInvalid, "%s question for key %q: it must not have a type or a filter", q.Kind, q.Key)
 		}
-		// Hiera asks for keys that no value can have (with spaces, say): absent.
+		// Hiera also asks for keys that no value can have, for example keys with spaces. Such a key is absent.
 		if q.Kind == tutti.QueryHiera {
 			return q, nil
 		}
 		return q, tutti.ValidateKey(q.Key)
 	case tutti.QueryCollect:
 		if q.Key != "" {
-			return q, tutti.Errorf(tutti.CodeInvalid, "collect question: it has no key, got %q", q.Key)
+			return q, tutti.Errorf(tutti.CodeInvalid, "collect question: it must not have a key, but has %q", q.Key)
 		}
 		if err := tutti.ValidateType(q.Type); err != nil {
 			return q, err
@@ -58,8 +59,8 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	}
 }
 
-// Answer answers a question. A question that NormalQuery refuses is not found, even a collect question: so the
-// answer cannot be taken for an empty set.
+// Answer answers a question. If NormalQuery refuses a question, Answer finds nothing, even for a collect
+// question. So no reader takes the answer for an empty set.
 func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
 	if err != nil {
@@ -79,10 +80,10 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	return Answer{Found: true, Value: s.valueFor(v, cmp.Or(asker.Opener, asker.Node)), Digest: digest, Seq: s.seq}
 }
 
-// collect looks at the exports of one type only.
+// collect reads only the exports of one type.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
-	if err != nil { // cannot fail: the filter is in normal form
+	if err != nil { // cannot fail, because the filter is in normal form
 		return Answer{Seq: s.seq}
 	}
 	answer := Answer{Found: true, Exports: []tutti.Export{}, Seq: s.seq}
@@ -100,7 +101,8 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// pass calls f with the exports of a type, node by node, as the asker sees them, without the asker's own.
+// pass calls f with the exports of a type, node by node. pass uses the asker's view and leaves out the asker's
+// own exports.
 func (s *State) pass(name string, asker Asker, f func([]member)) {
 	overlay := s.overlay(asker).all()
 	for node, members := range s.types[name] {

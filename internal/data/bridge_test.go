@@ -1,6 +1,7 @@
 package data
 
-// IsCanonical and SlowCanonical are the two ways to the canonical encoding.
+// IsCanonical and SlowCanonical are the fast check for the canonical encoding,
+// and the slow conversion to it.
 var (
 	IsCanonical   = isCanonical
 	SlowCanonical = canonical

@@ -14,15 +14,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MaxValueDepth bounds how deep arrays and objects of a value nest.
+// MaxValueDepth is how deep the arrays and objects of a value may be nested.
 const MaxValueDepth = 256
 
-// Canonical returns the one encoding of a JSON value: equal values, and only
-// those, have equal bytes. It is RFC 8785 with two differences. Members are sorted
-// by their UTF-8 bytes. A number keeps whether it is whole, because 1 and 1.0
-// differ in Puppet; whole numbers may have any size. CodeInvalid: the input is not
-// JSON or not UTF-8, or has a number beyond 64-bit floating point. A canonical value is returned as it is:
-// the fold sees values that were checked before, and has no time to decode them.
+// Canonical returns the canonical encoding of a JSON value. Two values have the same encoding only if they
+// are equal. The encoding is that of RFC 8785 with two differences. Members are sorted by their UTF-8
+// bytes. Whole numbers stay whole numbers, because 1 and 1.0 differ in Puppet, and may have any size.
+// Canonical returns CodeInvalid if the input is not JSON, is not UTF-8, or has a number beyond 64-bit
+// floating point. If the input is already canonical, Canonical returns it without decoding it. Most values
+// in the log were checked before, and decoding them again would take too long.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -42,13 +42,13 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// Equal reports whether two JSON values are equal. Invalid JSON equals only
-// the same bytes.
+// Equal reports whether two JSON values are equal. Invalid JSON is equal only to the same bytes.
 func Equal(a, b json.RawMessage) bool {
 	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
 }
 
-// canonicalOrRaw is Canonical for values that are in the log already. It returns invalid JSON as it is.
+// canonicalOrRaw does the same as Canonical for values that are already in the log. canonicalOrRaw returns
+// invalid JSON unchanged.
 func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
 	if canonical, err := Canonical(raw); err == nil {
 		return canonical
@@ -56,7 +56,7 @@ func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// decode reads exactly one JSON value; numbers keep their text.
+// decode decodes exactly one JSON value. Numbers keep their text.
 func decode(raw json.RawMessage) (any, error) {
 	if !utf8.Valid(raw) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: not UTF-8", excerpt(raw))
@@ -68,7 +68,7 @@ func decode(raw json.RawMessage) (any, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: %v", excerpt(raw), err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: something follows it", excerpt(raw))
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: more text follows the value", excerpt(raw))
 	}
 	return value, nil
 }
@@ -99,7 +99,7 @@ func appendCanonical(out []byte, value any, depth int) ([]byte, error) {
 		}
 		return append(out, ']'), nil
 	}
-	members := value.(map[string]any) // encoding/json makes no other types
+	members := value.(map[string]any) // encoding/json returns no other types
 	out = append(out, '{')
 	for i, name := range slices.Sorted(maps.Keys(members)) {
 		if i > 0 {
@@ -113,8 +113,9 @@ func appendCanonical(out []byte, value any, depth int) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// appendNumber writes whole numbers digit by digit, others in the shortest form
-// that reads back as the same 64-bit number, always with a point or an exponent.
+// appendNumber appends a number in canonical form. appendNumber copies a whole number digit by digit.
+// appendNumber writes any other number in the shortest form that gives the same 64-bit number, always with
+// a point or an exponent.
 func appendNumber(out []byte, text string) ([]byte, error) {
 	if !strings.ContainsAny(text, ".eE") {
 		if text == "-0" {
@@ -127,11 +128,12 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value: number %s is beyond 64-bit floating point", excerpt([]byte(text)))
 	}
 	if f == 0 {
-		return append(out, "0.0"...), nil // also for -0.0: the two are equal
+		return append(out, "0.0"...), nil // also for -0.0, because the two are equal
 	}
 	if magnitude := max(f, -f); magnitude < 1e-6 || magnitude >= 1e21 {
 		short := strconv.FormatFloat(f, 'e', -1, 64)
-		return append(out, strings.Replace(short, "e-0", "e-", 1)...), nil // Go has two digits at least
+		// Go writes exponents with at least two digits
+		return append(out, strings.Replace(short, "e-0", "e-", 1)...), nil
 	}
 	start := len(out)
 	out = strconv.AppendFloat(out, f, 'f', -1, 64)
@@ -143,7 +145,7 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString escapes only what JSON requires.
+// appendString escapes only the characters that JSON requires to be escaped.
 func appendString(out []byte, s string) []byte {
 	out = append(out, '"')
 	for i := range len(s) {
@@ -162,7 +164,7 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// excerpt quotes the beginning of an input for a message.
+// excerpt returns the beginning of an input in quotes, for an error message.
 func excerpt(raw []byte) string {
 	const most = 60
 	if len(raw) > most {

@@ -75,7 +75,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// anyJSON draws a value as a decoder makes it.
+// anyJSON draws a value in the form in which a decoder returns it.
 func anyJSON(depth int) *rapid.Generator[any] {
 	scalars := rapid.OneOf(
 		rapid.Just[any](nil),
@@ -122,7 +122,8 @@ func TestCanonicalKeepsTheValue(t *testing.T) {
 	})
 }
 
-// What is canonical is seen without decoding it: the fold does so with all that nodes export.
+// The fast check recognizes each canonical value without decoding it. The fold uses this
+// check for everything that nodes export.
 func TestACanonicalValueIsSeenToBe(t *testing.T) {
 	parts := []string{
 		`1`, `-1`, `0`, `-0`, `01`, `1.0`, `1.50`, `-0.0`, `1e2`, `1E2`, `1e+24`, `1e24`, `1e-7`, `0.0000001`, `+1`, `-`, `1.`, `.5`, `12-3`, `123456789012345678901234567890`, `1e999`,

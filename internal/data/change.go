@@ -2,15 +2,15 @@ package data
 
 import "github.com/tutti-project/tutti"
 
-// Change is what changed the public answer to a question.
+// Change describes the event that changed the public answer to a question.
 type Change struct {
 	Event string         // its kind
-	By    string         // who, as in the event
-	Key   string         // of the value, empty for exports
-	Node  tutti.NodeName // whose exports they are, or which node was removed
+	By    string         // the actor named in the event
+	Key   string         // key of the value, empty for exports
+	Node  tutti.NodeName // node whose exports changed, or node that was removed
 }
 
-// changeOf is what an event changes; nil: it changes no answers.
+// changeOf returns the Change for an event, or nil if the event changes no answers.
 func changeOf(e tutti.Event) *Change {
 	c := Change{Event: e.Body.Kind(), By: e.By}
 	switch b := e.Body.(type) {
@@ -30,9 +30,10 @@ func changeOf(e tutti.Event) *Change {
 	return &c
 }
 
-// LastChange returns what changed the answer of a node to a question last. It returns false if
-// this is not known: the change was before the node asked, or it is not in the kept
-// part of the log. It is for people: no decision may depend on it.
+// LastChange returns the last change of a node's answer to a question. LastChange returns
+// false if the change is not known. The change may have happened before the node asked, or in
+// a part of the log that was dropped. The result is only for people, and no decision may
+// depend on it.
 func (s *State) LastChange(node tutti.NodeName, query tutti.Query) (Change, bool) {
 	q := s.questions[identify(query)]
 	if q == nil || q.change == nil {

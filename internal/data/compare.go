@@ -4,8 +4,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Comparison is what a run read, ready to be compared with the present answers. To make it takes no state, so
-// a node's message is read before the writer is asked. Equal questions are compared once.
+// Comparison contains the reads of a run, prepared for a comparison with the present answers. Making a Comparison
+// needs no State, so a handler can do it before the message goes to the writer. If a question occurs several times,
+// it is compared once.
 type Comparison struct {
 	reads     []tutti.Read
 	of        []*compared // of each read
@@ -16,10 +17,10 @@ type Comparison struct {
 type compared struct {
 	query   tutti.Query // in normal form
 	filter  *Filter     // collect
-	refused bool        // not a valid question: never answered
+	refused bool        // not a valid question, so it has no answer
 }
 
-// NewComparison makes a comparison of reads in any form.
+// NewComparison prepares reads for a comparison. The reads need not be in normal form.
 func NewComparison(reads []tutti.Read) *Comparison {
 	c := &Comparison{reads: reads, of: make([]*compared, len(reads))}
 	known, normal := map[identity]*compared{}, map[identity]*compared{}
@@ -48,13 +49,13 @@ func comparedOf(query tutti.Query) *compared {
 	}
 	q := &compared{query: normal}
 	if normal.Kind == tutti.QueryCollect {
-		q.filter, _ = ParseFilter(normal.Filter) // cannot fail: the filter is in normal form
+		q.filter, _ = ParseFilter(normal.Filter) // cannot fail, because the filter is in normal form
 	}
 	return q
 }
 
-// Cost is how many comparisons Outdated makes at most (see State.Cost). A question in a record costs
-// little, whatever it finds: only the asker's own exports are looked at for its answer.
+// Cost returns the largest number of comparisons that Outdated will make (see State.Cost). A question that is in a
+// record costs little, because only the asker's own exports must be read for its answer.
 func (c *Comparison) Cost(s *State, asker Asker) int {
 	cost := 0
 	for _, q := range c.questions {
@@ -75,8 +76,8 @@ func (s *State) costOf(q *compared, asker Asker) int {
 	}
 }
 
-// Outdated returns the reads whose questions have another answer now, in their order. A degraded read is compared
-// like any other.
+// Outdated returns, in their order, the reads whose questions have another answer now. Outdated treats a degraded
+// read like any other read.
 func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	type answer struct {
 		found  bool
@@ -96,7 +97,7 @@ func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// Outdated is Comparison.Outdated for reads that a record has or had.
+// Outdated does the same as Comparison.Outdated, for reads that are in a record now or were in one earlier.
 func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {
@@ -111,7 +112,8 @@ func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// current is what an asker finds now. A question in a record (Remember) is answered without a search, and nothing is listed.
+// current returns what an asker finds now. If the question is in a record (see Remember), current needs no search. It
+// never lists exports.
 func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
 	if known := s.questions[identify(q.query)]; known != nil {
 		return known.answer(asker)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// tagged are exports of a node, each with so many tags.
+// tagged returns exports of a node with this number of tags each.
 func tagged(node tutti.NodeName, count, tags int) *tutti.ExportsSet {
 	set := &tutti.ExportsSet{Node: node, Count: count}
 	for i := range count {
@@ -37,7 +37,8 @@ func collectorOf(filter string) tutti.Query {
 	return tutti.Query{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(filter)}
 }
 
-// A node says what it read as often as it likes, in whatever form. One question is compared once, and nothing is listed.
+// A node may report the same read many times, in different forms. Outdated compares such a question once, and lists
+// no exports.
 func TestEqualReadsAreComparedOnce(t *testing.T) {
 	s := stateOf(tagged("a", 500, 3))
 	asker := data.Asker{Node: "b"}
@@ -60,13 +61,14 @@ func TestEqualReadsAreComparedOnce(t *testing.T) {
 	if len(outdated) != 0 {
 		t.Errorf("%d reads are outdated", len(outdated))
 	}
-	reads[7].Digest = tutti.DigestOf([]byte("x")) // what the node says of one of them is its own
+	// the digests that the node reported for the same question may differ
+	reads[7].Digest = tutti.DigestOf([]byte("x"))
 	if diff := cmp.Diff(reads[7:8], data.NewComparison(reads).Outdated(s, asker)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// A tag is searched for: of a thousand tags ten are looked at.
+// Match searches for a tag. Among a thousand tags it looks at about ten.
 func TestATagIsSearchedFor(t *testing.T) {
 	f, err := data.ParseFilter(json.RawMessage(`["=","tag","t0001"]`))
 	if err != nil {
@@ -76,13 +78,14 @@ func TestATagIsSearchedFor(t *testing.T) {
 	if !f.Match(e) {
 		t.Error("the tag is not found")
 	}
-	e.Tags[1], e.Tags[988] = e.Tags[988], e.Tags[1] // where only who looks at all finds it
+	// now the order is wrong, so only a search through all tags finds the tag
+	e.Tags[1], e.Tags[988] = e.Tags[988], e.Tags[1]
 	if f.Match(e) {
 		t.Error("all tags are looked at")
 	}
 }
 
-// What is counted is about what is done.
+// The computed cost is about the number of comparisons that are made.
 func TestACostIsOfWhatIsCompared(t *testing.T) {
 	asker := data.Asker{Node: "other"}
 	cost := func(s *data.State, filter string) int {
@@ -98,7 +101,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if a, b := cost(few, ``), few.Cost(collectorOf(``)); b < 4*a {
 		t.Errorf("to compare costs %d, to list and sort %d", a, b)
 	}
-	// In the view of a job all that its nodes hand over is looked at, whatever it is.
+	// In the view of a job, all exports that its nodes have handed over are read.
 	overlaid := stateOf(&tutti.JobStarted{Job: "j"}, tagged("a", 100, 3))
 	before := cost(overlaid, ``)
 	for i := range 50 {
@@ -114,7 +117,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if after := cost(overlaid, ``); after != before {
 		t.Errorf("when the job has ended it costs %d, want %d", after, before)
 	}
-	// What somebody reads already is not looked for.
+	// If a node's record already has the question, nothing must be searched.
 	q := collectorOf(`["=","tag","x"]`)
 	many.Remember("c", &tutti.Asked{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
 	if known := cost(many, `["=","tag","x"]`); known > 1 {

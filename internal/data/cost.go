@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// weight is how much there is to compare in some exports.
+// weight measures how much must be compared in some exports.
 type weight struct {
 	exports int
-	tags    int // steps of a search in the tags of each
+	tags    int // steps of the search for a tag, summed over the exports
 }
 
 func weightOf(members []member) weight {
@@ -22,16 +22,17 @@ func weightOf(members []member) weight {
 
 func (w weight) plus(o weight) weight { return weight{w.exports + o.exports, w.tags + o.tags} }
 
-// cost is how many comparisons a filter takes with this weight, plus more for each export.
+// cost returns the number of comparisons that a filter makes for this weight. The result also contains the cost
+// more for each export.
 func (w weight) cost(f *Filter, more int) int {
 	each, tags := f.steps()
 	return w.exports*(more+each) + w.tags*tags
 }
 
-// weights are the weights of the exports in some sets, by type. Types without exports have no weight.
+// weights are the weights of the exports in several sets, by type. A type without exports has no entry.
 type weights map[string]weight
 
-// replace takes out one set and adds another.
+// replace subtracts the weight of one set and adds the weight of another.
 func (w weights) replace(before, after exportSet) {
 	for name, members := range before {
 		was := weightOf(members)
@@ -50,21 +51,22 @@ func (w weights) add(name string, more weight) {
 	}
 }
 
-// The cost of an export besides the comparisons of a filter: to add it to a sum, and to list it in order.
+// These constants are the cost of one export in addition to the comparisons of the filter. One is for adding the
+// export to a sum, the other for listing it in order.
 const (
 	costOfSum  = 1
 	costOfList = 8
 )
 
-// Cost is how many comparisons the answer to a question takes at most, in exports that are compared with one value.
-// It is 0 for a look-up. A listed export costs more than one.
+// Cost returns the largest number of comparisons for the answer to a question. The unit is the comparison of one
+// export with one value. The cost of a look-up is 0. Listing an export costs more than one comparison.
 func (s *State) Cost(q tutti.Query) int {
 	if q.Kind != tutti.QueryCollect {
 		return 0
 	}
 	filter, err := ParseFilter(q.Filter)
 	if err != nil {
-		return 0 // the question is not answered
+		return 0 // an invalid question gets no answer
 	}
 	return s.cost(q.Type, filter, costOfList)
 }

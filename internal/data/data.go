@@ -1,40 +1,40 @@
-// Package data is the data plane as a fold of the log: what every node has
-// published, what operators have said, and the answers to the questions of
-// Puppet runs about it. It is pure: no I/O, no clock, no goroutine.
+// Package data is the data plane as a fold of the log. The package has the data that nodes and
+// operators have published, and answers the questions of Puppet runs about these data. The
+// package is pure, so it does no I/O, reads no clock and starts no goroutines.
 //
-// The keys of values are paths. Two places have a meaning:
+// The keys of values are paths. Two places in a path have a special meaning:
 //
 //	shared/hiera/K       hiera key K on all nodes
 //	node/NAME/hiera/K    hiera key K on one node, over the shared one
 //
-// NAME is a whole part of the path: the data of `web` does not concern
-// `web.example.net`.
+// NAME is a complete part of the path, so the data of `web` do not concern `web.example.net`.
 //
-// Package policy decides who may write and read what. That a key has one owner is
-// checked here (State.MayOwn), because only the state knows the owner.
+// Package policy decides which nodes and operators may write and read a key. Package data
+// checks that each key has only one owner (State.MayOwn), because only the state knows the
+// owner.
 package data
 
 import "github.com/tutti-project/tutti"
 
-// State is the current data. It is not safe for concurrent use; answers share
-// memory with it and must not be modified.
+// State is the current data. State is not safe for concurrent use. Answers share memory with
+// the state, so callers must not modify them.
 type State struct {
 	seq    uint64
-	change *Change // by the event that is being applied; nil: no change
+	change *Change // the change that is made by the present event, or nil
 	values map[string]value
-	owned  map[tutti.NodeName]map[string]bool  // keys, by the node that published them
+	owned  map[tutti.NodeName]map[string]bool  // the keys that each node has published
 	setBy  map[string]Volume                   // of values, by the actors who set them
 	sealed map[string]struct{}                 // keys of secrets
-	boxes  map[tutti.NodeName]tutti.Digest     // digests of the keys that secrets are sealed to
+	boxes  map[tutti.NodeName]tutti.Digest     // digest of each node's key for secrets
 	shared map[string]value                    // shared/hiera/K, by K
-	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
+	hiera  map[tutti.NodeName]map[string]value // values of node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
 	types  map[string]map[tutti.NodeName][]member
-	jobs   map[tutti.JobID]*overlay // of jobs that have not ended
+	jobs   map[tutti.JobID]*overlay // the overlays of unfinished jobs
 
-	weights weights // of all sets in nodes
+	weights weights // the weights of all sets in nodes
 
-	// The index: what nodes read.
+	// The index has the questions that nodes have asked.
 	records    map[tutti.NodeName]*record
 	questions  map[identity]*Question
 	collectors map[string]map[*Question]struct{} // by type
@@ -43,11 +43,11 @@ type State struct {
 
 	// What nodes will publish.
 	declares    map[tutti.NodeName][]string            // paths, sorted
-	declared    map[string][]tutti.NodeName            // who declares a path, sorted
-	declaredFor map[tutti.NodeName]map[string]struct{} // NAME and K of the paths node/NAME/hiera/K
+	declared    map[string][]tutti.NodeName            // nodes that declare a path, sorted
+	declaredFor map[tutti.NodeName]map[string]struct{} // NAME and K of the declared paths node/NAME/hiera/K
 }
 
-// NewState returns the state before the first event.
+// NewState returns the state of an empty log.
 func NewState() *State {
 	return &State{
 		values: map[string]value{},
@@ -74,13 +74,14 @@ func NewState() *State {
 	}
 }
 
-// Seq is the sequence of the last event that was applied, to which all answers belong.
+// Seq returns the sequence of the last applied event. All answers are valid for this sequence
+// of the log.
 func (s *State) Seq() uint64 { return s.seq }
 
-// Apply folds the next event of the log. Events of other kinds change nothing
-// but the sequence. Content that Check… would refuse is taken as it is: a log must stay
-// foldable. Apply panics on an ExportsSet whose exports are not loaded: a set that
-// is silently empty would look like an answer.
+// Apply applies the next event of the log. Other kinds of events change only the sequence.
+// Apply accepts content that a check would refuse, because it must be possible to fold every
+// log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
+// exports would look like an empty set.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
 	s.change = changeOf(e)
@@ -108,8 +109,8 @@ func (s *State) Apply(e tutti.Event) {
 	}
 }
 
-// removeNode withdraws all that a node published, unless the event says to keep it, and forgets
-// what the node read. What operators said about the node stays.
+// removeNode removes everything that a node published, unless the event says to keep it, and
+// everything that the node has read. The values that operators set for the node stay.
 func (s *State) removeNode(b *tutti.NodeRemoved) {
 	node := b.Node
 	if !b.Keeps {

@@ -90,7 +90,7 @@ func TestAnswerValue(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
-		// All of hiera at once says the same as one key.
+		// Hiera must give the same value for a key as a question for this key.
 		if all := s.Hiera(tc.node); tc.kind == tutti.QueryHiera && string(all[tc.key]) != tc.want {
 			t.Errorf("%s: Hiera has %s, want %s", tc.reason, all[tc.key], tc.want)
 		}
@@ -221,8 +221,8 @@ func TestMayOwn(t *testing.T) {
 	}{
 		{"nobody has it", "free", "a", ""},
 		{"one's own", "of-a", "a", ""},
-		{"another node's", "of-a", "a.example.net", `key "of-a": owned by node "a", node "a.example.net" cannot publish it too: use another key`},
-		{"an operator's", "of-operators", "a", `key "of-operators": set by operator:eva, node "a" cannot publish it: an operator unsets it first, or the node uses another key`},
+		{"another node's", "of-a", "a.example.net", `key "of-a": owned by node "a", so node "a.example.net" cannot publish it too: use another key`},
+		{"an operator's", "of-operators", "a", `key "of-operators": set by operator:eva, so node "a" cannot publish it: let an operator unset it first, or use another key on the node`},
 		{"operators may take over", "of-a", "", ""},
 		{"operators share", "of-operators", "", ""},
 		{"withdrawn keys are free", "was-of-a", "b", ""},

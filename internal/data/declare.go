@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Declare replaces the keys that the node's latest compiled catalog wants
-// published. They are paths of values.
+// Declare replaces the list of keys that the node's latest compiled catalog
+// will publish. The keys are paths of values.
 func (s *State) Declare(node tutti.NodeName, keys []string) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	before := s.declares[node]
@@ -45,7 +45,7 @@ func (s *State) undeclare(node tutti.NodeName, path string) {
 	s.declarationChanged(path)
 }
 
-// declarationChanged updates which hiera keys are declared at all.
+// declarationChanged updates which hiera keys any node declares.
 func (s *State) declarationChanged(path string) {
 	node, key, ok := hieraKey(path)
 	if !ok {

@@ -11,27 +11,29 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of what one node exports.
+// These constants limit the exports of one node.
 const (
 	MaxExports    = 50_000
 	MaxTitle      = 4096
 	MaxParameters = 1000
-	MaxExport     = 1 << 20 // bytes of parameters of one export
+	MaxExport     = 1 << 20 // bytes of the parameters of one export
 )
 
-// member is an export in the form that answers need.
+// member is an export with the parts that answers need.
 type member struct {
 	tutti.Export
-	digest [sha256.Size]byte // of everything except file and line
+	digest [sha256.Size]byte // digest of everything except file and line
 }
 
-// exportSet is what one node exports, by type; those of a type are sorted by title.
+// exportSet contains the exports of one node by type. The exports of a type are sorted
+// by title.
 type exportSet map[string][]member
 
-// CheckExports returns the exports of a node in the form in which they are stored:
-// canonical parameters, sorted and unique tags, sorted by reference. Equal sets
-// have equal encodings. CodeInvalid: a malformed type, title or parameter, too much
-// of something, another node's name, or a duplicate reference.
+// CheckExports returns the exports of a node in the form for storing. Parameters are
+// canonical, tags are sorted and unique, and exports are sorted by reference. Equal
+// sets have equal encodings. CheckExports returns CodeInvalid for a malformed type,
+// title or parameter, for too large exports, for exports of another node, and for a
+// duplicate reference.
 func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, error) {
 	if len(exports) > MaxExports {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: %d exports, at most %d", string(node), len(exports), MaxExports)
@@ -46,7 +48,7 @@ func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, 
 	slices.SortFunc(checked, compareExports)
 	for i := 1; i < len(checked); i++ {
 		if checked[i].Ref() == checked[i-1].Ref() {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s is there twice", string(node), excerpt([]byte(checked[i].Ref())))
+			return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: the export %s occurs twice", string(node), excerpt([]byte(checked[i].Ref())))
 		}
 	}
 	return checked, nil
@@ -80,7 +82,7 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	case e.Title == "" || len(e.Title) > MaxTitle:
 		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: a title has 1 to %d bytes", string(node), what, MaxTitle)
 	case e.Node != "" && e.Node != node:
-		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s claims to be of node %q", string(node), what, string(e.Node))
+		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s says that it is from node %q", string(node), what, string(e.Node))
 	case len(e.Parameters)+len(e.Tags)+len(e.Sensitive) > MaxParameters:
 		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: more than %d parameters and tags", string(node), what, MaxParameters)
 	case size > MaxExport:
@@ -98,7 +100,7 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	return normalExport(node, e), nil
 }
 
-// normalExport brings an export of the log into normal form, without checks.
+// normalExport returns an export from the log in normal form, without checking it.
 func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 	e.Node = node
 	e.Tags = slices.Compact(slices.Sorted(slices.Values(e.Tags)))
@@ -111,10 +113,11 @@ func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 	return e
 }
 
-// digestExport covers what a collector gets. It leaves out file and line: moving a
-// line of a manifest must wake no reader.
+// digestExport returns a digest of the parts that a collector gets. The digest leaves
+// out file and line, because moving a line in a manifest must not wake readers.
 func digestExport(e tutti.Export) [sha256.Size]byte {
-	// Every part is quoted and every list ends its line: no two exports share a text.
+	// Every part is quoted and every list ends its line, so different exports have
+	// different texts.
 	var text []byte
 	line := func(parts ...string) {
 		for _, p := range parts {
@@ -146,10 +149,10 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 		return
 	}
 	s.replace(b.Node, set)
-	s.dropOverlay(b.Job, b.Node) // what its own job saw before is outdated
+	s.dropOverlay(b.Job, b.Node) // the set in the job's overlay is now outdated
 }
 
-// replace makes set the current exports of a node.
+// replace sets the current exports of a node.
 func (s *State) replace(node tutti.NodeName, set exportSet) {
 	before := s.nodes[node]
 	for name := range before {
@@ -169,13 +172,13 @@ func (s *State) replace(node tutti.NodeName, set exportSet) {
 	s.exportsChanged(node, "", before, set)
 }
 
-// Handed returns what a node has handed over in a job and has not published, sorted by
-// reference.
+// Handed returns the exports that a node has handed over in a job but has not
+// published yet, sorted by reference.
 func (s *State) Handed(job tutti.JobID, node tutti.NodeName) []tutti.Export {
 	return s.jobs[job].all()[node].exports()
 }
 
-// Exports returns what a node exports now, sorted by reference.
+// Exports returns the current exports of a node, sorted by reference.
 func (s *State) Exports(node tutti.NodeName) []tutti.Export {
 	return s.nodes[node].exports()
 }
@@ -191,7 +194,7 @@ func (s exportSet) exports() []tutti.Export {
 	return exports
 }
 
-// DecodeExports reads a stored set of exports.
+// DecodeExports decodes a stored set of exports.
 func DecodeExports(raw []byte) ([]tutti.Export, error) {
 	var out []tutti.Export
 	err := json.Unmarshal(raw, &out)

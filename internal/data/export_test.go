@@ -60,7 +60,8 @@ func TestCheckExportsRefuses(t *testing.T) {
 	}
 }
 
-// Puppet has integers of 64 bits. A value with another one would end every compile that reads it.
+// Puppet's integers have 64 bits. If a value had a larger integer, every compile that reads the
+// value would fail.
 func TestCheckValueRefusesWhatPuppetCannotRead(t *testing.T) {
 	for _, tc := range []struct{ reason, value, want string }{
 		{"the largest", `[9223372036854775807, -9223372036854775808]`, ""},

@@ -9,14 +9,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of a filter. The depth counts how often `and` and `or` alternate: a chain of
-// a hundred `or`, which Puppet writes as a tree, has depth 1.
+// Bounds of a filter. The depth counts how often `and` and `or` alternate. A chain of a hundred `or` has depth 1,
+// although Puppet writes it as a tree.
 const (
 	MaxFilter      = 64 << 10
 	MaxFilterDepth = 32
 )
 
-// Filter is a compiled filter of a collector. A nil Filter passes everything.
+// Filter is the compiled filter of a collector. A nil Filter accepts every export.
 type Filter struct {
 	op    string // =, !=, and, or
 	name  string
@@ -26,11 +26,11 @@ type Filter struct {
 	text  []byte // the normal form
 }
 
-// Normalize returns the normal form of a filter: `and` and `or` are flattened, their
-// operands are sorted and unique, a list with a single operand is replaced by it, tags are
-// in lower case, values are canonical. Filters of equal normal form pass the same
-// exports. null and an empty input return nil. CodeInvalid: an unknown operator,
-// a malformed operand, too deep or too large.
+// Normalize returns the normal form of a filter. Nested `and` in `and` and `or` in `or` are flattened. Operands are
+// sorted and unique, and a list with one operand is replaced by this operand. Tags are in lower case, and values are
+// canonical. Filters with the same normal form accept the same exports. For null and for an empty input, Normalize
+// returns nil. Normalize returns CodeInvalid for an unknown operator, for a malformed operand, and for a filter that
+// is too deep or too large.
 func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	f, err := ParseFilter(raw)
 	if err != nil || f == nil {
@@ -42,8 +42,8 @@ func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	return f.text, nil
 }
 
-// ParseFilter compiles a filter, which may be in any form. It refuses
-// what Normalize refuses.
+// ParseFilter compiles a filter. The filter need not be in normal form. ParseFilter returns errors for the same
+// filters as Normalize.
 func ParseFilter(raw json.RawMessage) (*Filter, error) {
 	if len(raw) > MaxFilter {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes, at most %d", len(raw), MaxFilter)
@@ -105,7 +105,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 
 func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	if depth > MaxFilterDepth {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: and and or nest more than %d deep", MaxFilterDepth)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: the operators and and or are nested more than %d deep", MaxFilterDepth)
 	}
 	f := &Filter{op: op}
 	if err := f.gather(list, depth); err != nil {
@@ -121,8 +121,8 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	return f, nil
 }
 
-// gather adds the operands of a list, and those of operands with the same
-// operator, so that the whole chain is sorted once and not at every level.
+// gather adds the operands of a list. If an operand has the same operator, gather adds its operands instead. So a
+// long chain is sorted only once, and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")
@@ -138,7 +138,7 @@ func (f *Filter) gather(list []any, depth int) error {
 		switch {
 		case err != nil:
 			return err
-		case o.op == f.op: // a list that had only one operand left
+		case o.op == f.op: // the operand was a list of which only one operand is left
 			f.among = append(f.among, o.among...)
 		default:
 			f.among = append(f.among, o)
@@ -149,7 +149,7 @@ func (f *Filter) gather(list []any, depth int) error {
 
 func malformed(value any, want string) error {
 	raw, err := json.Marshal(value)
-	if err != nil { // what was decoded can be encoded
+	if err != nil { // cannot fail, because the value was decoded from JSON
 		raw = []byte("?")
 	}
 	return tutti.Errorf(tutti.CodeInvalid, "filter: %s in %s", want, excerpt(raw))
@@ -168,11 +168,11 @@ func (f *Filter) encode() {
 	f.text = out
 }
 
-// Match reports whether an export passes, with the semantics of PuppetDB. Values
-// are compared exactly, with their type and case. An array equals only an equal
-// array, not its elements. Tags are compared in lower case. != is also true
-// if the parameter is missing. A sensitive parameter counts as
-// missing. The export's parameters must be canonical and its tags sorted, as those of a State are.
+// Match reports whether the filter accepts an export. Match has the semantics of PuppetDB. Values must be exactly
+// equal, also in type and case. An array matches only an equal array, and does not match one of its elements. Tags
+// are compared in lower case. != is also true if the export does not have the parameter. A sensitive parameter counts
+// as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State are in
+// this form.
 func (f *Filter) Match(e tutti.Export) bool { return f == nil || f.match(&e) }
 
 func (f *Filter) match(e *tutti.Export) bool {
@@ -185,11 +185,11 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is how many bytes of a value are compared in about the time of one comparison.
+// lookedAt is the number of bytes that are compared in about the time of one comparison.
 const lookedAt = 256
 
-// steps is how much Match does at most with one export: each comparisons, and tags comparisons for each step of a search in
-// the export's tags.
+// steps returns the largest cost of Match for one export. The result each is a number of comparisons. The result tags
+// is a number of comparisons for each step of a search in the export's tags.
 func (f *Filter) steps() (each, tags int) {
 	switch {
 	case f == nil:

@@ -42,7 +42,8 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// nested alternates and and or, so that nothing can be flattened.
+// nested returns a filter in which `and` and `or` alternate, so Normalize
+// cannot flatten it.
 func nested(depth int) string {
 	f := `["=","a",1]`
 	for i := range depth {
@@ -51,7 +52,8 @@ func nested(depth int) string {
 	return f
 }
 
-// chain is what Puppet makes of many conditions in a row.
+// chain returns a filter in the form in which Puppet writes a long list of
+// conditions.
 func chain(length int) string {
 	f := `["=","tag","t"]`
 	for i := range length {
@@ -146,7 +148,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// anyFilter draws a filter over few names and values, so that it often matches.
+// anyFilter draws a filter with few different names and values, so that the
+// filter often matches.
 func anyFilter(depth int) *rapid.Generator[any] {
 	test := rapid.Custom(func(t *rapid.T) any {
 		op := rapid.SampledFrom([]string{"=", "!="}).Draw(t, "op")
@@ -181,7 +184,7 @@ func anyExport() *rapid.Generator[tutti.Export] {
 	})
 }
 
-// passes is the plain reading of docs/run-protocol.md, for comparison.
+// passes implements docs/run-protocol.md in the simplest way, for comparison.
 func passes(filter any, e tutti.Export) bool {
 	list := filter.([]any)
 	switch op := list[0].(string); op {

@@ -21,9 +21,9 @@ func checkRefused(t *testing.T, err error) {
 	}
 }
 
-// same is equality of JSON as Puppet sees it, found without the canonical form:
-// numbers are equal by their exact value if both are whole by their text, or as
-// 64-bit numbers if neither is.
+// same reports whether two JSON values are equal for Puppet, without the
+// canonical form. Two whole numbers are equal if their exact values are equal.
+// Two other numbers are equal if they are the same 64-bit number.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:
@@ -78,8 +78,9 @@ func decoded(t *testing.T, raw []byte) any {
 	return v
 }
 
-// FuzzCanonical: the canonical form is one, and says the same; of two values the
-// forms are equal if and only if the values are.
+// FuzzCanonical checks that the canonical form of a canonical form is the same,
+// and that it means the same value. Two values have equal canonical forms only
+// if the values are equal.
 func FuzzCanonical(f *testing.F) {
 	for i, seed := range []string{
 		`{"b":1,"a":[1.0,1e5,-0],"":null}`, `"\ud800\udc00\u0000\u001f\u007f\/"`, `"\ud800"`, `[[[]]]`, `1e-400`, `-0.0`, `1e400`, `123456789012345678901234567890`, `1E+21`, `0.000001`,
@@ -112,7 +113,8 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// FuzzFilter: a filter's normal form is one, and passes what the filter passes.
+// FuzzFilter checks that the normal form of a normal form is the same, and that
+// it accepts the same exports as the filter.
 func FuzzFilter(f *testing.F) {
 	export := `{"type":"A","title":"x","tags":["a","b"],"parameters":{"x":1.0,"y":{"a":[1]}},"sensitive":["pw"]}`
 	for i, seed := range []string{
@@ -156,8 +158,9 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzExports: a set that is accepted is kept as it is, read back as it is, and
-// answers as it did; a question in normal form stays in it.
+// FuzzExports checks a set that CheckExports accepts. The set stays the same
+// when it is stored and read back, and gives the same answers. The normal form
+// of a normal question is the same question.
 func FuzzExports(f *testing.F) {
 	set := `[{"type":"A","title":"x","tags":["b","a","a"],"parameters":{"p":{"__ptype":"Sensitive"},"q":1e3},"sensitive":["pw"],"file":"a.pp","line":1},{"type":"A::B","title":"<&>"}]`
 	for seed := range uint64(20) {

@@ -7,28 +7,28 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// record is what is known of what one node reads.
+// record contains the reads of one node.
 type record struct {
 	node    tutti.NodeName
 	job     tutti.JobID
 	reads   []read
-	absent  *absentSet // nil if no key was absent
+	absent  *absentSet // nil if the run asked for no absent key
 	touched bool       // it is in State.touched
 }
 
-// read is a question and the answer that was given. A digest is shared with its
-// value. If a collector's answer was current when it was remembered, the read
-// keeps the sum of its digest. Sums are compared without hashing, and
-// one export that all nodes read changes an answer of each of them.
+// read is a question with the answer that the node got. The read shares its digest with the value.
+// If the answer of a collector was current when Remember stored it, the read has the sum instead of
+// the digest. Comparing sums needs no hashing. Cheap comparisons are important if all nodes read one
+// export, because a change of this export changes an answer of every node.
 type read struct {
 	*Question
 	digest          tutti.Digest
 	sum             sum
-	summed          bool // sum is what the digest is of
+	summed          bool // if true, sum replaces digest
 	found, degraded bool
 }
 
-// given returns the digest of the answer that was given.
+// given returns the digest of the answer that the node got.
 func (r *read) given() tutti.Digest {
 	if r.summed {
 		return r.sum.digest()
@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer differs now. It changes nothing:
-// readers compare the same record concurrently.
+// changed reports whether the answer is different now. changed modifies nothing, because several
+// readers compare the same record at the same time.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -46,8 +46,7 @@ func (r *read) changed(asker Asker) bool {
 	return found != r.found || digest != r.digest
 }
 
-// compact keeps an answer that is still current in the form that costs
-// the least.
+// compact stores an answer that is still current in its cheapest form.
 func (r *read) compact(asker Asker) {
 	if r.changed(asker) {
 		return
@@ -59,10 +58,10 @@ func (r *read) compact(asker Asker) {
 	r.sum, r.summed, r.digest = r.collected(asker), true, ""
 }
 
-// Remember replaces what is known of a node's reads with asked.
-// The job is the one whose overlay its runs read. If it is empty,
-// answers are the public ones. The node is touched. Nothing of asked is
-// kept except Absent, Keys and the texts of questions.
+// Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
+// overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
+// Afterwards Remember uses only Absent, Keys and the texts of questions from asked, so the rest is
+// not kept in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -71,7 +70,8 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	}
 	old, oldAbsent := r.reads, r.absent
 	r.job = job
-	// Link everything before anything is released, so that what stays is not made again.
+	// Link all new reads before releasing old ones, so that questions which stay are not created
+	// again.
 	asker := Asker{Node: node, Job: job, Overlay: job != ""}
 	r.reads = make([]read, len(asked.Reads))
 	for i, in := range asked.Reads {
@@ -88,8 +88,8 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	s.touch(r)
 }
 
-// Forget drops what is known of a node, and questions that no other node reads. The
-// node is no longer touched.
+// Forget deletes the stored reads of a node, and the questions that no other node reads. After
+// Forget, no change touches the node.
 func (s *State) Forget(node tutti.NodeName) {
 	r := s.records[node]
 	if r == nil {
@@ -101,7 +101,7 @@ func (s *State) Forget(node tutti.NodeName) {
 	s.unlink(r, reads, absent)
 }
 
-// unlink takes a record out of what it read before and does not read now.
+// unlink removes a record from the questions that it had before and does not have now.
 func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 	keep := make(map[*Question]bool, len(r.reads))
 	for _, read := range r.reads {
@@ -119,7 +119,7 @@ func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 	}
 }
 
-// Asked returns what is remembered of a node; nil: nothing.
+// Asked returns the stored reads of a node, or nil if there are none.
 func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 	r := s.records[node]
 	if r == nil {
@@ -136,9 +136,10 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 	return asked
 }
 
-// OutdatedOf returns the questions of a node's record that have another answer now,
-// at most most of them (0: all): reads in their order, then hiera keys that were
-// absent and are there, by name. If a job is given, its overlay counts.
+// OutdatedOf returns the questions of a node's record that have another answer now. The number
+// of questions is limited by most, except if most is 0. The reads come first, in their order. Then
+// come the hiera keys that were absent and exist now, by name. If job is not empty, the answers are
+// those in the job's view.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {
@@ -157,7 +158,7 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 	}
 	has := func(q *Question) bool { return s.hieraValue(node, q.Query.Key).digest != "" }
 	for _, q := range s.present(r, has, nil) {
-		if !has(q) { // it is a secret of the node that is not sealed to the node
+		if !has(q) { // the key has a secret that is not sealed to this node
 			continue
 		}
 		outdated = append(outdated, q.Query)
@@ -168,10 +169,10 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 	return outdated
 }
 
-// Touched returns the nodes, sorted, whose answers may have changed since the last
-// call, and forgets them. These are nodes with a record that reads what an event has
-// changed, as that record's job sees it. Touched does not notice that two changes undo each
-// other, nor that a record was outdated before: use OutdatedOf.
+// Touched returns the nodes whose answers may have changed since the last call, sorted. Then Touched
+// clears the list. A node is touched if its record has a question whose answer an event has changed,
+// in the view of the record's job. Touched also returns a node if two changes cancel each other, or
+// if its record was already outdated. Use OutdatedOf for a precise result.
 func (s *State) Touched() []tutti.NodeName {
 	var nodes []tutti.NodeName
 	for _, r := range s.touched {
@@ -192,8 +193,8 @@ func (s *State) touch(r *record) {
 	}
 }
 
-// valueChanged touches the readers of a value and of its hiera key. It is
-// called after the change, with the value before; the zero value: there was no value.
+// valueChanged touches the nodes that read a value or its hiera key. The caller has already changed
+// the value, and passes the value before. The caller passes the zero value if there was no value.
 func (s *State) valueChanged(path string, had value) {
 	now := s.values[path]
 	if now.digest == had.digest && now.sealed == had.sealed {
@@ -213,9 +214,9 @@ func (s *State) valueChanged(path string, had value) {
 	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
 }
 
-// askersOf calls f for each record with a question whose answer changes if a
-// path's value changes from had to now, and with the new answer; empty: no answer. A
-// record may come twice.
+// askersOf calls f for each record with a question whose answer changes if the value of a path
+// changes from had to now. askersOf passes the new answer to f. The new answer is empty if there is
+// none. askersOf may call f for the same record twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
 		if is := s.digestFor(now, r.node); is != s.digestFor(had, r.node) {
@@ -263,9 +264,9 @@ func (r *record) asks(q *Question) bool {
 	return absent
 }
 
-// exportsChanged updates the questions after a node's set has changed, for
-// all readers or in one job only, and touches the readers that get another answer. It is called with
-// the set that was in effect before and the one that is now.
+// exportsChanged updates the questions after a node's set of exports has changed. The change is
+// either public or only in the view of one job. exportsChanged touches the readers that get another
+// answer. The caller passes the set that was in effect before and the set that is in effect now.
 func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
 	names := maps.Clone(before)
 	if names == nil {
@@ -293,8 +294,8 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 	}
 }
 
-// shiftAll changes a total, except in the view of jobs that have a set of their own of the
-// node.
+// shiftAll adds to the total of a question. In the view of jobs that have their own set of the node,
+// the total must not change, so shiftAll subtracts the same there.
 func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	q.total = q.total.plus(by)
 	for _, o := range s.jobs {
@@ -304,8 +305,8 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	}
 }
 
-// sees reports whether a reader gets the public set of the node (no job), or
-// that of the job.
+// sees reports whether a reader sees a change of the node's set. If job is empty, the change is in
+// the public set, otherwise it is in the set of that job.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {
 		return r.job == job

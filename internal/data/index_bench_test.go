@@ -12,9 +12,10 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// The fleet of the benchmarks: what each node asks is 1,950 hiera keys that are
-// absent, ten values and ten hiera keys of its role, ten values that a hundred nodes
-// share, and twenty collectors of its role; each node exports three resources.
+// These constants describe the fleet of the benchmarks. Each node asks for 1,950
+// hiera keys that are absent, ten values and ten hiera keys of its role, ten values
+// that a hundred nodes share, and twenty collectors of its role. Each node exports
+// three resources.
 const (
 	benchNodes  = 10_000
 	benchRoles  = 20
@@ -35,8 +36,8 @@ func benchExports(node tutti.NodeName, n int) *tutti.ExportsSet {
 	return exports(node, es...)
 }
 
-// benchAsks is what a node asks, as it comes from a blob: no text is shared with
-// another node.
+// benchAsks returns the questions of a node in the form in which they come from a
+// blob. These questions share no text with the questions of other nodes.
 func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []string) *tutti.Asked {
 	role := n % benchRoles
 	var queries []tutti.Query
@@ -65,8 +66,8 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 	return a
 }
 
-// benchAnswers is asked, for very many: an answer is found once for all nodes that
-// have nothing of their own in it.
+// benchAnswers does the same as asked, but for very many questions. benchAnswers
+// finds an answer only once for all nodes that do not contribute to it.
 func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Asked {
 	own := map[string]bool{}
 	for _, e := range s.Exports(node) {
@@ -90,7 +91,7 @@ func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tu
 	return a
 }
 
-// benchKeys is the keys that a role has absent, and no other role.
+// benchKeys returns the keys that are absent for one role. Each role has other keys.
 func benchKeys(role int) []string {
 	keys := make([]string, benchAbsent)
 	for i := range keys {
@@ -99,7 +100,7 @@ func benchKeys(role int) []string {
 	return keys
 }
 
-// benchData is the fleet's data without its index.
+// benchData returns the fleet's data without an index.
 func benchData() *data.State {
 	s := data.NewState()
 	apply := func(body tutti.Body) { s.Apply(tutti.Event{Seq: s.Seq() + 1, Body: body}) }
@@ -121,12 +122,13 @@ func benchData() *data.State {
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one found to finalize
+	runtime.GC() // for objects that became garbage after finalizers of the first run
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// benchFleet is built once; its memory is what Remember added.
+// benchFleet is built only once. The memory of benchFleet is the memory that
+// Remember added.
 var benchFleet struct {
 	once    sync.Once
 	answers map[string]data.Answer
@@ -153,8 +155,9 @@ func indexedFleet(b *testing.B) *data.State {
 	return f.state
 }
 
-// reportCPU ends a benchmark with the CPU time of an iteration, which is the same
-// on a machine that is shared. What is measured begins where it is called.
+// reportCPU measures the CPU time of one iteration. On a shared machine this time
+// varies less than the wall time. The measurement begins with the call of reportCPU
+// and ends with the call of the returned function.
 func reportCPU(b *testing.B) func() {
 	cpu := func() float64 {
 		var u syscall.Rusage
@@ -188,8 +191,8 @@ func BenchmarkIndexRemember(b *testing.B) {
 	s.Touched()
 }
 
-// BenchmarkIndexChange changes something and back, and asks each time who is
-// outdated by it.
+// BenchmarkIndexChange changes something and changes it back. After each change, the
+// benchmark asks which nodes are outdated.
 func BenchmarkIndexChange(b *testing.B) {
 	const key = "shared/hiera/role07::another_class::parameter_0500"
 	export := func(title string) tutti.Body {
@@ -232,8 +235,8 @@ func BenchmarkIndexChange(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexStorm has a thousand nodes collect what each of them exports, and
-// changes one export.
+// BenchmarkIndexStorm has a thousand nodes that all collect the exports of all
+// nodes. It changes one export.
 func BenchmarkIndexStorm(b *testing.B) {
 	const nodes = 1000
 	s := data.NewState()
@@ -260,8 +263,8 @@ func BenchmarkIndexStorm(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexGraph goes through all questions of all nodes and through all
-// producers of each question once.
+// BenchmarkIndexGraph visits all questions of all nodes once, and all producers of
+// each question once.
 func BenchmarkIndexGraph(b *testing.B) {
 	s := indexedFleet(b)
 	defer reportCPU(b)()

@@ -7,7 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestTheIndexFreesWhatNobodyReads looks inside: what is left over is seen nowhere else.
+// TestTheIndexFreesWhatNobodyReads reads private fields, because unused entries are
+// visible nowhere else.
 func TestTheIndexFreesWhatNobodyReads(t *testing.T) {
 	s := NewState()
 	s.Apply(tutti.Event{Seq: 1, Body: &tutti.JobStarted{Job: "j"}})

@@ -23,7 +23,7 @@ var (
 	askPort  = tutti.Query{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(`["=","port",80]`)}
 )
 
-// asked is the record of a node that asks these questions now.
+// asked returns the record of a node that asks these questions now.
 func asked(s *data.State, node tutti.NodeName, job tutti.JobID, absent []string, queries ...tutti.Query) *tutti.Asked {
 	a := &tutti.Asked{Keys: absent}
 	for _, q := range queries {
@@ -33,7 +33,8 @@ func asked(s *data.State, node tutti.NodeName, job tutti.JobID, absent []string,
 	return a
 }
 
-// TestIndex has nodes a, b and c ask everything, then lets something happen.
+// TestIndex lets the nodes a, b and c ask all questions, and then applies
+// events.
 func TestIndex(t *testing.T) {
 	started := &tutti.JobStarted{Job: "j"}
 	all := []tutti.Query{askValue, askHiera, askWeb, askPort}
@@ -125,7 +126,7 @@ func hieraOf(keys ...string) []tutti.Query {
 	return queries
 }
 
-// gone is what a node exports from the gate on, in a run of a job.
+// gone returns the exports that a node publishes at the gate, in a run of a job.
 func gone(job tutti.JobID, node tutti.NodeName, es ...tutti.Export) *tutti.ExportsSet {
 	return &tutti.ExportsSet{Node: node, Job: job, Exports: es, Count: len(es)}
 }
@@ -170,13 +171,13 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 	}
-	if len(shared) != 7 { // x, Web, declared and gone.now once; k twice; mine
+	if len(shared) != 7 { // x, Web, declared and gone.now once each, k twice, and mine
 		t.Errorf("two nodes have %d questions, want 7: one for both, but for hiera data of their own", len(shared))
 	}
 }
 
-// TestReadersAtOnce needs -race to say anything: what only reads writes nothing,
-// not even a memo.
+// TestReadersAtOnce needs the flag -race. TestReadersAtOnce checks that methods
+// that only read modify nothing, not even a cache.
 func TestReadersAtOnce(t *testing.T) {
 	s := fold(set("x", `1`, "p"), set("node/a/hiera/k", `1`, "q"), exports("p", site("1", 80)), &tutti.JobStarted{Job: "j"}, overlay("j", "q", site("3", 80)))
 	for _, node := range []tutti.NodeName{"a", "b"} {

@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// known is what the model of the index remembers of a node.
+// known is what the model remembers about a node.
 type known struct {
 	asked *tutti.Asked
 	job   tutti.JobID
 }
 
-// indexModel holds two folds of one log: one of them remembers what nodes read,
-// the other one remembers nothing and so finds each answer anew.
+// indexModel has two folds of the same log. One fold remembers what nodes read.
+// The other fold remembers nothing, so it computes each answer from all data.
 type indexModel struct {
 	indexed, plain *data.State
 	known          map[tutti.NodeName]known
@@ -65,7 +65,8 @@ func (m *indexModel) apply(body tutti.Body) {
 	}
 }
 
-// remember has a node ask some questions: most get the answer of now.
+// remember lets a node ask some questions. Most of the stored answers are the
+// present ones.
 func (m *indexModel) remember(t *rapid.T) {
 	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
 	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")
@@ -109,7 +110,7 @@ func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Quer
 	return found
 }
 
-// answers is what each node would be told now if it asked again.
+// answers returns, for each node, the answers that it would get now.
 func (m *indexModel) answers() map[tutti.NodeName]string {
 	all := map[tutti.NodeName]string{}
 	for node, k := range m.known {
@@ -123,7 +124,7 @@ func (m *indexModel) answers() map[tutti.NodeName]string {
 	return all
 }
 
-// producers is who publishes into one of these paths, or declares it.
+// producers returns the nodes that publish or declare one of these paths.
 func (m *indexModel) producers(paths ...string) []tutti.NodeName {
 	var nodes []tutti.NodeName
 	for _, path := range paths {
@@ -140,7 +141,7 @@ func (m *indexModel) producers(paths ...string) []tutti.NodeName {
 	return slices.Compact(nodes)
 }
 
-// asking is the questions of a node with their producers.
+// asking returns the questions of a node with their producers.
 func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 	k, ok := m.known[node]
 	if !ok {
@@ -153,7 +154,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 	hiera := func(key string) ([]tutti.NodeName, bool) {
 		has := false
 		for _, path := range data.HieraPaths(node, key) {
-			_, there := m.plain.Value(path) // maybe as a secret of others
+			_, there := m.plain.Value(path) // there may be a secret that is sealed only to other nodes
 			has = has || there
 		}
 		own := m.producers("node/" + string(node) + "/hiera/" + key)
@@ -199,7 +200,8 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
-// edges is who reads what whom publishes, found node by node.
+// edges returns which node reads what from which node. edges computes its result
+// node by node.
 func (m *indexModel) edges() []string {
 	var all []string
 	for node := range m.known {
@@ -275,9 +277,10 @@ func (m *indexModel) check(t *rapid.T) {
 	}
 }
 
-// TestTheIndexIsTheModel folds random logs, has nodes ask, and compares with what
-// a fold without index finds by looking at everything. Touched are exactly the
-// nodes for which an answer has changed.
+// TestTheIndexIsTheModel applies random logs, and lets nodes ask questions.
+// TestTheIndexIsTheModel compares the index with a fold that has no index and
+// searches all data. Touched must return exactly the nodes that have a changed
+// answer.
 func TestTheIndexIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newIndexModel()

@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// isCanonical reports whether a text is the canonical encoding of a value, without decoding it: a value of a
-// megabyte can be a million lists.
+// isCanonical reports whether a text is the canonical encoding of a value. isCanonical does not decode the text,
+// because decoding one megabyte may create a million lists.
 func isCanonical(raw []byte) bool {
 	rest, is := afterValue(raw, 0)
 	return is && len(rest) == 0 && utf8.Valid(raw)
 }
 
-// afterValue returns what follows the canonical value at the start of a text; false: there is no such value.
+// afterValue returns the text after the canonical value at the beginning of raw. afterValue returns false if there is
+// no canonical value.
 func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	if len(raw) == 0 || depth > MaxValueDepth {
 		return nil, false
@@ -37,8 +38,8 @@ func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	return afterNumber(raw)
 }
 
-// afterItems returns what follows the items of a list or an object that ends with end. The names of an object must be
-// in order and unique.
+// afterItems returns the text after the items of a list or an object. The list or object ends with the character end.
+// The names in an object must be sorted and unique.
 func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	if len(raw) > 0 && raw[0] == end {
 		return raw[1:], true
@@ -66,17 +67,18 @@ func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	}
 }
 
-// unescaped returns the text of a string that has its quotes.
+// unescaped returns the text of a quoted string without escapes.
 func unescaped(quoted []byte) []byte {
 	if !bytes.ContainsRune(quoted, '\\') {
 		return quoted[1 : len(quoted)-1]
 	}
 	var text string
-	_ = json.Unmarshal(quoted, &text) // cutString has checked that it is a string
+	_ = json.Unmarshal(quoted, &text) // cannot fail, because cutString has checked the string
 	return []byte(text)
 }
 
-// cutString splits a canonical string, with its quotes, from what follows. Only what JSON requires is escaped.
+// cutString splits raw into a canonical string, with its quotes, and the rest. Only characters that JSON requires to
+// be escaped may be escaped.
 func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, nil, false
@@ -98,7 +100,7 @@ func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	return nil, nil, false
 }
 
-// escape is the length of the canonical escape at the start of a text; 0: there is none.
+// escape returns the length of the canonical escape at the beginning of raw, or 0 if there is none.
 func escape(raw []byte) int {
 	if len(raw) < len(`\n`) {
 		return 0
@@ -117,7 +119,7 @@ func escape(raw []byte) int {
 	return long
 }
 
-// afterNumber is afterValue for a number.
+// afterNumber does the same as afterValue for a number.
 func afterNumber(raw []byte) (rest []byte, is bool) {
 	end := 0
 	for end < len(raw) && bytes.IndexByte([]byte("+-.0123456789e"), raw[end]) >= 0 {

@@ -7,19 +7,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Link is a question between the nodes that publish into it, or declare that they will,
-// and the nodes that ask it.
+// Link connects the nodes that ask a question with the nodes that publish data for its
+// answer, or declare that they will.
 type Link struct {
 	*Question
-	From, To []tutti.NodeName // sorted; a node may be in both
+	From, To []tutti.NodeName // sorted. A node may be in both lists
 }
 
-// Links returns every question that is asked and has producers, by kind, name and
-// filter. Its cost depends on the number of questions and links, not on the number of
-// reads.
+// Links returns the questions that have both askers and producers, sorted by kind, name
+// and filter. The cost of Links depends on the number of questions and links. The cost
+// does not depend on the number of reads.
 func (s *State) Links() []Link {
 	var links []Link
-	own := map[*Question]map[*record]bool{} // askers with hiera data of their own
+	own := map[*Question]map[*record]bool{} // askers that have hiera data of their own
 	for node := range s.declaredFor {
 		s.ownAskers(node, own)
 	}
@@ -57,7 +57,7 @@ func (s *State) Links() []Link {
 	return links
 }
 
-// ownAskers notes which hiera questions a node asks whose answers are the node's own data.
+// ownAskers records which hiera questions of a node are answered from the node's own data.
 func (s *State) ownAskers(node tutti.NodeName, own map[*Question]map[*record]bool) {
 	r := s.records[node]
 	if r == nil {
@@ -81,15 +81,15 @@ func (s *State) ownAskers(node tutti.NodeName, own map[*Question]map[*record]boo
 	}
 }
 
-// Declarers returns the nodes whose latest catalogs want a path published, sorted.
+// Declarers returns the nodes whose latest catalogs will publish a path, sorted.
 func (s *State) Declarers(path string) []tutti.NodeName { return slices.Clone(s.declared[path]) }
 
-// HieraKey splits the key of a value that hiera sees. ok is false for other keys. The
-// node is empty for the keys that all nodes see.
+// HieraKey splits the path of a hiera value into node and key. ok is false if the path is
+// not for hiera. The node is empty for keys that all nodes share.
 func HieraKey(path string) (node tutti.NodeName, key string, ok bool) { return hieraKey(path) }
 
-// HieraPaths are the keys of the values at which hiera on a node finds a key. The
-// first one that has a value counts.
+// HieraPaths returns the paths of the values where hiera on a node looks for a key. Hiera
+// uses the first path that has a value.
 func HieraPaths(node tutti.NodeName, key string) []string {
 	return []string{nodeHiera(node, key), sharedHiera(key)}
 }

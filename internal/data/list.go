@@ -9,15 +9,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxElement bounds one export, read or key in a list, in bytes of JSON.
+// maxElement is the largest export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
-// maxFields bounds the fields of such an element, together with those of its lists and objects: parameters and tags, whose
-// values stay JSON.
+// maxFields is the largest number of fields in one element, including those of its lists and objects. Parameters and
+// tags count as fields. The values of parameters stay JSON.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, one after the other, and nothing of what follows: a few bytes of JSON
-// can take much memory. more: the list has further elements. null and an empty input are the empty list.
+// FirstOf decodes the first elements of a list, up to the number most. FirstOf decodes nothing after them, because a
+// few bytes of JSON can need much memory when decoded. The result more reports whether the list has further elements.
+// null and an empty input count as the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, false, nil
@@ -36,10 +37,10 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 			return refuse(err)
 		}
 		if len(one) > maxElement {
-			return refuse(tutti.Errorf(tutti.CodeInvalid, "one of %d bytes, at most %d", len(one), maxElement))
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "an element of %d bytes, at most %d", len(one), maxElement))
 		}
 		if fieldsOf(one) > maxFields {
-			return refuse(tutti.Errorf(tutti.CodeInvalid, "one with more than %d fields, parameters and tags", maxFields))
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "an element with more than %d fields, parameters and tags", maxFields))
 		}
 		var element T
 		if err := json.Unmarshal(one, &element); err != nil {
@@ -50,7 +51,8 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 	return out, false, nil
 }
 
-// fieldsOf counts the commas of valid JSON, except those in texts and those nested deeper than two levels.
+// fieldsOf counts the commas in valid JSON. fieldsOf does not count commas in strings, or in lists and objects nested
+// deeper than two levels.
 func fieldsOf(raw json.RawMessage) int {
 	count, depth, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {

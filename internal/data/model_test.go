@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// model is the plain reading of package data: everything in one list, searched
-// from one end to the other.
+// model implements package data in the simplest way. model has everything in one list and
+// searches the whole list.
 type model struct {
 	values  map[string]modelValue
 	boxes   map[tutti.NodeName]tutti.Digest
@@ -23,13 +23,14 @@ type model struct {
 	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
 }
 
-// modelValue is a value, or a secret: the text that each node is given that has the right key.
+// modelValue is a value or a secret. A secret has the text that each node with the right key
+// gets.
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string
 	secret string // its id
 	pieces map[tutti.NodeName]tutti.Piece
-	before map[tutti.NodeName]bool // nodes whose earlier machine had it
+	before map[tutti.NodeName]bool // nodes whose previous machine had the secret
 	set    []setting               // the events that made it
 }
 
@@ -58,7 +59,8 @@ func newModel() *model {
 	}
 }
 
-// value is what a path is for a node, and what its digest is of; empty: nothing.
+// value returns what a node gets for a path, and the content for the answer's digest. Both
+// results are empty if the node gets nothing.
 func (m *model) value(path string, node tutti.NodeName) (text, content string) {
 	v := m.values[path]
 	if v.secret == "" {
@@ -122,7 +124,7 @@ func (m *model) apply(by string, body tutti.Body) {
 	}
 }
 
-// replaced are the nodes of which an earlier machine had a secret.
+// replaced returns the nodes whose previous machine had a piece of the secret.
 func (m *model) replaced(path string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for node, p := range m.values[path].pieces {
@@ -211,7 +213,7 @@ func anyBody(t *rapid.T) tutti.Body {
 	return &tutti.ExportsSet{Node: node, Job: job, Overlay: rapid.Bool().Draw(t, "overlay"), Exports: es, Count: len(es)}
 }
 
-// TestStateIsTheModel folds random logs and, after each event, asks everything.
+// TestStateIsTheModel applies random logs. After each event, the test asks all questions.
 // Equal answers must have equal digests, over the whole log.
 func TestStateIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -233,7 +235,7 @@ func TestStateIsTheModel(t *testing.T) {
 			s.Apply(tutti.Event{Seq: uint64(i + 1), By: by, Body: body})
 			m.apply(by, body)
 			for _, actor := range []string{"operator:jo", "node:web"} {
-				if got, want := s.SetBy(actor), m.setBy(actor); got != want {
+				if got, want := data.SetBy(s, actor), m.setBy(actor); got != want {
 					t.Fatalf("%s has set %+v, want %+v", actor, got, want)
 				}
 			}
@@ -268,7 +270,7 @@ func TestStateIsTheModel(t *testing.T) {
 							t.Fatalf("%s for %v: -want +got\n%s", name, asker, diff)
 						}
 						content := fmt.Sprint(names)
-						if len(names) > 0 { // the empty set has no type
+						if len(names) > 0 { // an empty set has no type
 							content = name + content
 						}
 						check(name, content, got.Digest)
@@ -279,7 +281,8 @@ func TestStateIsTheModel(t *testing.T) {
 	})
 }
 
-// BenchmarkCollect asks for one type of 10,000 exports beside 100,000 of others.
+// BenchmarkCollect asks for one type with 10,000 exports, while other types have 100,000
+// exports.
 func BenchmarkCollect(b *testing.B) {
 	s := data.NewState()
 	for n := range 100 {

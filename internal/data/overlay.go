@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// overlay is what the nodes of one job have handed over without applying it: sets that
-// replace the current ones for the runs of that job.
+// overlay has the exports that the nodes of one job have handed over and not applied
+// yet. In the runs of this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
-	change  map[*Question]sum // what the sets add to the totals of questions; never zero
+	change  map[*Question]sum // difference between these sets and the totals of questions, never zero
 	weights weights
 }
 
-// all returns the sets; nil if there is no such job.
+// all returns the sets. all returns nil if there is no such job.
 func (o *overlay) all() map[tutti.NodeName]exportSet {
 	if o == nil {
 		return nil
@@ -31,7 +31,8 @@ func (o *overlay) shift(q *Question, by sum) {
 	}
 }
 
-// overlay returns what replaces current sets for this asker; nil: nothing does.
+// overlay returns the overlay of the asker's job. overlay returns nil if the asker
+// sees the public data.
 func (s *State) overlay(asker Asker) *overlay {
 	if !asker.Overlay {
 		return nil
@@ -39,7 +40,7 @@ func (s *State) overlay(asker Asker) *overlay {
 	return s.jobs[asker.Job]
 }
 
-// effective returns the set of a node as an asker with this overlay sees it.
+// effective returns the set of a node in the view of an asker with this overlay.
 func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	if set, replaced := o.all()[node]; replaced {
 		return set
@@ -47,7 +48,7 @@ func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	return s.nodes[node]
 }
 
-// Overlaid reports whether a job has its own set of a node.
+// Overlaid reports whether a job's overlay has a set of the node.
 func (s *State) Overlaid(job tutti.JobID, node tutti.NodeName) bool {
 	_, replaced := s.jobs[job].all()[node]
 	return replaced
@@ -58,7 +59,8 @@ func (s *State) startJob(job tutti.JobID) {
 	s.jobs[job] = &overlay{map[tutti.NodeName]exportSet{}, map[*Question]sum{}, weights{}}
 }
 
-// endJob drops the overlay of a job. Its readers then see the public data.
+// endJob deletes the overlay of a job. After endJob, the readers in this job see the
+// public data.
 func (s *State) endJob(job tutti.JobID) {
 	o := s.jobs[job]
 	if o == nil {
@@ -69,7 +71,7 @@ func (s *State) endJob(job tutti.JobID) {
 			if r.job != job {
 				continue
 			}
-			// What a node hands over changes none of its own answers.
+			// A node's own exports are not part of its answers.
 			if set, replaced := o.sets[r.node]; replaced {
 				name := q.Query.Type
 				if change == sumOf(set[name], q.filter).minus(sumOf(s.nodes[r.node][name], q.filter)) {
@@ -82,8 +84,8 @@ func (s *State) endJob(job tutti.JobID) {
 	delete(s.jobs, job)
 }
 
-// setOverlay makes set what a node exports in the view of a job. A job that has
-// ended reads nothing more, so a late set is dropped.
+// setOverlay sets the exports of a node in the view of a job. If the job has ended,
+// setOverlay ignores the set, because the job reads nothing more.
 func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) {
 	o := s.jobs[job]
 	if o == nil {
@@ -95,7 +97,7 @@ func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) 
 	s.exportsChanged(node, job, before, set)
 }
 
-// dropOverlay gives a job the public view of a node.
+// dropOverlay removes a node's set from the overlay of a job.
 func (s *State) dropOverlay(job tutti.JobID, node tutti.NodeName) {
 	o := s.jobs[job]
 	if set, replaced := o.all()[node]; replaced {
@@ -105,8 +107,8 @@ func (s *State) dropOverlay(job tutti.JobID, node tutti.NodeName) {
 	}
 }
 
-// AffectedBy returns the nodes that ask a question whose answer the overlay of a
-// job changes, sorted.
+// AffectedBy returns the nodes with a question whose answer changes because of a job's
+// overlay, sorted.
 func (s *State) AffectedBy(job tutti.JobID) []tutti.NodeName {
 	o := s.jobs[job]
 	if o == nil {

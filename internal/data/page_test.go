@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// TestPagesAreTheList: one page after the other has all values once and in order, and none of them
-// has more than a page's worth.
+// TestPagesAreTheList checks that all pages together have each value once and in order. No page
+// may have more values or bytes than the limit.
 func TestPagesAreTheList(t *testing.T) {
 	large := `"` + strings.Repeat("x", 60<<10) + `"`
 	for _, tc := range []struct {

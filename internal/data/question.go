@@ -8,29 +8,30 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question of at least one node's record, kept once for all of them:
-// pointers are equal for equal questions, until the next Remember or Forget. A
-// question with a Node is new in each call that returns it.
+// Question is a question in the record of at least one node. All nodes share one Question, so equal
+// questions have equal pointers until the next Remember or Forget. If a question has a Node, each
+// call returns a new copy of it.
 type Question struct {
 	Query tutti.Query
-	// Node is set for a hiera key that this node reads, or will read, from data of its own.
-	// The question is then that of this node alone.
+	// Node is set if this node has, or will have, its own data for the question's hiera key.
+	// The question then belongs only to this node.
 	Node tutti.NodeName
-	// Hard: the answer is there after a producer has applied its catalog (values,
-	// hiera keys), not after it has compiled it (exports).
+	// Hard means that the answer exists only after a producer has applied its catalog (values,
+	// hiera keys). Otherwise compiling is enough (exports).
 	Hard bool
 
 	state   *State
 	readers map[*record]struct{}
-	absent  map[*absentSet]struct{} // hiera: the sets that have it
-	present bool                    // hiera: the shared level has it, or a node declares that it will
-	filter  *Filter                 // collect
-	total   sum                     // collect: of all exports that pass now
-	refused bool                    // not a valid question: never answered
-	change  *Change                 // the last known change of its answer
+	absent  map[*absentSet]struct{} // for hiera, the absent sets with the key
+	// for hiera, whether the shared level has the key or a node declares that it will publish the key
+	present bool
+	filter  *Filter // collect
+	total   sum     // for collect, the sum of all exports that the filter accepts now
+	refused bool    // the question is invalid, so it never has an answer
+	change  *Change // the last known change of the answer
 }
 
-// identity is what makes two questions equal.
+// identity is the part of a question in which equal questions agree.
 type identity struct {
 	kind      tutti.QueryKind
 	key, name string
@@ -39,8 +40,8 @@ type identity struct {
 
 func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
 
-// intern returns the one question for a query. The caller links it with a
-// reader or a set, which keeps the question, or releases it.
+// intern returns the shared question for a query. Then the caller either links it with a
+// reader or an absent set, or releases it.
 func (s *State) intern(query tutti.Query) *Question {
 	if q := s.questions[identify(query)]; q != nil {
 		return q
@@ -67,7 +68,7 @@ func (s *State) intern(query tutti.Query) *Question {
 }
 
 func (s *State) internCollect(q *Question) {
-	q.filter, _ = ParseFilter(q.Query.Filter) // cannot fail: the filter is in normal form
+	q.filter, _ = ParseFilter(q.Query.Filter) // cannot fail, because the filter is in normal form
 	name := q.Query.Type
 	if s.collectors[name] == nil {
 		s.collectors[name] = map[*Question]struct{}{}
@@ -83,7 +84,7 @@ func (s *State) internCollect(q *Question) {
 	}
 }
 
-// release forgets a question that no record reads any more.
+// release deletes a question if no record reads it any more.
 func (s *State) release(q *Question) {
 	if len(q.readers) > 0 || len(q.absent) > 0 {
 		return
@@ -100,7 +101,7 @@ func (s *State) release(q *Question) {
 	}
 }
 
-// answer is what an asker finds now, without listing it.
+// answer returns what an asker finds now, without listing exports.
 func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	s := q.state
 	if q.refused {
@@ -118,7 +119,7 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	}
 }
 
-// collected is the sum of what a collector of an asker finds now.
+// collected returns the sum of the exports that an asker's collector finds now.
 func (q *Question) collected(asker Asker) sum {
 	o := q.state.overlay(asker)
 	all := q.total
@@ -128,16 +129,16 @@ func (q *Question) collected(asker Asker) sum {
 	return all.minus(sumOf(q.state.effective(asker.Node, o)[q.Query.Type], q.filter))
 }
 
-// Answered reports whether there is an answer for a node, in the view of a job
-// if one is named. A collector always has an answer, which may be an empty set.
+// Answered reports whether there is an answer for a node. If job is not empty, Answered uses the view
+// of that job. A collector always has an answer, which may be an empty set.
 func (q *Question) Answered(node tutti.NodeName, job tutti.JobID) bool {
 	found, _ := q.answer(Asker{Node: node, Job: job, Overlay: job != ""})
 	return found
 }
 
-// Producers yields, by name, the nodes that publish into the question now (in the
-// view of a job, if one is named), or declare that they will. A reader of the question may be
-// among them.
+// Producers yields the nodes that publish data for the question now, or declare that they will,
+// sorted by name. If job is not empty, Producers uses the view of that job. A producer may also be a
+// reader of the question.
 func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
 	return func(yield func(tutti.NodeName) bool) {
 		for _, node := range q.producers(job) {
@@ -194,8 +195,8 @@ func (q *Question) exporters(job tutti.JobID) []tutti.NodeName {
 	return nodes
 }
 
-// Readers returns the nodes whose records have a question, sorted. For a hiera key
-// they include the nodes for which it was absent.
+// Readers returns the nodes that have the question in their records, sorted. For a hiera key, the
+// readers include nodes for which the key was absent.
 func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal
@@ -211,7 +212,8 @@ func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// ReaderCount is how many nodes Readers returns at most, without a look at each.
+// ReaderCount returns an upper limit for the number of nodes that Readers returns. ReaderCount does
+// not look at each node.
 func (s *State) ReaderCount(query tutti.Query) int {
 	if normal, err := NormalQuery(query); err == nil {
 		query = normal
@@ -227,8 +229,8 @@ func (s *State) ReaderCount(query tutti.Query) int {
 	return count
 }
 
-// askers yields the question's readers, including those for which it was absent. A record with
-// both comes twice.
+// askers yields the records with the question, including the records in which its key was absent. If
+// the record has the key in both ways, askers yields the record twice.
 func (q *Question) askers() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for r := range q.readers {
@@ -246,10 +248,10 @@ func (q *Question) askers() iter.Seq[*record] {
 	}
 }
 
-// Questions yields what a node's record asks: all that had an answer, collectors,
-// values without an answer, and those absent hiera keys that are
-// there now or that a node declares. The order is that of the record and is not
-// promised further. It is the same for the same log.
+// Questions yields the questions in a node's record. A node's record has questions with an answer,
+// collectors, and values without an answer. Questions also yields those absent hiera keys that have a
+// value now or that a node declares. Callers may only rely on one property of the order, that it is
+// the same for the same log.
 func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	return func(yield func(*Question) bool) {
 		r := s.records[node]
@@ -277,8 +279,8 @@ func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	}
 }
 
-// ownQuestion returns the question of this node alone, if the node has or will
-// have data of its own for the hiera key.
+// ownQuestion returns a question for this node alone if the node has, or will have, its own
+// data for the hiera key.
 func (s *State) ownQuestion(r *record, q *Question) *Question {
 	if q.refused || q.Query.Kind != tutti.QueryHiera {
 		return q

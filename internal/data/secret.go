@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// sealed is a secret. It is never changed: another piece makes another sealed.
+// sealed is a secret. A sealed never changes. When a piece is added, a new sealed replaces it.
 type sealed struct {
 	id       string
 	recovery []byte
 	targets  []string
 	pieces   map[tutti.NodeName]tutti.Piece
-	since    map[tutti.NodeName]uint64 // nodes that it was ever sealed to, and the sequence
-	replaced map[tutti.NodeName]bool   // nodes whose machine before the present one had it
-	setBy    map[string]Volume         // what the actors have given who set it and its pieces
+	since    map[tutti.NodeName]uint64
+	replaced map[tutti.NodeName]bool // nodes whose previous machine had the secret
+	setBy    map[string]Volume       // what the actors have given who set it and its pieces
 }
 
-// digestFor is the digest of the answer that a node gets; empty: no answer. A secret is an
-// answer for nodes that it is sealed to, with their present keys.
+// digestFor returns the digest of a node's answer. digestFor returns an empty digest if the node gets no answer. A
+// node gets a secret only if the secret is sealed to the node's present key.
 func (s *State) digestFor(v value, node tutti.NodeName) tutti.Digest {
 	if v.sealed != nil && !s.opens(v.sealed, node) {
 		return ""
@@ -36,7 +36,8 @@ func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
 	return has && p.Box == s.boxes[node]
 }
 
-// valueFor is the value in the form that a node gets. A secret has no piece if the node has none.
+// valueFor returns a value in the form for this node. If no piece is sealed to the node, the returned secret has no
+// piece.
 func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
 	switch {
 	case v.sealed == nil:
@@ -51,7 +52,7 @@ func (v value) secret() tutti.Secret {
 	return tutti.Secret{Key: v.Key, ID: v.sealed.id, For: v.sealed.targets, Recovery: v.sealed.recovery}
 }
 
-// setSecret gives a key another secret, or more pieces of the present one.
+// setSecret stores a new secret for a key, or more pieces for the present secret.
 func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	v := s.values[b.Key]
 	had := v.sealed
@@ -68,7 +69,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		v = value{ValueView: api.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
-		// A node that has taken another key by itself seals to that key itself.
+		// A node that changes its own key also seals its pieces to the new key. In this case the node's machine was
+		// not replaced.
 		if old, has := next.pieces[p.Node]; has && old.Box != p.Box && e.By != tutti.ActorNode(p.Node) {
 			next.replaced[p.Node] = true
 		}
@@ -80,8 +82,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	s.put(v)
 }
 
-// setBox says which key a node has; empty: there is no such node. A secret that is sealed to another
-// key is no answer for the node.
+// setBox sets the key of a node to which secrets must be sealed. box is empty if there is no such node. If a secret
+// is sealed to an older key, the node gets no answer.
 func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 	if s.boxes[node] == box {
 		return
@@ -115,18 +117,18 @@ func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 	}
 }
 
-// Sealed is what is known of a secret without opening it.
+// Sealed is the public information about a secret.
 type Sealed struct {
 	View   api.ValueView
 	Secret tutti.Secret                    // without pieces
-	Boxes  map[tutti.NodeName]tutti.Digest // digests of the keys that it is sealed to
-	// Had are the nodes that it was ever sealed to, including the present ones.
+	Boxes  map[tutti.NodeName]tutti.Digest // digest of the key to which each piece is sealed
+	// Had are the nodes to which the secret was ever sealed, including the present ones.
 	Had []tutti.NodeName
-	// Replaced are the nodes whose machine before the present one had it.
+	// Replaced are the nodes whose previous machine had the secret.
 	Replaced []tutti.NodeName
 }
 
-// Secret returns the secret at a key.
+// Secret returns the secret with this key.
 func (s *State) Secret(key string) (Sealed, bool) {
 	v := s.values[key]
 	if v.sealed == nil {
@@ -158,7 +160,7 @@ func (s *State) Secrets() []Sealed {
 	return out
 }
 
-// PiecesOf returns what is sealed to a node, by key, with its secret's id.
+// PiecesOf returns the pieces that are sealed to a node, by key, with the ids of their secrets.
 func (s *State) PiecesOf(node tutti.NodeName) []wire.OwnPiece {
 	out := []wire.OwnPiece{}
 	for path := range s.sealed {
@@ -170,13 +172,14 @@ func (s *State) PiecesOf(node tutti.NodeName) []wire.OwnPiece {
 	return out
 }
 
-// Lacked is a secret that is not sealed to a node.
+// Lacked is a secret that is not sealed to a node which wants it.
 type Lacked struct {
 	Path string
 	For  []string
 }
 
-// Lacks returns the secret because of which a question finds nothing for a node; false: there is none.
+// Lacks returns the secret that is the reason why a question finds nothing for a node. Lacks returns false if there
+// is no such secret.
 func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	v := s.values[q.Key]
 	if q.Kind == tutti.QueryHiera {
@@ -191,8 +194,8 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that a node's record asks for, that is not sealed to the node, and whose targets meet a
-// condition; empty: there is no such secret.
+// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The targets
+// of this secret must meet a condition. Awaited returns an empty key if there is no such secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {
@@ -219,7 +222,7 @@ func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) 
 	return ""
 }
 
-// LacksHiera returns, by hiera key, what Lacks says of all keys that hiera on a node may ask for.
+// LacksHiera returns the results of Lacks for all keys that hiera on the node may ask for, by key.
 func (s *State) LacksHiera(node tutti.NodeName) map[string]Lacked {
 	out := map[string]Lacked{}
 	for path := range s.sealed {

@@ -9,24 +9,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sum is the digest of a set. To add or remove one member takes no
-// other member: it is the sum of the members' SHA-256 digests modulo 2^256, and their number.
+// sum is the digest of a set of members. sum consists of the sum of the members' SHA-256
+// digests modulo 2^256, and the number of members. So a member can be added or removed
+// without reading the other members.
 //
-// Why a sum: it does not depend on the order, and one export of 50,000 can change
-// without hashing the others. Exclusive or would do so, too, but it is linear: a
-// member that is there twice vanishes, and a publisher of a few hundred members
-// can solve for a subset that vanishes, so that a change would wake no reader. For sums
-// that is a subset-sum problem. A determined publisher of very many members of its own
-// choice can solve even that (generalised birthdays, Wagner 2002). The only effect would
-// be that its own publications wake their readers later: an answer's content is never
-// looked up by such a digest, and blobs are hashed as
-// bytes.
+// A sum has two advantages. A sum does not depend on the order. If one of 50,000 exports
+// changes, the others need not be hashed. Exclusive or would have the same advantages, but it
+// is linear. A member that occurs twice would disappear. A publisher with a few hundred
+// members could also compute a subset that disappears, and then a change would wake no
+// reader. For sums, an attacker must solve a subset-sum problem. An attacker who can choose
+// very many members can solve even this problem (generalised birthdays, Wagner 2002). The
+// only effect would be that readers of the attacker's own data wake later. No content is ever
+// looked up by this digest, and blobs have a digest of their bytes.
 type sum struct {
 	words [4]uint64 // least significant first
 	count int
 }
 
-// sumOf is the sum of the members that pass a filter.
+// sumOf returns the sum of the members that the filter accepts.
 func sumOf(members []member, filter *Filter) sum {
 	var s sum
 	for i := range members {
@@ -63,8 +63,8 @@ func (s sum) minus(o sum) sum {
 	return s
 }
 
-// digest hashes sum and number once more, so that the digest of an empty set is
-// an ordinary digest, and not the number 0.
+// digest hashes the sum and the number again. So the digest of an empty set is a normal
+// digest, and not the number 0.
 func (s sum) digest() tutti.Digest {
 	text := make([]byte, sha256.Size, sha256.Size+24)
 	for i, word := range s.words {

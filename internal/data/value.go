@@ -15,19 +15,18 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// MaxValue bounds the size of a value, in bytes of JSON.
+// MaxValue is the largest size of a value, in bytes of JSON.
 const MaxValue = 128 << 10
 
-// value is what a key has now, canonical, and where it comes from. The digest of the
-// zero value is empty.
+// value is the canonical value of a key, with its origin. The digest of the zero value is empty.
 type value struct {
 	api.ValueView
 	digest tutti.Digest
 	sealed *sealed // nil: an ordinary value
 }
 
-// CheckValue returns the canonical form of a value that is to be published.
-// CodeInvalid: the key is malformed, or the value is not JSON or too large.
+// CheckValue returns the canonical form of a value before it is published. CheckValue returns CodeInvalid if the key
+// is malformed, or if the value is not JSON or is too large.
 func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	if err := tutti.ValidateKey(key); err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 		err = checkIntegers(canonical)
 	}
 	if _, is := tutti.ParseSealed(canonical); is && err == nil {
-		err = tutti.Errorf(tutti.CodeInvalid, "an object with the __ptype Tutti::Sealed would be taken for a secret")
+		err = tutti.Errorf(tutti.CodeInvalid, "an object with the __ptype Tutti::Sealed would look like a secret")
 	}
 	if err != nil {
 		return nil, tutti.Wrap("", err, "value of key %q", key)
@@ -48,8 +47,8 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// checkIntegers refuses integers that Puppet cannot read: its Integer has 64 bits. Only new values
-// are checked, because the log may have old ones.
+// checkIntegers refuses integers that Puppet cannot read, because Puppet's Integer has 64 bits. checkIntegers is used
+// only for new values, because the log may already have larger integers.
 func checkIntegers(canonical json.RawMessage) error {
 	value, err := decode(canonical)
 	if err != nil {
@@ -66,7 +65,8 @@ func checkIntegers(canonical json.RawMessage) error {
 		excerpt([]byte(found)), at, math.MinInt64, math.MaxInt64)
 }
 
-// tooLarge returns the first integer that does not fit into 64 bits, and where it is; empty: there is none.
+// tooLarge returns the first integer that does not fit into 64 bits, and its place in the value. Both results are
+// empty if there is no such integer.
 func tooLarge(value any) (at, number string) {
 	switch v := value.(type) {
 	case json.Number:
@@ -89,20 +89,19 @@ func tooLarge(value any) (at, number string) {
 	return "", ""
 }
 
-// CheckPublish returns a publication with its value in canonical form. CodeInvalid: see
-// CheckValue. Also, null cannot be published.
+// CheckPublish returns a publication with its value in canonical form. CodeInvalid: see CheckValue. It refuses null.
 func CheckPublish(in wire.Publish) (wire.Publish, error) {
 	if in.Withdraw {
 		return in, tutti.ValidateKey(in.Key)
 	}
 	var err error
 	if in.Value, err = CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
-		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
+		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is not a value; withdraw the value instead", in.Key)
 	}
 	return in, err
 }
 
-// MayChange refuses to withdraw a value that does not exist.
+// MayChange refuses a withdrawal if there is no value.
 func (s *State) MayChange(in wire.Publish) error {
 	if _, found := s.values[in.Key]; in.Withdraw && !found {
 		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
@@ -110,21 +109,21 @@ func (s *State) MayChange(in wire.Publish) error {
 	return nil
 }
 
-// MayOwn says whether a node (or an operator: no name) may set or unset a key as
-// far as its owner is concerned. CodeConflict: the key belongs to another publisher.
-// Operators may take over any key. The node that had it is then refused.
+// MayOwn checks whether the owner of a key allows a node to set or unset the key. For an operator, the node is empty.
+// MayOwn returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any owner.
+// After an operator has overwritten a key, the former owner may no longer publish the key.
 func (s *State) MayOwn(key string, who tutti.NodeName) error {
 	v, ok := s.values[key]
 	switch {
 	case !ok || who == "" || v.Owner == who:
 		return nil
 	case v.Owner == "":
-		return tutti.Errorf(tutti.CodeConflict, "key %q: set by %s, node %q cannot publish it: an operator unsets it first, or the node uses another key", key, v.By, string(who))
+		return tutti.Errorf(tutti.CodeConflict, "key %q: set by %s, so node %q cannot publish it: let an operator unset it first, or use another key on the node", key, v.By, string(who))
 	}
-	return tutti.Errorf(tutti.CodeConflict, "key %q: owned by node %q, node %q cannot publish it too: use another key", key, string(v.Owner), string(who))
+	return tutti.Errorf(tutti.CodeConflict, "key %q: owned by node %q, so node %q cannot publish it too: use another key", key, string(v.Owner), string(who))
 }
 
-// Value returns what a key has now, canonical.
+// Value returns the canonical value of a key.
 func (s *State) Value(key string) (api.ValueView, bool) {
 	v, ok := s.values[key]
 	return v.ValueView, ok
@@ -135,10 +134,10 @@ func (s *State) OwnedBy(node tutti.NodeName) []string {
 	return slices.Sorted(maps.Keys(s.owned[node]))
 }
 
-// Owns is how many keys a node has published.
+// Owns returns the number of keys that a node has published.
 func (s *State) Owns(node tutti.NodeName) int { return len(s.owned[node]) }
 
-// disown forgets which node published a key.
+// disown removes the owner of a key.
 func (s *State) disown(key string) {
 	owner := s.values[key].Owner
 	delete(s.owned[owner], key)
@@ -147,9 +146,9 @@ func (s *State) disown(key string) {
 	}
 }
 
-// Values returns the value at a key and those below it, sorted by key; all for an empty
-// prefix. The prefix ends with a whole part: `node/web` covers
-// `node/web/x` and not `node/web.example.net/x`.
+// Values returns the value with the key prefix and the values below it, sorted by key. An empty prefix selects all
+// values. The prefix must end at a complete part of the path. So `node/web` covers `node/web/x`, but not
+// `node/web.example.net/x`.
 func (s *State) Values(prefix string) []api.ValueView {
 	prefix = strings.TrimSuffix(prefix, "/")
 	var found []api.ValueView
@@ -165,14 +164,14 @@ func below(key, prefix string) bool {
 	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/")
 }
 
-// A page has at most pageValues values, and adds no further one after pageBytes bytes.
+// A page has at most pageValues values. A page ends after the value with which its size reaches pageBytes bytes.
 const (
 	pageValues = 2000
 	pageBytes  = 1 << 20
 )
 
-// Page returns the first values below a prefix whose keys come after another key and that sees admits, sorted by key, and
-// whether there are more. It sorts few keys, however many there are.
+// Page returns the first values below a prefix, sorted by key, and whether there are more. The keys must come after
+// the key after, and sees must return true for them. Page sorts only a few keys, even if there are many values.
 func (s *State) Page(prefix, after string, sees func(key string) bool) (values []api.ValueView, more bool) {
 	prefix = strings.TrimSuffix(prefix, "/")
 	const keep = pageValues + 1
@@ -198,8 +197,8 @@ func (s *State) Page(prefix, after string, sees func(key string) bool) (values [
 	return values, false
 }
 
-// Hiera returns all hiera data of a node: the shared keys, and its own over them. It includes secrets
-// that are sealed to the node.
+// Hiera returns all hiera data of a node. The node's own keys replace shared keys. Hiera includes secrets that are
+// sealed to the node.
 func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage, len(s.shared))
 	for _, level := range []map[string]value{s.shared, s.hiera[node]} {
@@ -212,11 +211,12 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	return all
 }
 
-// HieraCount is how many keys Hiera returns for a node at most.
+// HieraCount returns an upper limit for the number of keys that Hiera returns for a node.
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
-// hieraValue returns what hiera on a node finds for one key; the zero value: nothing. A secret
-// of the node that is not sealed to the node also hides the shared value.
+// hieraValue returns the value that hiera on a node finds for a key. hieraValue returns the zero value if there is
+// none. If the node's own level has a secret for the key that is not sealed to the node, the shared value is hidden
+// too.
 func (s *State) hieraValue(node tutti.NodeName, key string) value {
 	v, own := s.hiera[node][key]
 	if !own {
@@ -236,11 +236,11 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	})
 }
 
-// put sets the value of v's key.
+// put sets the value of the key v.Key.
 func (s *State) put(v value) {
 	had := s.values[v.Key]
 	s.disown(v.Key)
-	s.account(had, v)
+	account(s, had, v)
 	s.values[v.Key] = v
 	if delete(s.sealed, v.Key); v.sealed != nil {
 		s.sealed[v.Key] = struct{}{}
@@ -260,7 +260,7 @@ func (s *State) put(v value) {
 func (s *State) unset(key string) {
 	had := s.values[key]
 	s.disown(key)
-	s.account(had, value{})
+	account(s, had, value{})
 	delete(s.values, key)
 	delete(s.sealed, key)
 	if node, short, ok := hieraKey(key); ok {
@@ -272,7 +272,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node; with no name, the shared data.
+// level returns the hiera data of a node. If node is empty, level returns the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared
@@ -289,8 +289,7 @@ func nodeHiera(node tutti.NodeName, key string) string {
 	return "node/" + string(node) + "/hiera/" + key
 }
 
-// hieraKey splits the key of a value that hiera sees. The node is empty for
-// shared keys.
+// hieraKey splits the path of a hiera value into node and key. The node is empty for shared keys.
 func hieraKey(path string) (tutti.NodeName, string, bool) {
 	if key, ok := strings.CutPrefix(path, "shared/hiera/"); ok {
 		return "", key, true

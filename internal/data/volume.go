@@ -31,10 +31,10 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 }
 
 // SetBy is the volume of what an actor has set and what still exists.
-func (s *State) SetBy(actor string) Volume { return s.setBy[actor] }
+func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
 // SetByAfter is SetBy after the actor sets a key, with this volume; adds: to the secret that is there.
-func (s *State) SetByAfter(actor, key string, volume Volume, adds bool) Volume {
+func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	after := s.setBy[actor].plus(volume)
 	if !adds {
 		after = after.minus(s.values[key].setBy()[actor])
@@ -54,7 +54,7 @@ func (v value) setBy() map[string]Volume {
 }
 
 // account replaces a value by another one in the volumes of those who set them.
-func (s *State) account(had, has value) {
+func account(s *State, had, has value) {
 	for actor, volume := range had.setBy() {
 		if s.setBy[actor] = s.setBy[actor].minus(volume); s.setBy[actor] == (Volume{}) {
 			delete(s.setBy, actor)

@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	maxCounted = 1024 // names that are counted separately
-	maxShown   = 3    // of them, the most frequent ones
-	maxName    = 80   // bytes of a name that is shown
+	maxCounted = 1024 // names that have their own count
+	maxShown   = 3    // names in a text, the most frequent ones
+	maxName    = 80   // bytes of a name in a text
 )
 
-// counts says how often each name came. For many names it takes no more room than
-// for maxCounted.
+// counts says how often each name occurred. The type needs no more memory for many names than for maxCounted names.
 type counts struct {
 	total int
-	of    map[string]int // at most maxCounted; the others are in total only
+	of    map[string]int // at most maxCounted names; the others are only in total
 }
 
 func (c *counts) add(name string) {
@@ -33,8 +32,8 @@ func (c *counts) add(name string) {
 	c.of[name]++
 }
 
-// String lists the most frequent names, with their counts if there are several, and how often
-// all other names came.
+// String lists the most frequent names, with their counts if there are several. String also
+// has the number of all other attempts.
 func (c *counts) String() string {
 	names := sorted(c.of)
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(c.of[b], c.of[a]) })
@@ -60,8 +59,8 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-// sourceOf returns by what strangers are counted: the network of an address, since one machine may have
-// 2^64 IPv6 addresses; otherwise the kind of the name.
+// sourceOf returns the source under which attempts of strangers are counted. For an address the source
+// is its network, because one machine may have 2^64 IPv6 addresses. For other names the source is the kind of the name.
 func sourceOf(who string) string {
 	kind, name, _ := strings.Cut(who, ":")
 	addr, err := netip.ParseAddr(name)

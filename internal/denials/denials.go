@@ -10,17 +10,17 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// A refused caller must not be able to fill the log, or to hide what others try. So
-// entries are bounded for each known caller, and for all strangers together. Attempts
-// beyond a bound are counted. The counts of a minute are one entry for each known caller, and one for strangers.
+// A refused caller must not be able to fill the log, or to hide the attempts of others. So the number of entries is
+// limited for each known caller, and for all strangers together. Attempts above a limit are only counted. At the
+// end of a minute, each known caller gets one entry with its counts, and all strangers together get one.
 const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
-	maxDenials   = 300 // entries of all known callers; each still has a first one
-	// strangersAtOnce is how many strangers have an entry of their own before they are only counted.
-	// In each strangersEvery there is room for one more.
+	maxDenials   = 300 // entries of all known callers; each caller still has a first entry
+	// strangersAtOnce is how many strangers get their own entry before the server only counts them.
+	// After that there is room for one more entry in each strangersEvery.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
-	// maxWhat and maxReason bound the texts of an entry, in bytes. As JSON they may be twice as long.
+	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.
 	maxWhat   = 200
 	maxReason = 1 << 10
 )
@@ -28,7 +28,8 @@ const (
 // strangers is the name in an entry that counts more than one stranger.
 const strangers = "strangers"
 
-// Entry returns the entry of an attempt. Most is in what was tried. A reason that says the same is left out.
+// Entry returns the entry of a refused attempt. The field What usually says the most. A reason with the same text is
+// left out.
 func Entry(who, what string, cause error) *tutti.Denied {
 	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
 	if reason := cause.Error(); reason != what {
@@ -38,27 +39,27 @@ func Entry(who, what string, cause error) *tutti.Denied {
 }
 
 // Minute has the attempts of the present minute. The minute begins with the first attempt, and ends
-// when the counts are taken. The zero Minute has not begun.
+// when Due returns its counts. The zero Minute has not begun.
 type Minute struct {
 	mu       sync.Mutex
-	since    time.Time // zero: not begun
+	since    time.Time // zero if the minute has not begun
 	known    map[string]*attempts
 	recorded int // entries of known callers
 
 	strangers attempts
-	sources   counts    // of what strangers tried
-	room      int       // for strangers' own entries
-	roomAt    time.Time // when room was counted; zero: never
+	sources   counts    // attempts of strangers, by source
+	room      int       // entries that strangers may still have
+	roomAt    time.Time // when room was last updated; the zero time if it never was
 }
 
-// attempts are what one caller has tried within a minute.
+// attempts are the attempts of one caller within a minute.
 type attempts struct {
 	recorded map[string]bool
 	more     counts
 }
 
-// note records an attempt as an entry of its own if it may and there is no equal one; otherwise it
-// counts the attempt.
+// note gives an attempt its own entry if may is true and there is no equal entry yet. If may is false, or if there is
+// an equal entry, note only counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)
@@ -71,14 +72,14 @@ func (a *attempts) note(key, what string, may bool) bool {
 	return true
 }
 
-// isKnown tells callers with a proven identity from strangers, who can use
-// as many names as they like.
+// isKnown reports whether the identity of a caller is proven. All other callers are
+// strangers, who can use as many names as they like.
 func isKnown(who string) bool {
 	kind, _, _ := strings.Cut(who, ":")
 	return kind == "node" || kind == "operator" || kind == "token"
 }
 
-// Admit reports whether an attempt is to have an entry of its own. Otherwise it counts the attempt.
+// Admit reports whether an attempt gets its own entry. An attempt without its own entry is counted.
 func (d *Minute) Admit(now time.Time, who, what string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +117,7 @@ func (d *Minute) admitStranger(now time.Time, who, what string) bool {
 	return false
 }
 
-// Due returns the entries for the counts, when the minute is over.
+// Due returns the entries with the counts when the minute is over.
 func (d *Minute) Due(now time.Time) []*tutti.Denied {
 	d.mu.Lock()
 	defer d.mu.Unlock()

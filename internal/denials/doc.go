@@ -1,3 +1,4 @@
-// Package denials bounds the refused attempts in the audit trail. A refused caller has few entries in a minute. Attempts
-// beyond them are counted. It writes no entry itself: Admit says whether there is to be one, and Due returns the sums.
+// Package denials limits the entries about refused attempts in the audit trail. A refused caller gets only a few
+// entries per minute. Attempts above that are counted. The package writes no entries. Admit reports whether the caller
+// should write one, and Due returns the sums.
 package denials

@@ -3,7 +3,7 @@ package engine
 import "github.com/tutti-project/tutti"
 
 // Unfinished returns the unfinished jobs that an actor has started, the oldest first.
-func (s *State) Unfinished(by string) []*Job {
+func Unfinished(s *State, by string) []*Job {
 	var out []*Job
 	for _, id := range s.Order {
 		if j := s.Jobs[id]; j.By == by && !j.Ended() {
@@ -13,8 +13,8 @@ func (s *State) Unfinished(by string) []*Job {
 	return out
 }
 
-// Begun returns the jobs of which a node has claimed a run.
-func (s *State) Begun() map[tutti.JobID]bool {
+// JobsBegun returns the jobs of which a node has claimed a run.
+func JobsBegun(s *State) map[tutti.JobID]bool {
 	out := map[tutti.JobID]bool{}
 	for _, r := range s.Runs {
 		if r.ClaimedSeq > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Targets returns nodes with their groups, for policy.MayOperate.
+// Targets returns these nodes with their groups, for policy.MayOperate.
 func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	out := make([]policy.Target, len(nodes))
 	for i, name := range nodes {
@@ -20,8 +20,8 @@ func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	return out
 }
 
-// Targeted returns the nodes of a group, or one node. For the empty target all is true. A group
-// includes listed nodes that have not joined yet.
+// Targeted returns the nodes of a group, or one node. For the empty target, Targeted returns all as
+// true. A group includes listed nodes that have not joined yet.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
 	if target == "" {
 		return true, nil
@@ -51,14 +51,14 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 			w.All, w.Nodes = Targeted(v.State, in.Target)
 		case tutti.VerbData:
 			w.Key = in.Target
-		default: // nothing narrows the question
+		default: // nothing limits the question
 		}
 		by, err := policy.Admits(v.Fleet(), in.Operator, w)
 		switch {
 		case err != nil:
 			out.Why = err.Error()
 		case len(by) == 0:
-			out = api.AccessAnswer{May: true, Why: "the fleet file has no access: each operator may do everything"}
+			out = api.AccessAnswer{May: true, Why: "the fleet file has no section access: each operator may do everything"}
 		default:
 			lines := make([]string, len(by))
 			for i, a := range by {
@@ -67,7 +67,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 			out = api.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
 		}
 		if op := v.Registry.Operators[in.Operator]; out.May && (op == nil || len(op.Good(v.Now)) == 0) {
-			out.Why += "; but no certificate of this name is known to be good"
+			out.Why += "; but the log has no valid certificate of this operator"
 		}
 		return nil
 	})

@@ -13,11 +13,11 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// maxCodeRead is the largest code file that an operator is shown.
+// maxCodeRead is the largest file of code that an operator can read, in bytes.
 const maxCodeRead = 8 << 20
 
-// pushes are the code of an environment: the push in the fold, and the pushes that the log still has, the
-// latest last.
+// pushes has the pushes of an environment: the push in the fold, and the pushes that the log still has.
+// The latest push is last.
 type pushes struct {
 	now tutti.CodePushed
 	log []tutti.Event
@@ -90,7 +90,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, e
 		return out, nil
 	}
 	if file.Size > maxCodeRead {
-		return out, tutti.Errorf(tutti.CodeInvalid, "%s has %d bytes: more than %d are not shown", out.Path, file.Size, maxCodeRead)
+		return out, tutti.Errorf(tutti.CodeInvalid, "%s has %d bytes: files with more than %d are not shown", out.Path, file.Size, maxCodeRead)
 	}
 	out.Content, err = rd.blobs.Get(ctx, file.Digest)
 	return out, tutti.Wrap("", err, "%s", out.Path)
@@ -107,7 +107,7 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	return out
 }
 
-// pushes reads what is known of an environment's code; empty: the fleet file's environment.
+// pushes reads the pushes of an environment. If the environment is empty, it is the one of the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
 	var p pushes
 	if err := rd.look(ctx, func(v View) error {
@@ -137,7 +137,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// last returns the last push of a code, nil: the log has no push of it.
+// last returns the last push of a code. The function returns nil if the log has no push of this code.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {
@@ -147,7 +147,8 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 	return nil
 }
 
-// before is the code that was pushed before. While the latest push is held, it is the code that nodes still use. Empty: unknown.
+// before returns the code of the previous push. While the latest push is held, before returns the code that nodes
+// still use. The function returns an empty digest if this code is not known.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -163,7 +164,7 @@ func (p pushes) before() tutti.Digest {
 	return ""
 }
 
-// version says who pushed a code last.
+// version returns who last pushed a code, and when.
 func (p pushes) version(code tutti.Digest) api.CodeVersion {
 	out := api.CodeVersion{Code: code}
 	if e := p.last(code); e != nil {
@@ -221,7 +222,8 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	return out, nil
 }
 
-// having returns how many nodes had a code in their last run in mode apply, and which other nodes of its environment had not.
+// having returns how many nodes had a code in their last run in mode apply. The function also returns the other
+// nodes of the environment.
 func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
 	for n := range v.Registry.Nodes {
 		has, last := v.has(n), v.Engine.Last(n).Applied

@@ -1,5 +1,5 @@
-// Package explain answers operators' requests that change nothing: lists, the state of nodes, where
-// values come from, which nodes read what other nodes publish, what runs have reported. It reads
-// one version of the fold at a time (View), the log and the blobs. It does not need
-// the writer (ADR 0016). A second look may see a later version than the first.
+// Package explain answers requests of operators that change nothing: lists, the state of nodes, the
+// origin of values, the readers of published data, and the reports of runs. The package reads one
+// version of the fold at a time (View), the log and the blobs. The package does not need the writer
+// (ADR 0016). If one request looks twice, the second version may be later than the first.
 package explain

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxNamed is how many nodes an effect names for each time.
+// maxNamed is how many nodes an effect names for each time of reaction.
 const maxNamed = 5
 
 // Effect implements tutti.Values.
@@ -30,8 +30,8 @@ func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage)
 	})
 }
 
-// effect sorts the nodes by when they would run. A node runs at the earliest time that one of
-// its questions asks for.
+// effect groups the nodes by the time when they would run. A node runs at the earliest time
+// that the rules give for one of its changed questions.
 func (v View) effect(affected []data.Affected) api.Effect {
 	var out api.Effect
 	times := []tutti.ReactionTime{""}

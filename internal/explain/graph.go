@@ -31,7 +31,8 @@ func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 			needs[n] = true
 		}
 		for _, l := range v.Data.Links() {
-			l.Question = &data.Question{Query: l.Query, Node: l.Node, Hard: l.Hard} // a copy that is not part of the fold
+			// A copy that does not belong to the fold.
+			l.Question = &data.Question{Query: l.Query, Node: l.Node, Hard: l.Hard}
 			links = append(links, l)
 		}
 		for _, o := range v.Fleet().Order {
@@ -54,8 +55,7 @@ func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 	return out, nil
 }
 
-// edges makes one edge of all questions between the same nodes. It leaves out edges
-// without a member.
+// edges joins all questions between the same nodes into one edge. The function leaves out edges without a member.
 func edges(links []data.Link, explicit []api.GraphEdge, members map[tutti.NodeName]bool) []api.GraphEdge {
 	var out []api.GraphEdge
 	at := map[string]int{}

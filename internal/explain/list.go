@@ -24,7 +24,7 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 	return out, err
 }
 
-// ListNodes implements tutti.Nodes, sorted by name. An operator who may only view gets no texts of errors.
+// ListNodes implements tutti.Nodes, sorted by name. An operator who may only view gets no error texts.
 func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 	var out []api.NodeView
 	err := rd.look(ctx, func(v View) error {
@@ -73,7 +73,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 	return out, err
 }
 
-// PageValues implements tutti.Values. An operator who may not read gets the values that they may set.
+// PageValues implements tutti.Values. An operator who may not read values gets only the values that they may set.
 func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.ValuesPage, err error) {
 	err = rd.look(ctx, func(v View) error {
 		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.Sees())
@@ -82,7 +82,8 @@ func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.Va
 	return page, err
 }
 
-// ListValues implements tutti.Values, sorted by key. An operator who may not read gets the values that they may set.
+// ListValues implements tutti.Values, sorted by key. An operator who may not read values gets only the values that
+// they may set.
 func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]api.ValueView, error) {
 	var out []api.ValueView
 	err := rd.look(ctx, func(v View) error {

@@ -9,16 +9,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// examined is the state of a node, with what its record and the log add.
+// examined is the state of a node, with additional data from its record and the log.
 type examined struct {
 	stood
-	record  *tutti.Record // nil: not kept
-	reads   []tutti.Read  // from the record, or from the fold, which has no places
+	record  *tutti.Record // nil if the record is not stored
+	reads   []tutti.Read  // reads from the record, or from the fold, where they have no places
 	changed map[string]api.ChangedRead
-	order   []string // the order of changed
+	order   []string // the order of the entries in changed
 }
 
-// examine takes the state of a node from the fold, then reads the rest from the log and the blobs.
+// examine reads the state of a node from the fold, and then the rest from the log and the blobs.
 func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, error) {
 	x := &examined{changed: map[string]api.ChangedRead{}}
 	err := rd.look(ctx, func(v View) (err error) {
@@ -43,7 +43,7 @@ func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, 
 	return x, rd.trace(ctx, x)
 }
 
-// trace finds in the log who changed the data that a node read.
+// trace finds in the log who has changed the data that a node read.
 func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	node := x.view.Node
 	var keys []string
@@ -85,10 +85,10 @@ func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	return rd.runs(ctx, views...)
 }
 
-// maxProviders is how many earlier answers are shown for a question that has no answer now.
+// maxProviders is how many earlier answers an explanation shows for a question without an answer.
 const maxProviders = 5
 
-// providers returns the nodes and operators who answered a question before, the latest first.
+// providers returns the nodes and operators who answered a question earlier, the latest one first.
 func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	var out []api.Cause
 	for _, key := range pathsOf(node, q) {
@@ -102,7 +102,7 @@ func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	return out[:min(len(out), maxProviders)]
 }
 
-// since finds when a node became stale or suspect.
+// since finds out when a node became stale or suspect.
 func (x *examined) since(t *trail) {
 	st := &x.standing
 	switch st.State {
@@ -122,11 +122,11 @@ func (x *examined) since(t *trail) {
 		if !first.IsZero() {
 			st.Since = first
 		}
-	default: // Since is its last run
+	default: // Since is the time of its last run
 	}
 }
 
-// placeOf is where in the code a run asked a question, as far as its record says.
+// placeOf returns the place in the code where a run asked a question, if its record has it.
 func placeOf(record *tutti.Record, q tutti.Query) tutti.Place {
 	if record == nil {
 		return tutti.Place{}
@@ -168,7 +168,7 @@ func (rd *Reader) ShowNode(ctx context.Context, node tutti.NodeName) (api.NodeDe
 		}
 		out.Reads = append(out.Reads, v)
 	}
-	for _, id := range x.order { // hiera keys that were absent
+	for _, id := range x.order { // hiera keys that had no value
 		if c := x.changed[id]; !shown[id] {
 			v := api.ReadView{Read: tutti.Read{Query: c.Query, At: c.At}, Changed: true}
 			if len(c.Causes) > 0 {

@@ -24,7 +24,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffec
 	return out, rd.look(ctx, func(v View) error {
 		if digest != v.Registry.FleetDigest {
 			if err := v.May(tutti.VerbAdmin, ""); err != nil {
-				return tutti.Wrap("", err, "%s is another fleet file than the server's", in.Fleet.File)
+				return tutti.Wrap("", err, "%s is not the fleet file of the server", in.Fleet.File)
 			}
 		}
 		out.Same = digest == v.Registry.FleetDigest && !policy.Old(v.Fleet()) && (in.Code == "" || in.Code == v.Registry.Code[f.Environment.Name].Code)
@@ -33,7 +33,8 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffec
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
-		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code // false: no code is pushed, or the current one
+		// False if the request has no code, or the current code.
+		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code
 		for n := range v.Registry.Nodes {
 			last := v.Engine.Last(n).Applied
 			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {

@@ -12,11 +12,11 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept is what is stored of a run's record. What it points to is read-only.
+// kept says what is stored of a run's record. Nobody may change the data to which it points.
 type kept struct {
-	node   tutti.Digest  // what its node has sent; empty: nothing
-	served *tutti.Served // what its Puppet Server has handed over, nil: nothing
-	asked  *tutti.Asked  // what had been read by then; only with served
+	node   tutti.Digest  // the record from the node; empty if the node has sent none
+	served *tutti.Served // the record from the run's Puppet Server; nil if there is none
+	asked  *tutti.Asked  // the questions up to that time; only set together with served
 }
 
 func keptOf(r *engine.Run) kept {
@@ -52,7 +52,7 @@ func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, 
 	return *record, nil
 }
 
-// loadRecord reads the record of a run, nil if it is not kept.
+// loadRecord reads the record of a run. The function returns nil if the record is not stored.
 func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
 	if of.node == "" {
 		return nil, nil
@@ -77,11 +77,11 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 	return &record, err
 }
 
-// asPlaces are the places in the code where a Puppet Server's compile asked, by the question's
-// identify text and by hiera key.
+// asPlaces has the places in the code where a compile on a Puppet Server asked. Places of
+// reads are by the text of identify, and places of keys by hiera key.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. It returns no places if they are not stored.
+// places reads the places. If the places are not stored, it returns none.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {
@@ -104,8 +104,8 @@ func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, e
 	return out, err
 }
 
-// addAsked adds what a run's Puppet Server read to what its node read itself
-// (Deferred values). Only the node knows the places of its own reads.
+// addAsked adds to a record the reads of the run's Puppet Server. The node itself reads
+// only for Deferred values. Only the node knows the places of its own reads.
 func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
 	reads, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range record.Reads {
@@ -133,10 +133,10 @@ func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
 	}
 }
 
-// references returns the references of the resources that a Puppet Server's catalog exports.
+// references returns the references of all resources that the catalog of a Puppet Server exports.
 func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
 	exports, err := ServedExports(ctx, rd.blobs, served)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // like the record, the exports may have been deleted
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, as the record may
 		return nil, nil
 	}
 	var out []string
@@ -146,14 +146,16 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// Bounds of what is shown of a record. No honest run has more, because its gate would refuse it.
+// The following constants limit the parts of a record that people see. An honest run has no more,
+// because its gate would be refused.
 const (
 	maxReads     = 20_000
 	maxKeys      = 100_000
 	maxPublished = 5_000
 )
 
-// decodeRecord reads a stored record. Nodes write records, so a list may be too long. Then only its first part counts.
+// decodeRecord reads a stored record. Nodes write these records, so a list may be too long. If a list is too long, only
+// its first part is used.
 func decodeRecord(raw []byte) (tutti.Record, error) {
 	type fields tutti.Record
 	var in struct {
@@ -177,7 +179,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, tutti.Wrap(tutti.CodeInvalid, errors.Join(err, unread), "a stored record")
 }
 
-// firstOf is data.FirstOf, but an empty list stays an empty list.
+// firstOf is like data.FirstOf, but returns an empty list for an empty list.
 func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, _, err := data.FirstOf[T](what, raw, most)
 	if out == nil && len(raw) > 0 && string(raw) != "null" {
@@ -212,7 +214,7 @@ func published(raw json.RawMessage) (map[string]tutti.Digest, error) {
 	return out, nil
 }
 
-// ServedExports reads what a Puppet Server's catalog exports.
+// ServedExports reads the exports of a Puppet Server's catalog.
 func ServedExports(ctx context.Context, blobs tutti.Blobs, served *tutti.Served) ([]tutti.Export, error) {
 	if served.Count == 0 {
 		return nil, nil

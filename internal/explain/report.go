@@ -15,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// toRead bounds the reports that one call reads. The answer says which reports it has not read.
+// toRead limits the number and size of reports that one call reads. The answer says which reports the
+// call has not read.
 type toRead struct{ reports, bytes int }
 
 // RunReport implements tutti.Reports.
@@ -28,7 +29,7 @@ func (rd *Reader) RunReport(ctx context.Context, run string) (api.RunReport, err
 	return out, err
 }
 
-// runOf returns what the fold knows of a run.
+// runOf returns what the fold has about a run.
 func (rd *Reader) runOf(ctx context.Context, run string) (api.RunReport, error) {
 	var out api.RunReport
 	err := rd.look(ctx, func(v View) error {
@@ -41,14 +42,14 @@ func (rd *Reader) runOf(ctx context.Context, run string) (api.RunReport, error) 
 	return out, err
 }
 
-// runReport is a run as far as the fold knows it.
+// runReport returns a run with the data that the fold has.
 func (v View) runReport(r *engine.Run) api.RunReport {
 	out := api.RunReport{
 		RunView: v.run(r), Attempt: r.Attempt, Environment: r.Environment, WantedAt: r.WantedAt, ClaimedAt: r.ClaimedAt,
 		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
 	if r.Result != nil {
-		result := *r.Result // nobody changes its lists
+		result := *r.Result // no code changes the lists in it
 		out.Result = &result
 	}
 	return out
@@ -66,7 +67,8 @@ func (v View) retired(r *engine.Run) bool {
 	}
 }
 
-// notThere says why a run's report or log is not stored. The server has deleted it (CodeNotFound), or it is lost (CodeDamaged).
+// notThere returns the reason why a run's report or log is not stored. Either the server has deleted
+// the content (CodeNotFound), or the disk has lost the content (CodeDamaged).
 func notThere(what string, retired bool) error {
 	if retired {
 		return tutti.Errorf(tutti.CodeNotFound, "%s is not kept any more (--keep-reports, --keep-reports-for of the server)", what)
@@ -74,8 +76,8 @@ func notThere(what string, retired bool) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s was stored and is gone: the server's disk has lost it; see: tutti doctor, on the server", what)
 }
 
-// findRun finds a run by its id, by the name of its node (the node's latest run), or
-// by a part of its id. A name takes precedence over a part, because one can give a longer part.
+// findRun finds a run by its id, by a part of its id, or by the name of its node. For a node, findRun returns the
+// node's latest run. A name takes precedence over a part of an id, because the caller can give a longer part.
 func (v View) findRun(text string) (*engine.Run, error) {
 	const shortest = 4
 	if r := v.Engine.Runs[tutti.RunID(text)]; r != nil {
@@ -85,7 +87,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 		return v.latestRun(n)
 	}
 	if len(text) < shortest {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: at least %d characters of its id, or the name of a node, for its latest run", text, shortest)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: give at least %d characters of its id, or the name of a node to see its latest run", text, shortest)
 	}
 	var found []*engine.Run
 	for id, r := range v.Engine.Runs {
@@ -106,7 +108,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 	for _, r := range found[:min(len(found), 5)] {
 		names = append(names, fmt.Sprintf("%s (%s)", r.Run, r.Node))
 	}
-	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s; give more of it, or the name of a node, for its latest run",
+	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s; give more of the id, or the name of a node to see its latest run",
 		len(found), text, strings.Join(names, ", "))
 }
 
@@ -120,8 +122,7 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or says why it is missing. It also returns how
-// many bytes it has read.
+// report reads the report of a run, or returns why it is missing. The function also returns how many bytes it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -144,20 +145,20 @@ func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *a
 	return &out, nil, len(raw), nil
 }
 
-// notSent says why a node has sent no report of a run.
+// notSent returns the reason why a node has sent no report of a run.
 func notSent(of api.RunReport) *api.Missing {
 	m := &api.Missing{Why: api.ReportNotSent}
 	switch {
 	case of.Result == nil && of.Lost != "":
 		m.Text = "the run is lost: " + of.Lost
 	case of.Result == nil && !of.EndedAt.IsZero():
-		m.Text = "it ended, and the node has sent no result"
+		m.Text = "the run has ended, and the node has sent no result"
 	case of.Result == nil:
 		m.Why, m.Text = api.ReportRunning, "the run has not ended: "+of.Phase
 	case of.Result.Stopped:
-		m.Text = "it was stopped at its gate and applied nothing: " + of.GateWhy
+		m.Text = "the gate stopped the run, so it applied nothing: " + of.GateWhy
 	case of.Outcome == tutti.Failed || of.Outcome == tutti.Waiting:
-		m.Text = fmt.Sprintf("Puppet wrote none: it ended in phase %s", cmp.Or(of.Result.Phase, "none"))
+		m.Text = fmt.Sprintf("Puppet wrote no report: it ended in phase %s", cmp.Or(of.Result.Phase, "none"))
 	default:
 		m.Text = cmp.Or(of.Result.Message, "Puppet wrote none")
 	}
@@ -172,7 +173,7 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(api.Lo
 	}
 	read, digest := report.Log, tutti.Digest("")
 	if of.Result != nil {
-		if digest = of.Result.Log; digest == "" { // for example because it was too large for a blob
+		if digest = of.Result.Log; digest == "" { // for example if the log was too large for a blob
 			read, digest = report.Logged, of.Result.Report
 		}
 	}
@@ -222,8 +223,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs, those of failed runs first. It does not read reports of
-// runs without changes.
+// fillChanges reads the reports of runs. The function begins with the reports of failed runs. The function
+// skips runs without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {
@@ -258,9 +259,9 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 	return nil
 }
 
-// unread notes a run whose report was not read.
+// unread records a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
-	const most = 20 // at most this many reasons, and nodes for each reason
+	const most = 20 // maximum of reasons, and of nodes for each reason
 	find := func(why string) int {
 		return slices.IndexFunc(out.Unread, func(u api.Unread) bool { return u.Why == why })
 	}

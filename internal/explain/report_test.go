@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// However many runs a job has, one call reads so many reports, and so many bytes:
-// of failed runs first, of runs without a change none. What was not read is said.
+// One call reads a limited number of reports and bytes, no matter how many runs a job has. The call reads reports of
+// failed runs first, and no reports of runs without a change. The answer says which reports the call did not read.
 func TestAJobsReportsAreBounded(t *testing.T) {
 	blobs := memory.NewBlobs()
 	var runs []api.RunReport

@@ -15,14 +15,14 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// reference is `Type[title]`. People also write the type in lower case.
+// reference matches `Type[title]`. People also write the type with lower-case letters.
 var reference = regexp.MustCompile(`(?s)^([A-Za-z][a-z0-9_A-Z]*(?:::[A-Za-z][a-z0-9_A-Z]*)*)\[(.+)\]$`)
 
-// splitReference returns type and title as Puppet writes them.
+// splitReference returns the type and the title in Puppet's spelling.
 func splitReference(text string) (typ, title string, err error) {
 	parts := reference.FindStringSubmatch(text)
 	if parts == nil {
-		return "", "", tutti.Errorf(tutti.CodeInvalid, "resource %q: it is written as Type[title], say 'File[/etc/motd]'", text)
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "resource %q: write Type[title], for example 'File[/etc/motd]'", text)
 	}
 	segments := strings.Split(parts[1], "::")
 	for i, s := range segments {
@@ -31,13 +31,13 @@ func splitReference(text string) (typ, title string, err error) {
 	return strings.Join(segments, "::"), parts[2], nil
 }
 
-// told is what the fold says about a resource of a node.
+// told has what the fold knows about a resource of a node.
 type told struct {
 	run      api.RunView
-	retired  bool // its report may have been deleted
+	retired  bool // the report of the run may have been deleted
 	report   tutti.Digest
-	record   kept           // of the run; for a foreign run, of our last run
-	exported []tutti.Export // of other nodes, with that reference
+	record   kept           // the record of the run; for a foreign run, the record of the last run of Tutti
+	exported []tutti.Export // exports of other nodes that have this reference
 }
 
 // ExplainResource implements tutti.Explains.
@@ -72,14 +72,14 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 	return out, err
 }
 
-// told finds the last run of a node whose report tells of resources, and the nodes that export the
-// resource. A proof has applied nothing, so the run before it still counts.
+// told finds the last run of a node whose report has resources. The function also finds the nodes
+// that export the resource. A proof applies nothing, so it uses the run before the proof.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
 	}
 	r := v.Engine.Last(node).Reported
-	for _, f := range v.Engine.Foreigns(node) { // the latest first
+	for _, f := range v.Engine.Foreigns(node) { // the latest run first
 		if tells(f.Result) && f.After(r) {
 			r = f
 			break
@@ -100,10 +100,10 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	return out, nil
 }
 
-// tells reports whether the report of a run that no server ordered says anything about resources. Such a run has no phases.
+// tells reports whether the report of a foreign or local run has resources. Such a run has no phases.
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
-// fillStatus reads what a report says of the resource.
+// fillStatus reads the status of the resource in a report.
 func (rd *Reader) fillStatus(ctx context.Context, of told, out *api.ResourceExplanation) error {
 	raw, err := rd.blobs.Get(ctx, of.report)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
@@ -121,7 +121,7 @@ func (rd *Reader) fillStatus(ctx context.Context, of told, out *api.ResourceExpl
 	return nil
 }
 
-// readsIn returns what a run asked while it evaluated some classes and defines.
+// readsIn returns the questions that a run asked while it evaluated these classes and defines.
 func readsIn(record tutti.Record, containers []string) ([]tutti.Read, []tutti.KeyRead) {
 	in := func(p tutti.Place) bool {
 		return slices.ContainsFunc(containers, func(c string) bool { return strings.EqualFold(c, p.Resource) })
@@ -141,7 +141,7 @@ func readsIn(record tutti.Record, containers []string) ([]tutti.Read, []tutti.Ke
 	return reads, keys
 }
 
-// fillExported says which nodes export the resource, if the run has collected it.
+// fillExported returns which nodes export the resource, if the run has collected it.
 func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports []tutti.Export, out *api.ResourceExplanation) error {
 	for _, e := range exports {
 		for _, r := range record.Reads {

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// ListSecrets implements tutti.Secrets. An operator who may not read gets the secrets that they may set.
+// ListSecrets implements tutti.Secrets. An operator who may not read values gets only the secrets that they may set.
 func (rd *Reader) ListSecrets(ctx context.Context) ([]api.SecretView, error) {
 	out := []api.SecretView{}
 	err := rd.look(ctx, func(v View) error {
@@ -31,7 +31,7 @@ func (rd *Reader) Recipients(ctx context.Context, targets []string) (out tutti.R
 	return out, err
 }
 
-// SecretEffect implements tutti.Secrets for callers who may see the key.
+// SecretEffect implements tutti.Secrets. The caller must be allowed to see the key.
 func (rd *Reader) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
 	if err := tutti.ValidateKey(in.Key); err != nil {
 		return api.Effect{}, err

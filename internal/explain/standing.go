@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// moment is when an answer was given. It is a sequence of the log. If the sequence is not
-// known, it is the earliest possible time.
+// moment is the time of an answer. The time is a sequence of the log. If the sequence is
+// not known, it is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time
@@ -34,18 +34,18 @@ type stood struct {
 	standing api.NodeStanding
 	active   *api.RunView
 	changed  []tutti.Query
-	asked    *tutti.Asked // nil: it is unknown what the node read
-	basis    tutti.RunID  // the run that asked
-	asOf     time.Time    // the answers are from this time or later
-	record   kept         // of the basis
-	code     tutti.Digest // the current one
+	asked    *tutti.Asked // nil if the node's questions are not known
+	basis    tutti.RunID  // the run that asked these questions
+	asOf     time.Time    // the answers were given at this time or later
+	record   kept         // the record of the basis
+	code     tutti.Digest // digest of the current code
 	rests    *api.NodeBasis
 	waits    []api.WaitedFor
 	failures []tutti.Failure
 	before   []api.WaitedFor
 }
 
-// stand returns the state of a node. Nothing in it belongs to the fold.
+// stand returns the state of a node. The result shares nothing with the fold.
 func (v View) stand(name tutti.NodeName) (stood, error) {
 	n := v.Registry.Nodes[name]
 	if n == nil {
@@ -85,7 +85,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	}
 	if basis := v.Converge.Basis(name); basis != nil {
 		out.basis, out.asOf = basis.Run, basis.WantedAt
-		if basis.Passed() { // its answers were current at its gate
+		if basis.Passed() { // the answers were current at the gate of this run
 			out.asOf = basis.GatedAt
 		}
 		out.record, out.asked = keptOf(basis), v.Data.Asked(name)
@@ -112,7 +112,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	return out, nil
 }
 
-// basisOf is what a standing by a run rests on in addition to answers.
+// basisOf returns the data, in addition to answers, that decides whether a run still shows the node's state.
 func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code}
 	if r.Compiled != nil {
@@ -124,8 +124,7 @@ func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	return out
 }
 
-// before returns the questions of a node that other nodes answer, if those nodes
-// need a run themselves.
+// before returns those questions of a node that are answered by other nodes which need a run themselves.
 func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
@@ -146,8 +145,8 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf is the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows for which of
-// its machines that is true.
+// stateOf returns the word for a node's standing. A conflicted node that needs nothing is suspect, because this is
+// true for only one of its machines.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
@@ -157,7 +156,7 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 		return api.NodeGood
 	case converge.Proof:
 		return api.NodeSuspect
-	case converge.Apply: // the last run says why
+	case converge.Apply: // the last run gives the reason
 	}
 	if r := st.Run; r != nil && r.Foreign != nil {
 		if r.Outcome().Good() {
@@ -184,17 +183,16 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	}
 }
 
-// pair is a run and its node's run before, with what both asked.
+// pair is a run together with the previous run of its node, and the questions of both.
 type pair struct {
 	view        *api.RunView
 	wanted      time.Time
-	now, before *tutti.Asked // shared with the fold, which does not change them
+	now, before *tutti.Asked // shared with the fold, which never changes them
 	beforeAt    time.Time
 	beforeCode  tutti.Digest
 }
 
-// runs completes views of runs that have only an id. It also says why the runs
-// were needed.
+// runs completes views of runs that have only an id. The function also says why the runs were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {
@@ -229,7 +227,7 @@ func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	return err
 }
 
-// tell notes what differs for a run from the run before.
+// tell records how the inputs of a run differ from those of the run before it.
 func (p *pair) tell() {
 	if p.before == nil || p.now == nil {
 		return
@@ -253,7 +251,7 @@ func identify(q tutti.Query) string {
 		q = normal
 	}
 	raw, err := json.Marshal(q)
-	if err != nil { // an invalid filter; no run can have asked with it
+	if err != nil { // the filter is invalid, so no run can have asked this
 		return string(q.Kind) + q.Key + q.Type
 	}
 	return string(raw)

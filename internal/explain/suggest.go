@@ -46,7 +46,8 @@ func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (api.Sugges
 	})
 }
 
-// suggestFrom returns the job, or without an id the last noop converge (nil: there is no such job).
+// suggestFrom returns the job with this id. If the id is empty, it returns the last noop converge,
+// or nil if there is none.
 func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	if id != "" {
 		return v.Job(id, v.KeepJobs)
@@ -59,8 +60,8 @@ func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	return nil, nil
 }
 
-// refusedIn adds the grants that the last run of each node in a job lacked. It returns the nodes whose run ended
-// before that was known.
+// refusedIn adds the grants that the last run of each node in a job lacked. The function returns the nodes
+// whose run ended before its grants were checked.
 func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []tutti.NodeName) {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
@@ -108,20 +109,20 @@ func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, w
 	return policy.Merge(out, nil)
 }
 
-// item is one thing that nodes want.
+// item is one permission that nodes lack.
 type item struct {
-	kind      string // exports, write, read
+	kind      string // exports, write or read
 	name      string
 	dangerous bool
 }
 
-// holder is the group that gets a grant, and whether the grant is dangerous.
+// holder is a group that gets a grant, and whether the grant is dangerous.
 type holder struct {
 	group     tutti.GroupName
 	dangerous bool
 }
 
-// suggest makes grants to groups of what nodes want. It prefers groups without other nodes.
+// suggest turns the grants that nodes lack into grants to groups. The function prefers groups that have no other nodes.
 func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {
@@ -177,8 +178,8 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 	return list
 }
 
-// cover chooses groups that contain the nodes. It prefers groups with few other nodes. It returns for each group the
-// nodes that it is chosen for. Nodes without a group are under the empty group.
+// cover chooses groups that contain these nodes. The function prefers groups with few other nodes. For each chosen
+// group, cover returns the nodes for which the group is chosen. Nodes without a group are listed under the empty group.
 func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	left := map[tutti.NodeName]bool{}

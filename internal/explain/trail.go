@@ -12,24 +12,24 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// trail is what the log still says about how data changed. It is read without
-// the writer.
+// trail has the changes of data that the log still has. The trail is read outside the writer.
 type trail struct {
 	values  map[string][]api.ValueVersion      // by key, in order
-	exports map[tutti.NodeName][]exportsChange // what others read, in order
-	pushed  map[tutti.Digest]tutti.Event       // when code was pushed last
-	through uint64                             // up to this sequence only a snapshot is kept
+	exports map[tutti.NodeName][]exportsChange // the exports that other nodes read, in order
+	pushed  map[tutti.Digest]tutti.Event       // the last push of each code
+	through uint64                             // up to this sequence only the events of a snapshot exist
 	blobs   tutti.Blobs
 	sets    map[tutti.Digest][]tutti.Export
 }
 
-// exportsChange is a set of exports that begins with one event. The removal of the node ends it.
+// exportsChange is a set of exports and the event with which it begins. A set of exports ends
+// with the next set, or with the removal of the node.
 type exportsChange struct {
 	tutti.ExportsSet
 	event tutti.Event
 }
 
-// trail follows the values of some keys, all exports and all code through the log.
+// trail reads from the log all changes of these keys, all exports and all pushes.
 func (rd *Reader) trail(ctx context.Context, keys ...string) (*trail, error) {
 	t := &trail{
 		values: map[string][]api.ValueVersion{}, exports: map[tutti.NodeName][]exportsChange{},
@@ -59,7 +59,7 @@ func (t *trail) add(e tutti.Event) {
 		}
 	case *tutti.CodePushed:
 		t.pushed[b.Code] = e
-	case *tutti.NodeRemoved: // the removal withdraws all that the node published
+	case *tutti.NodeRemoved: // the removal withdraws everything that the node published
 		if b.Keeps {
 			return
 		}
@@ -74,7 +74,7 @@ func (t *trail) add(e tutti.Event) {
 	}
 }
 
-// version is the value after an event.
+// version returns the value after an event.
 func version(e tutti.Event) api.ValueVersion {
 	v := api.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
 	switch b := e.Body.(type) {
@@ -88,7 +88,7 @@ func version(e tutti.Event) api.ValueVersion {
 	return v
 }
 
-// causeOf is a version of a value as the cause of a changed answer.
+// causeOf returns a version of a value as the cause of a changed answer.
 func causeOf(key string, v api.ValueVersion) api.Cause {
 	c := api.Cause{Seq: v.Seq, At: v.At, By: v.By, Key: key, Unset: v.Unset}
 	if v.Run != "" {
@@ -97,11 +97,10 @@ func causeOf(key string, v api.ValueVersion) api.Cause {
 	return c
 }
 
-// maxCauses is how many changes of one answer are looked at. The latest ones count.
+// maxCauses is how many changes of one answer are compared. The compared changes are the latest ones.
 const maxCauses = 100
 
-// causes returns what changed the answer to a node's question since it was given,
-// in order.
+// causes returns the changes of an answer to a node's question since the answer was given, in order.
 func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	var out []api.Cause
 	if q.Kind == tutti.QueryCollect {
@@ -118,10 +117,10 @@ func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, 
 	return out[max(0, len(out)-maxCauses):], nil
 }
 
-// exporters returns which nodes changed what a collector finds.
+// exporters returns the nodes that have changed the result of a collector.
 func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	type step struct {
-		before *exportsChange // nil: there was no earlier set, or it is not kept
+		before *exportsChange // nil if there was no earlier set, or if it is not stored
 		after  exportsChange
 	}
 	var steps []step
@@ -155,7 +154,7 @@ func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Que
 	return out, nil
 }
 
-// compare adds to c which members of an answer a change of exports has changed.
+// compare adds to c the members of an answer that differ between two sets of exports.
 func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
 	was := map[string]string{}
 	var err error
@@ -169,7 +168,7 @@ func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before
 	}
 	is, err := t.matching(ctx, q, after.ExportsSet)
 	if err != nil {
-		if tutti.CodeOf(err) == tutti.CodeNotFound { // an old set that was replaced since
+		if tutti.CodeOf(err) == tutti.CodeNotFound { // an old set of exports that was replaced since then
 			return nil
 		}
 		return err
@@ -192,7 +191,7 @@ func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before
 	return nil
 }
 
-// matching returns the exports of a set that a collector finds, by reference.
+// matching returns those exports of a set that a collector finds, by reference.
 func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSet) (map[string]string, error) {
 	out := map[string]string{}
 	if set.Count == 0 {
@@ -217,7 +216,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 		if e.Type != q.Type || !filter.Match(e) {
 			continue
 		}
-		e.File, e.Line = "", 0 // a moved line changes no answer
+		e.File, e.Line = "", 0 // a different line does not change an answer
 		text, err := json.Marshal(e)
 		if err != nil {
 			return nil, err

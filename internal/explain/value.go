@@ -33,7 +33,7 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 		return out, err
 	}
 	if out.Value == nil && len(out.Versions)+len(out.Readers)+len(out.Declared) == 0 && (out.Hiera == nil || len(out.Hiera.Readers) == 0) {
-		return out, tutti.Errorf(tutti.CodeNotFound, "no value %q, and nobody asks for it; see: tutti data list", key)
+		return out, tutti.Errorf(tutti.CodeNotFound, "there is no value %q, and no node asks for it; see: tutti data list", key)
 	}
 	if v := out.Value; v != nil && v.Run != "" {
 		out.Run = &api.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
@@ -41,7 +41,8 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 	return out, rd.runs(ctx, out.Run)
 }
 
-// hieraFeed returns the hiera key that a value sets, and the nodes that look it up; nil: the value sets no hiera key.
+// hieraFeed returns the hiera key that a value sets, and the nodes that look it up. The function returns nil if
+// the value sets no hiera key.
 func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)
 	if !ok {
@@ -62,8 +63,8 @@ func (v View) hieraFeed(path string) *api.HieraFeed {
 	return out
 }
 
-// versions returns the past values of a key, the latest first. They are from the log
-// and the latest snapshot. For changes by operators the audit trail is used, too.
+// versions returns the past values of a key, the latest one first. The values come from the
+// log and the latest snapshot. Changes by operators also come from the audit trail.
 func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {

@@ -15,60 +15,58 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// View is one version of the fold, as of State.Seq, and what is known at that moment and is in no
-// event. Several readers may share it. Nothing in it changes until all of them are done. After that
-// a reader may keep only what the events hold.
+// View is one version of the fold, up to State.Seq, together with data of this moment that is in
+// no event. Several readers may share a View. A View does not change until all its readers are
+// done. After that a reader may only use the contents of events.
 type View struct {
 	*fold.State
 	Settings
 	Now     time.Time
 	Present Present
-	Space   func() error // why no more runs begin; nil: runs may begin
-	// May returns an error if the caller lacks the verb. The key narrows the question to one key.
+	Space   func() error // the reason why no more runs begin; nil if runs may begin
+	// May returns an error if the caller lacks the verb. If the key is not empty, the question is only about this key.
 	May func(verb tutti.Verb, key string) error
 }
 
-// Settings are the server's settings that answers depend on.
+// Settings are the settings of the server on which answers depend.
 type Settings struct {
-	Silence  time.Duration // a node that is silent for this long is not connected
+	Silence  time.Duration // a node counts as not connected if it is silent for this long
 	KeepJobs int
 }
 
-// seen is when a node was last heard of.
+// seen returns when a node was last heard of.
 func (v View) seen(n tutti.NodeName) time.Time {
 	at, _ := v.Present.Last(n)
 	return at
 }
 
-// Present says which nodes are there now. That is not in the log and belongs to no version.
+// Present has the state of nodes that is not in the log. So this state belongs to no version of the fold.
 type Present interface {
-	// Last returns when a node was last heard of and what it said then. The zero time:
-	// never.
+	// Last returns when a node was last heard of, and its last beat. The time is zero if it was never heard of.
 	Last(node tutti.NodeName) (time.Time, wire.Beat)
-	// Lacks returns the kinds of orders that the server may give and that a node's agent does not know. It knows only
-	// agents that have claimed since the server started.
+	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. Lacks
+	// knows only agents that have claimed since the start of the server.
 	Lacks(node tutti.NodeName) []tutti.Capability
 	// Machines returns the machines that have said hello with a node's key since the server started.
 	Machines(node tutti.NodeName) []tutti.Machine
 }
 
-// Past is all events that are kept, and the audit trail.
+// Past has all events that still exist, and the audit trail.
 type Past interface {
-	// History yields the events after a sequence, as far as they are kept, in order.
-	// It ends with the first error.
+	// History yields the events after a sequence in order, if they still exist. History stops at the first error.
 	History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error]
-	// Through is the sequence up to which only the events that a snapshot needs are kept.
+	// Through returns the sequence up to which only the events of a snapshot exist.
 	Through() uint64
-	// ReadAudit passes the entries of the audit trail to yield.
+	// ReadAudit calls yield with the entries of the audit trail.
 	ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error
 }
 
-// Look calls f with a version that has everything that was acknowledged before
-// the call. It returns the error of f, or why there is no version. f must not block.
+// Look calls f with a version that includes everything that was acknowledged before the call. Look
+// returns the error of f, or an error if there is no version. The function f must not block.
 type Look func(ctx context.Context, f func(View) error) error
 
-// Reader answers requests that change nothing. It implements tutti.Explains, tutti.Reports and the
-// lists of the other interfaces. All methods may be called concurrently.
+// Reader answers requests that change nothing. Reader implements tutti.Explains, tutti.Reports and
+// the lists of the other interfaces. All methods are safe for concurrent calls.
 type Reader struct {
 	look  Look
 	past  Past
@@ -81,13 +79,13 @@ func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	return &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
 }
 
-// has returns what a node runs with.
+// has returns the inputs of a node's runs.
 func (v View) has(name tutti.NodeName) converge.Has {
 	_, beat := v.Present.Last(name)
 	return v.Has(name, beat.Puppet)
 }
 
-// node is a node as it is shown, without its pauses and its state.
+// node returns a node in the form that operators see, without its pauses and its standing.
 func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := api.NodeView{
@@ -114,8 +112,8 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign is the latest foreign run of a node, or nil if it is not later than
-// ours.
+// lastForeign returns the latest foreign run of a node. The function returns nil if this run is not
+// later than the last run of Tutti.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)
 	if len(all) == 0 || !all[0].After(ours) {
@@ -130,15 +128,15 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
 	}
 	switch {
-	case r.Lost != "" && r.Result != nil: // the result is still what the node reported
+	case r.Lost != "" && r.Result != nil: // this result is still the report of the node
 		v.Outcome = r.Result.Outcome
-		v.Message = strings.TrimPrefix(r.Result.Message+"; it was given up ("+r.Lost+"), and this came later", "; ")
+		v.Message = strings.TrimPrefix(r.Result.Message+"; the server gave up the run ("+r.Lost+"), and this came later", "; ")
 	case r.Lost != "":
 		v.Message = r.Lost
 	}
 }
 
-// run is a run as it is shown.
+// run returns a run in the form that operators see.
 func (v View) run(r *engine.Run) api.RunView {
 	out := api.RunView{
 		Run: r.Run, Node: r.Node, Job: r.Job, Step: r.Step, Mode: r.Mode, Code: r.Code,
@@ -151,7 +149,8 @@ func (v View) run(r *engine.Run) api.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; the node may have told it much later
+		// By the clock of the node, which may have reported the run much later.
+		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt
 	}
 	if !r.Ended() {
 		out.Phase = phaseOf(r)
@@ -162,7 +161,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	return out
 }
 
-// phaseOf is the phase of a run that goes on.
+// phaseOf returns the phase of an active run.
 func phaseOf(r *engine.Run) string {
 	switch {
 	case r.ClaimedAt.IsZero():

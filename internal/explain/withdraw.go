@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Ungranted is what a node has published although a fleet file does not grant it.
+// Ungranted has the publications of a node for which a fleet file has no grant.
 type Ungranted struct {
 	tutti.Withdrawal
-	Keeps []tutti.Export // the exports that the node may have
+	Keeps []tutti.Export // exports that the node may keep
 }
 
-// UngrantedBy returns, sorted by name, the nodes that have published what a fleet file does not grant them.
+// UngrantedBy returns, sorted by name, the nodes with publications for which a fleet file has no grant.
 func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
 	var out []Ungranted
 	members := fleet.NewMembership(f)

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// access reads who may do what (ADR 0024).
+// access reads the section that says who may do what (ADR 0024).
 func (r *reader) access(n *yaml.Node, plans []tutti.Plan) []tutti.Access {
 	elements, _ := r.list(n, "access")
 	before := len(r.problems)
@@ -20,7 +20,7 @@ func (r *reader) access(n *yaml.Node, plans []tutti.Plan) []tutti.Access {
 	}
 	admin := func(a tutti.Access) bool { return slices.Contains(a.May, tutti.VerbAdmin) }
 	if len(out) > 0 && len(r.problems) == before && !slices.ContainsFunc(out, admin) {
-		r.report(n, "like `- {to: NAME, may: admin}`", "access: nobody may admin: only root on the server could change it again")
+		r.report(n, "like `- {to: NAME, may: admin}`", "access: no operator is admin: only root on the server could change this again")
 	}
 	return out
 }
@@ -50,11 +50,11 @@ func (r *reader) accessEntry(at *yaml.Node, plans []tutti.Plan) tutti.Access {
 	} {
 		has := func(v tutti.Verb) bool { return slices.Contains(verbs, v) }
 		if n := narrowed[name]; n != nil && !slices.ContainsFunc(a.May, has) {
-			r.report(n, "take it out, or put it into an entry of its own", "access: %s narrows %s, and this entry does not have it", name, either(verbs))
+			r.report(n, "remove the key, or make a separate entry with it", "access: %s limits only %s, and this entry does not have that verb", name, either(verbs))
 		}
 	}
 	if len(narrowed) > 0 && slices.Contains(a.May, tutti.VerbAdmin) {
-		r.report(at, "make an entry of its own for admin", "access: admin may do everything: nothing narrows it")
+		r.report(at, "make a separate entry for admin", "access: admin may do everything: no other key can limit it")
 	}
 	return a
 }

@@ -12,9 +12,8 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is used twice. It names steps without a name
-// after what they do: run-storage, then run-storage-2. It reports whether the
-// names are unique.
+// nameSteps refuses a name that is used twice. The function names steps without a name after what
+// they do: run-storage, then run-storage-2. The function reports whether the names are unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
 	unique := true
 	lines := map[tutti.StepName]int{}
@@ -24,13 +23,13 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 			continue
 		}
 		if line := lines[d.Name]; line != 0 {
-			r.report(d.named, "name one of them otherwise", "%s: duplicate step %q, first in line %d", what, d.Name, line)
+			r.report(d.named, "give one of them another name", "%s: duplicate step %q, first in line %d", what, d.Name, line)
 			unique = false
 			continue
 		}
 		lines[d.Name] = d.named.Line
 	}
-	last := map[string]int{} // the last number for each name, so that long plans stay fast
+	last := map[string]int{} // the last number for each name, so that long plans need little time
 	for i := range drafts {
 		d := &drafts[i]
 		if d.Name != "" {
@@ -50,14 +49,13 @@ func defaultName(d draft) string {
 	kind := cmp.Or(string(d.Kind()), "step") // a step without a kind is already reported
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
-	if len(name) > 56 { // leaves room for a number
+	if len(name) > 56 { // a shorter name has room for a number
 		name = name[:56]
 	}
 	return strings.Trim(name, "-")
 }
 
-// connect resolves the edges. A step without the key after gets an edge from the step
-// before.
+// connect resolves the edges. A step without the key after gets an edge from the previous step.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
 	known := map[string]bool{}
@@ -80,8 +78,8 @@ func (r *reader) connect(what string, drafts []draft) {
 	}
 }
 
-// refuseCycle reports a cycle of steps as one chain. In brackets it says why a step
-// comes after the one before.
+// refuseCycle reports a cycle of steps as one chain. The report says in brackets why each step comes after the
+// previous step.
 func (r *reader) refuseCycle(what string, drafts []draft) {
 	graph := dag.New[tutti.StepName]()
 	at := map[tutti.StepName]draft{}
@@ -111,7 +109,7 @@ func (r *reader) refuseCycle(what string, drafts []draft) {
 	r.report(first.at, "remove one of these edges", "%s: the steps wait for each other in a cycle: %s", what, chain)
 }
 
-// whyAfter says where in the fleet file a step comes after another step.
+// whyAfter says which line of the fleet file makes a step come after another step.
 func (d draft) whyAfter(earlier string) string {
 	for _, e := range d.after {
 		if e.string == earlier {

@@ -31,7 +31,7 @@ func (convergeKind) read(r *reader) reading {
 }
 
 func (convergeKind) check(r *reader, d draft, _ []tutti.Step) {
-	r.refusePerNode(d, "leave `per` out", "a converge step finds the order of its nodes itself")
+	r.refusePerNode(d, "leave `per` out", "a converge step computes the order of its nodes itself")
 }
 
 func (convergeKind) does(s tutti.Step, _ []tutti.NodeName) string {
@@ -49,7 +49,7 @@ func (convergeKind) options(s tutti.Step) []string {
 	return append(parts, timeoutText(s))
 }
 
-// wholeFleet is the word with which a converge step names all nodes.
+// wholeFleet is the word in a converge step that means all nodes.
 const wholeFleet = "fleet"
 
 // convergeTarget returns the group or node that a converge step names, empty for
@@ -67,5 +67,5 @@ func (r *reader) convergeTarget(n *yaml.Node) string {
 
 // maxFailed returns the number of failed nodes after which no more runs begin.
 func (r *reader) maxFailed(n *yaml.Node) int {
-	return r.whole(n, "step: max_failed", 1, "leave the key out to go on whatever fails")
+	return r.whole(n, "step: max_failed", 1, "without the key, the step goes on after any number of failures")
 }

@@ -11,14 +11,13 @@ import (
 func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	d, ok := r.anyDuration(n, what)
 	if ok && d <= 0 {
-		r.report(follow(n), "leave the key out for the default", "%s: %s must be positive", what, follow(n).Value)
+		r.report(follow(n), "without the key, the default is used", "%s: %s must be positive", what, follow(n).Value)
 	}
 	return d
 }
 
-// anyDuration reads a duration in Go's format. It refuses a bare number without a
-// unit, because some people mean seconds and others minutes. It returns false if it
-// reported anything.
+// anyDuration reads a duration in Go's format. The function refuses a bare number without a unit, because some
+// people mean seconds and others minutes. The function returns false if it has reported a problem.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
 	switch {
@@ -31,7 +30,7 @@ func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	}
 	d, err := time.ParseDuration(n.Value)
 	if err != nil {
-		r.report(n, "like 60s, 10m or 1h30m", "%s: %q is no duration", what, n.Value)
+		r.report(n, "like 60s, 10m or 1h30m", "%s: %q is not a duration", what, n.Value)
 	}
 	return d, err == nil
 }

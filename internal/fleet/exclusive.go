@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// exclusive reads the key exclusive of a plan: `true`, or a mapping; nil if the file does
-// not have it.
+// exclusive reads the key exclusive of a plan, which is `true` or a mapping. The function returns
+// nil if the plan does not have the key.
 func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
 	if n == nil {
 		return nil
@@ -39,7 +39,7 @@ func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
 	at := slices.IndexFunc(plan.Steps, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesFound })
 	switch {
 	case at >= 0:
-		r.report(n, "use run steps", "%s: step %s converges: nobody knows before on which nodes", what, plan.Steps[at].Name)
+		r.report(n, "use run steps", "%s: step %s converges: its nodes are not known before the job", what, plan.Steps[at].Name)
 	case !slices.ContainsFunc(plan.Steps, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesListed }):
 		r.report(n, "remove it", "%s: the plan runs on no node", what)
 	}
@@ -59,9 +59,9 @@ func exclusiveWords(x *tutti.Exclusive) string {
 	if x == nil {
 		return ""
 	}
-	text := fmt.Sprintf(", exclusive: its nodes are disabled for everybody else, lease %s", Duration(x.Lease))
+	text := fmt.Sprintf(", exclusive: its nodes are disabled for all other runs, lease %s", Duration(x.Lease))
 	if x.Keep {
-		text += ", and stay so if it fails"
+		text += ", and stay disabled if the job fails"
 	}
 	if x.Reason != "" {
 		text += " (" + x.Reason + ")"

@@ -1,9 +1,8 @@
-// Package fleet parses fleet files. It turns the text of a tutti.yaml into a
-// checked tutti.Fleet, or reports all problems, each with its
-// line. It also says which nodes are in a group, resolves the targets of a plan to nodes,
-// and renders a plan for people. It does not read files itself.
+// Package fleet parses fleet files. The package turns the text of a tutti.yaml into a checked tutti.Fleet, or
+// reports all problems, each with its line. The package also computes which nodes are in a group, resolves the
+// targets of a plan to nodes, and renders a plan for people. The package does not read files itself.
 //
-// The keys of the file, their defaults and examples: docs/howto/fleet-file.md.
+// The document docs/howto/fleet-file.md describes the keys of the file, their defaults and examples.
 package fleet
 
 import (
@@ -18,13 +17,12 @@ import (
 	"github.com/tutti-project/tutti/internal/seal"
 )
 
-// MaxSource bounds the size of a fleet file, in bytes.
+// MaxSource is the largest size of a fleet file, in bytes.
 const MaxSource = 1 << 20
 
-// Parse reads a fleet file. The name is used in messages only. An error is a
-// tutti.Error with CodeInvalid. Its message has one line `name:line: what is
-// wrong (what to do)` for each problem, in the order of the lines. After an error the
-// fleet must not be used.
+// Parse reads a fleet file. The parameter name is used only in messages. An error is a tutti.Error with
+// CodeInvalid. The message has one line `name:line: what is wrong (what to do)` for each problem, in the
+// order of the lines. After an error the caller must not use the fleet.
 func Parse(name string, source []byte) (tutti.Fleet, error) {
 	r := &reader{file: name}
 	if len(source) > MaxSource {
@@ -42,7 +40,7 @@ func Parse(name string, source []byte) (tutti.Fleet, error) {
 	return fleet, nil
 }
 
-// document returns the only document of the source. On a problem it reports it and returns nil.
+// document returns the only document of the source. If there is a problem, it reports the problem and returns nil.
 func (r *reader) document(source []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var doc, more yaml.Node
@@ -66,8 +64,8 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. It reads groups first, wherever they are in the file, because grants,
-// plans and order name them.
+// fleet reads the whole file. The function reads groups first, wherever they are in the file,
+// because grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
 	var grants, access, plans, reactive, reaction, order *yaml.Node
@@ -125,7 +123,7 @@ func (r *reader) fleetName(n *yaml.Node) string {
 	return name
 }
 
-// secrets reads the public recovery key. The operators keep its private half (ADR 0025).
+// secrets reads the public recovery key. The operators keep the private half of the key (ADR 0025).
 func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	const hint = "`tutti secret init` prints the line"
 	out := tutti.SecretRules{}
@@ -144,13 +142,13 @@ func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	return &out
 }
 
-// facts reads the names of volatile facts, whose changes do not count.
+// facts reads the names of volatile facts, whose changes the server ignores.
 func (r *reader) facts(n *yaml.Node) (volatile []string) {
 	r.mapping(n, "facts", fields{
 		"volatile": func(n *yaml.Node) {
 			for _, name := range r.oneOrMore(n, "facts: volatile") {
 				if !factRE.MatchString(name.string) {
-					r.report(name.at, "the name of a whole fact, like `uptime`: no dots", "facts: volatile: %q is no name of a fact", name.string)
+					r.report(name.at, "the name of a whole fact, like `uptime`: no dots", "facts: volatile: %q is not the name of a fact", name.string)
 				}
 				volatile = append(volatile, name.string)
 			}
@@ -159,10 +157,10 @@ func (r *reader) facts(n *yaml.Node) (volatile []string) {
 	return volatile
 }
 
-// factRE matches names of facts as modules have them.
+// factRE matches the names of facts that modules use.
 var factRE = regexp.MustCompile(`^[A-Za-z0-9_:-]{1,200}$`)
 
-// keepReplaced reports whether to keep what a replaced machine had published.
+// keepReplaced reports whether the publications of a replaced machine stay.
 func (r *reader) keepReplaced(n *yaml.Node) bool {
 	text, ok := r.text(n, "replaced")
 	if ok && text != "keep" && text != "withdraw" {

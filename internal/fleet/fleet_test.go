@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// names are those of groups, for a list.
+// names returns a list with the names of groups.
 func names(from, to int) string {
 	var out []string
 	for i := from; i < to; i++ {
@@ -23,7 +23,7 @@ func names(from, to int) string {
 	return strings.Join(out, ", ")
 }
 
-// reads are reactions to values of as many keys.
+// reads returns reactions for values of n keys.
 func reads(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -39,19 +39,19 @@ func TestParseBounds(t *testing.T) {
 		fmt.Fprintf(&groups, "  g%d: {}\n", i)
 	}
 	for _, tc := range []struct {
-		reason, source, want string // want is the last line
+		reason, source, want string // want is the expected last line
 		lines                int
 	}{
 		{"too large", strings.Repeat("#", fleet.MaxSource+1), "f:1: 1048577 bytes, at most 1048576", 1},
-		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on", 51},
+		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: there are 10 more problems from here on", 51},
 		{"an alias is wrong once", "fleet: x\nplans: {p: {steps: [&bad {rum: x}, *bad, *bad]}}\n", `f:2: step: unknown key "rum" (did you mean "run"?)`, 1},
 		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet", 1},
 		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: access, environment, facts, fleet, grants, groups, mode, order, plans, reaction, reactive, replaced, safety_when_away, secrets)`, 1},
-		{"order between more groups than anybody has", "fleet: x\ngroups: {" + manyGroups + "}\norder: [{first: [" + names(0, 101) + "], then: [" + names(101, 201) + "]}]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 1},
-		{"an alias orders the same groups very often", "fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [&o {first: a, then: b}" + strings.Repeat(",*o", 200_000) + "]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 2},
+		{"order between more groups than anybody has", "fleet: x\ngroups: {" + manyGroups + "}\norder: [{first: [" + names(0, 101) + "], then: [" + names(101, 201) + "]}]\n", "f:3: order: more than 10000 pairs of groups (put groups with the same order into one group)", 1},
+		{"an alias orders the same groups very often", "fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [&o {first: a, then: b}" + strings.Repeat(",*o", 200_000) + "]\n", "f:3: order: more than 10000 pairs of groups (put groups with the same order into one group)", 2},
 		{"more tags than anybody has", "fleet: x\ngroups: {a: {joined: true}}\nplans: {p: {steps: [{run: a, tags: [" + names(0, 101) + "]}]}}\n", "f:3: step: tags: 101 tags, at most 100: each run has them in the log", 1},
 		{"more reactions than anybody has", "fleet: x\nreactive: true\nreaction: {reads: [" + reads(1001) + "]}\n", "f:3: reaction: reads: more than 1000", 1},
-		{"a long plan whose steps all follow one that is not there", "fleet: x\nplans: {p: {steps: [" + strings.Repeat("{run: a,after: q},", 55_000) + "]}}\n", "f:2: and 109950 problems more from here on", 51},
+		{"a long plan whose steps all follow one that is not there", "fleet: x\nplans: {p: {steps: [" + strings.Repeat("{run: a,after: q},", 55_000) + "]}}\n", "f:2: there are 109950 more problems from here on", 51},
 	} {
 		_, err := fleet.Parse("f", []byte(tc.source))
 		if tutti.CodeOf(err) != tutti.CodeInvalid {
@@ -88,8 +88,8 @@ func TestResolve(t *testing.T) {
 		{"a joined node", "w1", []tutti.NodeName{"w1"}, ""},
 		{"a node of a group that the fleet has no more", "d1.example.net", []tutti.NodeName{"d1.example.net"}, ""},
 		{"a group that nobody has joined", "idle", nil, `plan p, step s: no node has joined group "idle" yet: create a join token with that group`},
-		{"a group without a declaration", "dropped", nil, `plan p, step s: node "dropped" is in no group of the fleet file and has not joined`},
-		{"a node that never joined", "x.example.net", nil, `plan p, step s: node "x.example.net" is in no group of the fleet file and has not joined`},
+		{"a group without a declaration", "dropped", nil, `plan p, step s: node "dropped" has not joined and is not in a group of the fleet file`},
+		{"a node that never joined", "x.example.net", nil, `plan p, step s: node "x.example.net" has not joined and is not in a group of the fleet file`},
 	} {
 		plan := tutti.Plan{Name: "p", Steps: []tutti.Step{
 			{Name: "w", Wait: &tutti.WaitStep{TCP: "x:1"}},
@@ -157,7 +157,7 @@ func TestRenderWithoutTargets(t *testing.T) {
 
 var exampleRE = regexp.MustCompile("(?s)```yaml\n(fleet: .*?)```")
 
-// TestExamplesOfTheManual reads every whole fleet file in docs/howto.
+// TestExamplesOfTheManual reads every complete fleet file in docs/howto.
 func TestExamplesOfTheManual(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/howto/fleet-file.md")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestExamplesOfTheManual(t *testing.T) {
 	}
 }
 
-// checkPlan holds what the engine relies on.
+// checkPlan checks the properties of a plan that the engine needs.
 func checkPlan(t *testing.T, p tutti.Plan) {
 	t.Helper()
 	g := dag.New[tutti.StepName]()
@@ -200,13 +200,13 @@ func checkPlan(t *testing.T, p tutti.Plan) {
 	}
 }
 
-// TestReadReactions: which questions a rule fits, and which rule it leaves nothing.
+// TestReadReactions checks which questions a rule matches, and which rules can never match because of an earlier rule.
 func TestReadReactions(t *testing.T) {
 	value := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryValue, Key: key} }
 	hiera := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryHiera, Key: key} }
 	collect := func(name string) tutti.Query { return tutti.Query{Kind: tutti.QueryCollect, Type: name} }
 	for _, tc := range []struct {
-		reason, key, kind string // one of key and kind (of a resource)
+		reason, key, kind string // a key, or a kind of resource
 		query             tutti.Query
 		want              bool
 	}{
@@ -243,7 +243,7 @@ func TestReadReactions(t *testing.T) {
 	}
 	for _, rule := range rules {
 		for _, other := range rules {
-			covered := true // by what can be asked
+			covered := true // by all possible questions
 			for _, q := range queries {
 				covered = covered && (other.Fits(q) || !rule.Fits(q))
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// FuzzParse: a fleet file is refused with places, or is what the server and its
-// log can live with.
+// FuzzParse checks that a fleet file is refused with the places of its problems, or that
+// the server and its log can use it.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "../../examples/*/tutti.yaml"} {
 		files, err := filepath.Glob(pattern)
@@ -83,7 +83,7 @@ func checkProblems(t *testing.T, err error) {
 	}
 }
 
-// checkFleet checks what everybody relies on who gets a fleet.
+// checkFleet checks the properties of a fleet on which other packages depend.
 func checkFleet(t *testing.T, f tutti.Fleet) {
 	t.Helper()
 	valid := func(err error) {
@@ -143,7 +143,7 @@ func checkFleet(t *testing.T, f tutti.Fleet) {
 	}
 }
 
-// checkOrder: pairs of different groups, each once, in no circle.
+// checkOrder checks that the pairs have different groups, that each pair occurs once, and that they have no cycle.
 func checkOrder(t *testing.T, order []tutti.GroupOrder) {
 	t.Helper()
 	g := dag.New[tutti.GroupName]()
@@ -175,11 +175,11 @@ func checkReaction(t *testing.T, r tutti.Reaction) {
 	}
 }
 
-// TestTaggedScalars: a tag says what a value is to be, whatever it looks like.
+// TestTaggedScalars checks that a tag decides the type of a value, whatever the value looks like.
 func TestTaggedScalars(t *testing.T) {
 	cases := map[string]struct {
 		equals string
-		want   string // empty: refused
+		want   string // empty if the value is refused
 	}{
 		"no bool":     {"!!bool banana", ""},
 		"bool":        {"!!bool True", "true"},

@@ -16,9 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestParseGolden reads every testdata/*.yaml. One with a .err beside it must be
-// refused in these words, any other gives the compiled fleet and, for each plan,
-// what people see of it.
+// TestParseGolden reads every testdata/*.yaml. A file with a .err file must be refused with exactly these
+// errors. Every other file gives the compiled fleet, and for each plan the text that people see.
 func TestParseGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -26,7 +25,7 @@ func TestParseGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		if filepath.Base(file) == "defences.yaml" {
-			continue // rows of internal/defence
+			continue // this file has rows of internal/defence
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			source, err := os.ReadFile(file)
@@ -55,7 +54,7 @@ func TestParseGolden(t *testing.T) {
 	}
 }
 
-// rendered shows all plans, with nodes for the groups that join tokens fix.
+// rendered returns all plans as text, with some nodes for the groups of join tokens.
 func rendered(t *testing.T, f tutti.Fleet) string {
 	t.Helper()
 	enrolled := map[tutti.GroupName][]tutti.NodeName{}

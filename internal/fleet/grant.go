@@ -32,7 +32,7 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 		"dangerous": func(n *yaml.Node) { g.Dangerous = r.isTrue(n, "grant: dangerous") },
 	})
 	if complete && to == nil {
-		r.report(at, "say it with `to: GROUP`", "grant: to whom is missing")
+		r.report(at, "add `to: GROUP`", "grant: the group (to) is missing")
 	}
 	if complete && !grants {
 		r.report(at, "add exports, write, read or compile", "grant: nothing is granted")
@@ -40,7 +40,7 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	g.Write, g.Read = values(write), values(read)
 	if g.Compile && !g.Dangerous {
 		r.report(at, "if that is meant, add `dangerous: true` to this grant",
-			"grant: who compiles for other nodes reads and exports as any of them")
+			"grant: a node that compiles for other nodes can read and export like each of them")
 	}
 	for _, pattern := range write {
 		if tutti.DangerousPattern(pattern.string) && !g.Dangerous {
@@ -57,8 +57,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	return g
 }
 
-// grantee returns the group that a grant is made to. A group may have grants only if its nodes cannot put
-// themselves into it. Both kinds of groups are like this.
+// grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
+// themselves to it. In both kinds of groups, nodes cannot add themselves.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {
@@ -102,7 +102,7 @@ func (r *reader) exports(n *yaml.Node) []exportGrant {
 			continue
 		}
 		if seen[e.Type] {
-			r.report(at, "", "grant: exports: %q is there twice", e.Type)
+			r.report(at, "", "grant: exports: %q occurs twice", e.Type)
 			continue
 		}
 		seen[e.Type] = true
@@ -140,10 +140,10 @@ func (r *reader) export(at *yaml.Node) exportGrant {
 		},
 	})
 	if complete && e.Type == "" {
-		r.report(at, "say it with `type: TYPE`", what+": the type is missing")
+		r.report(at, "add `type: TYPE`", what+": the type is missing")
 	}
 	if e.Defined && e.Native() {
-		r.report(at, "leave `defined` out", "%s: %s is a native type of Puppet, no defined one", what, e.Type)
+		r.report(at, "leave `defined` out", "%s: %s is a native type of Puppet, not a defined type", what, e.Type)
 	}
 	return e
 }
@@ -161,7 +161,7 @@ func (r *reader) parameters(n *yaml.Node, what string) []string {
 	names := r.texts(n, what)
 	for _, name := range names {
 		if !tutti.IsParameter(name.string) {
-			r.report(name.at, "", "%s: %q is no name of a parameter", what, name.string)
+			r.report(name.at, "", "%s: %q is not the name of a parameter", what, name.string)
 		}
 	}
 	return values(names)

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// members are the names that grants, plans and order may use.
+// members are the names that grants, plans and order may refer to.
 type members struct {
 	groups map[tutti.GroupName]bool
 	nodes  map[tutti.NodeName]bool // nodes that a group lists
@@ -32,14 +32,14 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-// isGroup reports whether a group has that name. If not, it adds a problem that says why a group is
-// needed.
+// isGroup reports whether there is a group with this name. If there is no such group, isGroup reports a problem that
+// says why a group is needed.
 func (r *reader) isGroup(name text, what, why string) bool {
 	switch {
 	case r.known.groups[tutti.GroupName(name.string)]:
 		return true
 	case r.known.nodes[tutti.NodeName(name.string)]:
-		r.report(name.at, "make a group of it: `NAME: {nodes: ["+name.string+"]}`", "%s: %q is a node, %s", what, name.string, why)
+		r.report(name.at, "make a group with this node: `NAME: {nodes: ["+name.string+"]}`", "%s: %q is a node, %s", what, name.string, why)
 	default:
 		r.report(name.at, r.suggest(name.string, r.known.called), "%s: undefined group %q", what, name.string)
 	}
@@ -65,15 +65,15 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	}
 	for _, e := range entries {
 		if line := listed[e.key.string]; line != 0 {
-			r.report(e.key.at, "name the group otherwise", "%q is a group and, in line %d, a node: what a plan means by it would be ambiguous", e.key.string, line)
+			r.report(e.key.at, "name the group otherwise", "%q is a group and, in line %d, a node: in a plan this name would be ambiguous", e.key.string, line)
 		}
 	}
 	r.refuseSerialCycle(groups, entries)
 	return groups
 }
 
-// group returns the nodes that a group lists. For a group of join tokens it returns no nodes. It sets the other fields of
-// the group.
+// group returns the nodes that a group lists, and sets the other fields of the group. For a
+// group of join tokens, group returns no nodes.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
@@ -98,16 +98,16 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		return nodes
 	}
 	if complete && (list == nil) == (joined == nil) {
-		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or let the join token of each node say it with `joined: true`",
+		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or write `joined: true` and name the group in the join token of each node",
 			"%s: exactly one of nodes and joined is needed", what)
 	}
 	return nodes
 }
 
-// isTrue accepts only `true`. For false, people leave the key out.
+// isTrue accepts only `true`. Instead of false, the key must be left out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is accepts only the value want, which is the only one with a meaning.
+// is accepts only the value want. The value want is the only one that has a meaning.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {
@@ -116,14 +116,13 @@ func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	}
 	var value bool
 	if n.Decode(&value) != nil || value != want {
-		r.report(n, "leave the key out", "%s: only %t has a meaning here", what, want)
+		r.report(n, "leave the key out", "%s: only the value %t is allowed here", what, want)
 		return false
 	}
 	return true
 }
 
-// Membership says which nodes are in which groups of a fleet. It does not search all
-// lists for that.
+// Membership says which nodes of a fleet are in which groups. Membership uses maps, so it need not search all lists.
 type Membership struct {
 	listed map[tutti.NodeName][]tutti.GroupName
 	joined map[tutti.GroupName]bool
@@ -141,9 +140,9 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the groups of a node, sorted: the groups that list the node, and
-// the groups of its join token that the fleet file declares with `joined: true`. A
-// token cannot put a node into a listed group.
+// GroupsOf returns the sorted groups of a node. The groups of a node are the groups that
+// list it, and those groups of its join token that the fleet file declares with `joined:
+// true`. A token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])
 	for _, g := range token {

@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth and maxNodes bound a value, because an alias may contain itself, or expand to
-// more than fits into memory.
+// maxDepth and maxNodes limit a value, because an alias may contain itself, or expand to more than fits into memory.
 const (
 	maxDepth = 32
 	maxNodes = 10_000
@@ -34,7 +33,7 @@ type writer struct {
 	out  strings.Builder
 }
 
-// value appends a value and reports whether that worked.
+// value appends a value and reports whether the value is valid.
 func (w *writer) value(n *yaml.Node, depth int) bool {
 	n = follow(n)
 	if w.left--; w.left < 0 || depth == 0 {
@@ -54,7 +53,7 @@ func (w *writer) value(n *yaml.Node, depth int) bool {
 		}
 		w.out.WriteByte(']')
 		return true
-	default: // a mapping; otherwise entries reports the problem
+	default: // a mapping, or a wrong type that entries reports
 	}
 	entries, ok := w.entries(n, w.what)
 	w.out.WriteByte('{')
@@ -77,7 +76,7 @@ func (w *writer) comma(i int) {
 }
 
 func (w *writer) string(s string) {
-	encoded, _ := json.Marshal(s) // a string always has an encoding
+	encoded, _ := json.Marshal(s) // every string can be encoded
 	w.out.Write(encoded)
 }
 
@@ -87,8 +86,8 @@ func (w *writer) scalar(n *yaml.Node) bool {
 		w.out.WriteString("null")
 	case "!!bool":
 		var value bool
-		if n.Decode(&value) != nil { // a text with the tag of a bool
-			w.report(n, "quote it if it is text", "%s: %q is no bool", w.what, n.Value)
+		if n.Decode(&value) != nil { // the tag says bool, but the text is not a bool
+			w.report(n, "quote it if it is text", "%s: %q is not true or false", w.what, n.Value)
 			return false
 		}
 		w.out.WriteString(strconv.FormatBool(value))
@@ -112,7 +111,7 @@ func (w *writer) number(n *yaml.Node) bool {
 			return false
 		}
 		w.out.WriteString(n.Value)
-	case n.ShortTag() == "!!int" && n.Decode(&whole) == nil: // 0x10, 1_000
+	case n.ShortTag() == "!!int" && n.Decode(&whole) == nil: // for example 0x10 or 1_000
 		w.out.WriteString(strconv.FormatInt(whole, 10))
 	case n.Decode(&real) == nil && !math.IsNaN(real) && !math.IsInf(real, 0):
 		text := strconv.FormatFloat(real, 'g', -1, 64)
@@ -121,7 +120,7 @@ func (w *writer) number(n *yaml.Node) bool {
 		}
 		w.out.WriteString(text)
 	default:
-		w.report(n, "quote it if it is text", "%s: %s is no JSON number", w.what, n.Value)
+		w.report(n, "quote it if it is text", "%s: %s is not a JSON number", w.what, n.Value)
 		return false
 	}
 	return true

@@ -10,29 +10,28 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// stepKind is how the fleet file has a kind of step. Each kind is one type in one
-// file. The type kinds has one method for it, which is its row in the table.
+// stepKind is one kind of step in the fleet file. Each kind is one type in one file. The type
+// kinds has one method for each kind. The method of a kind is the kind's row in the table.
 type stepKind interface {
-	// example is a step of the kind, for hints.
+	// example returns a step of this kind, for hints.
 	example() string
-	// read begins to read a step that may be of the kind.
+	// read returns the readers for a step that may be of this kind.
 	read(r *reader) reading
-	// check refuses what the kind does not allow. It is called when the names and edges of all steps
-	// of the plan are known. The step directly follows the steps before.
+	// check reports problems that are specific to this kind. The reader calls check when the names and edges of
+	// all steps of the plan are known. The parameter before has the steps directly before this step.
 	check(r *reader, d draft, before []tutti.Step)
-	// does and options return the texts for the table of Render. nodes are the nodes of the
-	// step's target, nil if they are unknown.
+	// does and options return the texts for the table of Render. The parameter nodes has
+	// the nodes of the step's target, or nil if they are unknown.
 	does(s tutti.Step, nodes []tutti.NodeName) string
 	options(s tutti.Step) []string
 }
 
-// reading is a step while it is read.
+// reading is the state of a step while it is read.
 type reading struct {
-	// keys are the kind's keys in addition to the keys of every step. The key with the kind's name
-	// gives a step this kind.
+	// keys has the keys of this kind, in addition to the keys that every step may have. A step
+	// with the key that is named like the kind is of this kind.
 	keys fields
-	// end makes the draft a step of the kind. given has the values of all keys of the
-	// step, by key.
+	// end makes the draft a step of this kind. The map given has the values of all keys of the step, by key.
 	end func(d *draft, given map[string]*yaml.Node)
 }
 
@@ -75,16 +74,15 @@ func (unknown) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (unknown) options(s tutti.Step) []string { return nil }
 
-// examples is a step of each kind, for the hint about a step without a kind.
+// examples returns a step of each kind, for the hint about a step without a kind.
 func examples() string {
 	var out []string
 	eachKind(func(_ tutti.StepKind, kind stepKind) { out = append(out, "`"+kind.example()+"`") })
 	return strings.Join(out[:len(out)-1], ", ") + " or " + out[len(out)-1]
 }
 
-// readings begins to read a step whose kind is not known yet. It returns all
-// keys that the step may have, and each kind's own part. If several kinds have a key, each of them
-// reads it.
+// readings returns the readers for a step whose kind is not known yet. The result has all keys that the
+// step may have, and the part of each kind. If several kinds have a key, each of them reads it.
 func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	all := fields{}
 	of := map[tutti.StepKind]reading{}
@@ -103,7 +101,7 @@ func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	return all, of
 }
 
-// refuseOthers reports the keys that only steps of other kinds have.
+// refuseOthers reports keys that only steps of other kinds may have.
 func (r *reader) refuseOthers(kind tutti.StepKind, of map[tutti.StepKind]reading, given map[string]*yaml.Node) {
 	for key, n := range given {
 		if _, ok := of[kind].keys[key]; ok {
@@ -121,7 +119,7 @@ func (r *reader) refuseOthers(kind tutti.StepKind, of map[tutti.StepKind]reading
 	}
 }
 
-// noting makes the readers of keys note which keys a step has.
+// noting wraps the readers of keys, so that they record which keys a step has.
 func noting(keys fields, given map[string]*yaml.Node) fields {
 	out := maps.Clone(keys)
 	for key, read := range keys {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// A plan with a step of a later release is shown with the name of that kind.
+// If a plan has a step from a later release, the text shows the name of its kind.
 func TestRenderAKindOfALaterRelease(t *testing.T) {
 	var p tutti.Plan
 	raw := `{"name":"up","steps":[{"name":"kernel","timeout":0,"reboot":{"target":"web"}},{"name":"nothing","timeout":0}]}`

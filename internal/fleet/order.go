@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// maxOrder bounds the pairs of groups, because two long lists make very many pairs.
+// maxOrder is the largest number of pairs of groups, because two long lists give very many pairs.
 const maxOrder = 10_000
 
 // order reads the explicit order between groups, as pairs.
@@ -20,7 +20,7 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	for _, at := range elements {
 		first, then := r.orderEntry(at)
 		if pairs += max(1, len(first)) * max(1, len(then)); pairs > maxOrder {
-			r.report(at, "put groups that are ordered alike into one", "order: more than %d pairs of groups", maxOrder)
+			r.report(at, "put groups with the same order into one group", "order: more than %d pairs of groups", maxOrder)
 			return nil
 		}
 		for _, a := range first {
@@ -28,9 +28,9 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 				pair := tutti.GroupOrder{First: tutti.GroupName(a.string), Then: tutti.GroupName(b.string)}
 				switch line := lines[pair]; {
 				case pair.First == pair.Then:
-					r.report(b.at, "take it out of first or then", "order: group %s after itself", pair.First)
+					r.report(b.at, "remove the group from first or from then", "order: group %s cannot come after itself", pair.First)
 				case line != 0:
-					r.report(b.at, "keep one of them", "order: %s before %s is there twice, first in line %d", pair.First, pair.Then, line)
+					r.report(b.at, "keep one of them", "order: %s before %s occurs twice, first in line %d", pair.First, pair.Then, line)
 				default:
 					lines[pair] = b.at.Line
 					order = append(order, pair)
@@ -42,7 +42,7 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	return order
 }
 
-// orderEntry returns the groups of one entry that exist.
+// orderEntry returns the existing groups of one entry.
 func (r *reader) orderEntry(at *yaml.Node) (first, then []text) {
 	var firstAt, thenAt *yaml.Node
 	complete := r.mapping(at, "order", fields{

@@ -15,11 +15,11 @@ import (
 type draft struct {
 	tutti.Step
 	at      *yaml.Node
-	named   *yaml.Node // the value of name, nil for a step without a name
-	ordered bool       // the file has the key after, maybe empty
+	named   *yaml.Node // the value of the key name, or nil if the step has no name
+	ordered bool       // the file has the key after, which may be empty
 	after   []text
 	perNode *yaml.Node
-	target  string // what a step without a name is named after
+	target  string // the name for a step that has no name in the file
 }
 
 func (r *reader) plans(n *yaml.Node) []tutti.Plan {
@@ -31,7 +31,7 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 			r.reportErr(e.key.at, "", err)
 		}
 		if name == api.ConvergePlan {
-			r.report(e.key.at, "name it otherwise", "plan name %q: so the jobs of `tutti converge` are called", string(name))
+			r.report(e.key.at, "name it otherwise", "plan name %q: the jobs of `tutti converge` have this name", string(name))
 		}
 		if name == api.ShowPlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
@@ -77,7 +77,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	return steps
 }
 
-// step reads one step. It has the keys of every step and the keys of its kind.
+// step reads one step. A step has the keys of every step and the keys of its kind.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	given := map[string]*yaml.Node{}
@@ -105,7 +105,7 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 	}
 	switch {
 	case len(kinds) > 1:
-		r.report(at, "make a step of each", "the step has more than one kind: %s", strings.Join(kinds, " and "))
+		r.report(at, "make a separate step of each kind", "the step has more than one kind: %s", strings.Join(kinds, " and "))
 	case len(kinds) == 1:
 		kind := tutti.StepKind(kinds[0])
 		of[kind].end(d, given)
@@ -115,8 +115,7 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 	}
 }
 
-// suggestStepKey says which key was meant. For a step without a kind it may list the
-// kinds.
+// suggestStepKey returns a hint about the intended key. For a step without a kind the hint may list the kinds.
 func (r *reader) suggestStepKey(key string, known fields, hasKind bool) string {
 	hint := r.suggest(key, slices.Collect(maps.Keys(known)))
 	if hint != "" && !hasKind && !strings.HasPrefix(hint, didYouMean) {
@@ -152,7 +151,7 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 	d.perNode, d.PerNode = n, true
 }
 
-// checkKinds lets the kind of each step check the step, after all edges are known.
+// checkKinds calls the check of each step's kind, after all edges are known.
 func (r *reader) checkKinds(drafts []draft) {
 	named := map[tutti.StepName]tutti.Step{}
 	for _, d := range drafts {
@@ -167,7 +166,7 @@ func (r *reader) checkKinds(drafts []draft) {
 	}
 }
 
-// refusePerNode reports `per: node` on a step on which it would silently have no effect.
+// refusePerNode reports `per: node` on a step for which it would have no effect.
 func (r *reader) refusePerNode(d draft, hint, why string) {
 	if d.perNode != nil {
 		r.report(d.perNode, hint, "step %s: %s", d.Name, why)

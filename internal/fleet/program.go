@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// program returns the Puppet program by which nodes run.
+// program returns the Puppet program with which nodes run.
 func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	word, ok := r.text(n, what+": mode")
 	switch p := tutti.Program(word); {
@@ -18,7 +18,7 @@ func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	case p == tutti.ProgramApply || p == tutti.ProgramAgent:
 		return p
 	case word == string(tutti.ModeNoop):
-		r.report(n, "say `noop: true` on a run step, or `tutti run --noop`", "%s: mode: %q", what, word)
+		r.report(n, "add `noop: true` to a run step, or use `tutti run --noop`", "%s: mode: %q", what, word)
 	default:
 		known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
 		r.report(n, r.suggest(word, known), "%s: mode: unknown %q", what, word)
@@ -26,7 +26,7 @@ func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	return ""
 }
 
-// runOptionKeys are the readers of the keys of a run step that say how Puppet runs.
+// runOptionKeys returns the readers for the keys of a run step that are options of Puppet.
 func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{
 		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step") },
@@ -39,7 +39,7 @@ func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	}
 }
 
-// whichFacts returns whether the runs of a step collect fresh facts, or whether all of them may use facts that
+// whichFacts returns whether the runs of a step collect new facts, or whether all of them may use facts that
 // were collected before.
 func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	word, ok := r.text(n, "step: facts")
@@ -50,16 +50,16 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	return word == "fresh", word == "ahead"
 }
 
-// checkRunOptions refuses an environment for runs that use the fleet's environment. given has the values
-// of the step, by key.
+// checkRunOptions refuses an environment for runs that use the fleet's environment. The map given has
+// the values of the step, by key.
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
-		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
+		r.report(n, "add `mode: agent`", "step: environment: only a run through the agent can have a different environment from the fleet's")
 	}
 }
 
-// runOptions says options in the words of the file.
+// runOptions returns options in the words of the fleet file.
 func runOptions(o tutti.RunOptions) []string {
 	var parts []string
 	if o.Program != "" {
@@ -89,19 +89,19 @@ func runOptions(o tutti.RunOptions) []string {
 	return parts
 }
 
-// CheckRunOptions refuses options that Puppet would take for something
-// else. It is for callers that have options from another source than a fleet file.
+// CheckRunOptions refuses options that Puppet would misunderstand. CheckRunOptions is for
+// callers whose options do not come from a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
 	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
 		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
 	}
 	for _, tag := range slices.Concat(o.Tags, o.SkipTags) {
 		if !tagRE.MatchString(tag) {
-			return tutti.Errorf(tutti.CodeInvalid, "%q is no tag of Puppet: one each; letters, digits and `_:.-`", tag)
+			return tutti.Errorf(tutti.CodeInvalid, "%q is not a tag of Puppet: give each tag by itself; it has letters, digits and `_:.-`", tag)
 		}
 	}
 	if o.Environment != "" && !environmentRE.MatchString(o.Environment) {
-		return tutti.Errorf(tutti.CodeInvalid, "%q is no environment: lower-case letters, digits and '_' only, as in Puppet", o.Environment)
+		return tutti.Errorf(tutti.CodeInvalid, "%q is not the name of an environment: lower-case letters, digits and '_' only, as in Puppet", o.Environment)
 	}
 	return nil
 }
@@ -114,17 +114,17 @@ func (r *reader) environmentName(n *yaml.Node, what string) string {
 	return name
 }
 
-// tagRE matches what Puppet takes for a tag. Puppet joins tags with commas.
+// tagRE matches the tags that Puppet accepts. Puppet joins tags with commas.
 var tagRE = regexp.MustCompile(`^[[:alnum:]_][[:alnum:]_:.-]{0,255}$`)
 
-// maxTags bounds the tags of a run.
+// maxTags is how many tags a run may have.
 const maxTags = 100
 
 func (r *reader) tags(n *yaml.Node, what string) []string {
 	var tags []string
 	for _, tag := range r.oneOrMore(n, what) {
 		if !tagRE.MatchString(tag.string) {
-			r.report(tag.at, "one tag each; letters, digits and `_:.-`", "%s: %q is no tag of Puppet", what, tag.string)
+			r.report(tag.at, "give each tag by itself; it has letters, digits and `_:.-`", "%s: %q is not a tag of Puppet", what, tag.string)
 		}
 		tags = append(tags, tag.string)
 	}

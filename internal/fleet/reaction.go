@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reaction reads how the fleet reacts. If the file does not say, it returns the defaults.
+// reaction reads how the fleet reacts. Keys that the file does not have get their defaults.
 func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	out := &tutti.Reaction{
 		Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, Safety: tutti.DefaultSafety, AskAbove: tutti.DefaultAskAbove,
@@ -34,7 +34,7 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 		"reads": func(n *yaml.Node) { out.Reads = r.readReactions(n) },
 	})
 	if len(r.problems) == reported && out.Wide < out.Window {
-		r.report(times[len(times)-1], "wide is for answers that many read, window for the others",
+		r.report(times[len(times)-1], "wide is the time for answers that many nodes read, window for all others",
 			"reaction: wide, %s, is shorter than window, %s", Duration(out.Wide), Duration(out.Window))
 	}
 	return out
@@ -48,9 +48,9 @@ func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 		said := false
 		if r.mapping(n, what, fields{"canary": func(n *yaml.Node) {
 			said = true
-			out.Canary = r.whole(n, canary, 1, "how many nodes run with new code before the others")
+			out.Canary = r.whole(n, canary, 1, "give the number of nodes that run with new code before the others")
 			if out.Canary > tutti.MaxCanary {
-				r.report(n, "`code: confirm` holds it for all", "%s: %d, at most %d", canary, out.Canary, tutti.MaxCanary)
+				r.report(n, "`code: confirm` holds new code for all nodes", "%s: %d, at most %d", canary, out.Canary, tutti.MaxCanary)
 			}
 		}}) && !said {
 			r.report(n, "like `code: {canary: 3}`", "%s: canary is missing", what)
@@ -62,7 +62,7 @@ func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 	case word == "confirm":
 		out.Confirm = true
 	case ok && word != "now":
-		r.report(n, "like `code: now`, `code: confirm` or `code: {canary: 3}`", "%s: %q is no reaction to code", what, word)
+		r.report(n, "like `code: now`, `code: confirm` or `code: {canary: 3}`", "%s: %q is not a reaction to code", what, word)
 	}
 	return out
 }
@@ -81,9 +81,9 @@ func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
 	case !cut || err != nil || wrong != nil:
 		r.report(n, hint, "%s: %q is not a number and a duration", what, word)
 	case number < 1 || number > tutti.MaxReactions:
-		r.report(n, hint, "%s: %d times; from 1 to %d", what, number, tutti.MaxReactions)
+		r.report(n, hint, "%s: %d times; allowed are 1 to %d", what, number, tutti.MaxReactions)
 	case d < time.Minute || d > tutti.MaxReactionTime:
-		r.report(n, hint, "%s: within %s; from 1m to %s", what, Duration(d), Duration(tutti.MaxReactionTime))
+		r.report(n, hint, "%s: within %s; allowed are 1m to %s", what, Duration(d), Duration(tutti.MaxReactionTime))
 	}
 	return tutti.ReactionBound{Times: number, Per: d}
 }
@@ -111,13 +111,12 @@ func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
 	}
 	d := r.duration(n, what)
 	if d > 0 && d < minSafetyWhenAway {
-		r.report(n, "like 12h: a server that is started again is no server that is away", "%s: %s, at least %s", what, Duration(d), Duration(minSafetyWhenAway))
+		r.report(n, "like 12h: a server that restarts does not count as away", "%s: %s, at least %s", what, Duration(d), Duration(minSafetyWhenAway))
 	}
 	return d
 }
 
-// readReactions reads the rules. The first rule that matches counts. So a rule that
-// can never be the first is a mistake.
+// readReactions reads the rules. The first rule that matches is used. So a rule that never matches first is an error.
 func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	const what = "reaction: reads"
 	elements, _ := r.list(n, what)
@@ -127,7 +126,7 @@ func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 		rule := r.readReaction(at)
 		before := slices.IndexFunc(rules, rule.CoveredBy)
 		if before >= 0 {
-			r.report(at, "put it before that one, or remove it", "%s: it never counts: line %d covers it", what, lines[before])
+			r.report(at, "put this rule before that one, or remove it", "%s: this rule never applies: the rule in line %d covers it", what, lines[before])
 		}
 		rules, lines = append(rules, rule), append(lines, follow(at).Line)
 		if len(rules) > maxReads {
@@ -138,8 +137,8 @@ func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	return rules
 }
 
-// maxReads bounds the rules, because each rule is compared with all earlier ones, and each change
-// with all rules.
+// maxReads is how many rules there may be, because each rule is compared with all earlier rules,
+// and each change with all rules.
 const maxReads = 1000
 
 func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {
@@ -190,7 +189,7 @@ func (r *reader) when(n *yaml.Node) tutti.ReactionTime {
 	word, ok := r.text(n, "reaction: reads: when")
 	known := []string{string(tutti.ReactNow), string(tutti.ReactWindow), string(tutti.ReactScheduled)}
 	if ok && !slices.Contains(known, word) {
-		r.report(n, r.suggest(word, known), "reaction: reads: when: %q is no time", word)
+		r.report(n, r.suggest(word, known), "reaction: reads: when: %q is not a time of reaction", word)
 	}
 	return tutti.ReactionTime(word)
 }

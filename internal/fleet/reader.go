@@ -12,10 +12,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxProblems bounds how many problems one error lists.
+// maxProblems is how many problems one error lists at most.
 const maxProblems = 50
 
-// reader collects what is wrong with one file while reading it.
+// reader collects the problems of a file while it reads the file.
 type reader struct {
 	file     string
 	known    members
@@ -44,7 +44,7 @@ func (r *reader) reportAt(line, column int, hint, format string, args ...any) {
 	r.problems = append(r.problems, problem{line, column, oneLine(fmt.Sprintf(format, args...)), oneLine(hint)})
 }
 
-// maxProblem bounds the text of one problem, in bytes, because it quotes the file.
+// maxProblem is the largest text of one problem, in bytes, because the text quotes the file.
 const maxProblem = 1000
 
 func oneLine(text string) string {
@@ -55,13 +55,13 @@ func oneLine(text string) string {
 	return text
 }
 
-// reportErr reports a name that its own Validate refused.
+// reportErr reports a name that its method Validate has refused.
 func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// suggest says which of the known words was meant. After maxProblems it returns nothing, because a suggestion is
-// slow and would not be shown.
+// suggest returns a hint with the known word that is most similar. After maxProblems, suggest returns
+// nothing, because a hint takes time and nobody would see the hint.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
 		return ""
@@ -69,7 +69,7 @@ func (r *reader) suggest(word string, known []string) string {
 	return suggest(word, known)
 }
 
-// err returns all problems as one error, or nil without problems.
+// err returns all problems as one error, or nil if there are no problems.
 func (r *reader) err() error {
 	if len(r.problems) == 0 {
 		return nil
@@ -77,12 +77,12 @@ func (r *reader) err() error {
 	slices.SortStableFunc(r.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
 	})
-	// An anchored value that is used twice has each problem only once.
+	// The problems of an anchored value appear only once, even if the value is used twice.
 	problems := slices.Compact(r.problems)
 	var lines []string
 	for i, p := range problems {
 		if i == maxProblems {
-			lines = append(lines, fmt.Sprintf("%s:%d: and %d problems more from here on", r.file, p.line, len(problems)-i))
+			lines = append(lines, fmt.Sprintf("%s:%d: there are %d more problems from here on", r.file, p.line, len(problems)-i))
 			break
 		}
 		line := fmt.Sprintf("%s:%d: %s", r.file, p.line, p.message)
@@ -95,8 +95,8 @@ func (r *reader) err() error {
 }
 
 // mapping passes each value of a mapping to the reader of its key, and reports
-// unknown keys. It returns false if it reported anything about the
-// mapping. Then a missing key may be misspelt.
+// unknown keys. The function returns false if it has reported a problem of the mapping. If mapping
+// has reported a problem, a key that seems to be missing may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
@@ -116,9 +116,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// entries returns the keys and values of a mapping in the order of the file. A
-// duplicate key is reported and kept once. It returns false if it
-// reported anything.
+// entries returns the keys and values of a mapping in the order of the file. If a key occurs twice, entries
+// reports this and returns the key once. The function returns false if it has reported a problem.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
@@ -148,7 +147,7 @@ func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	return entries, len(r.problems) == reported
 }
 
-// list returns the elements of a list that is not empty.
+// list returns the elements of a list. The list must not be empty.
 func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	n = follow(n)
 	if n.Kind != yaml.SequenceNode {
@@ -162,13 +161,13 @@ func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// texts returns the strings of a list. It reports a duplicate.
+// texts returns the strings of a list. It reports duplicates.
 func (r *reader) texts(n *yaml.Node, what string) []text {
 	elements, _ := r.list(n, what)
 	return r.unique(elements, what)
 }
 
-// oneOrMore returns the strings of a list, or a single one.
+// oneOrMore returns the strings of a list, or a list with a single string.
 func (r *reader) oneOrMore(n *yaml.Node, what string) []text {
 	if at := follow(n); at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" {
 		return r.unique([]*yaml.Node{at}, what)
@@ -194,7 +193,7 @@ func (r *reader) unique(elements []*yaml.Node, what string) []text {
 	return found
 }
 
-// text returns a string. It reports values that only look like one (a number, yes).
+// text returns a string. The function reports values that look like a string but are of another type (a number, yes).
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
@@ -204,7 +203,7 @@ func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// wrong reports a value of the wrong kind.
+// wrong reports a value with the wrong type.
 func (r *reader) wrong(n *yaml.Node, what, want string) {
 	hint := ""
 	got := "a value of type " + n.ShortTag()
@@ -214,7 +213,7 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 	case n.Kind == yaml.SequenceNode:
 		got = "a list"
 	case n.ShortTag() == "!!null":
-		got, hint = "nothing", "leave the key out, or give it a value"
+		got, hint = "nothing", "remove the key, or give it a value"
 	case n.ShortTag() == "!!str":
 		got = fmt.Sprintf("the text %q", n.Value)
 	case n.Kind == yaml.ScalarNode:
@@ -226,7 +225,7 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 	r.report(n, hint, "%s: %s needed, got %s", what, want, got)
 }
 
-// follow returns the node that an alias refers to.
+// follow returns the node to which an alias refers.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias

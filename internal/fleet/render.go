@@ -10,12 +10,11 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// maxNamed is how many nodes of a step Render names.
+// maxNamed is how many nodes Render names for a step.
 const maxNamed = 4
 
-// Render returns a plan as text for people. The steps are in an order in which they
-// can happen, each with what it waits for. targets come from Resolve; nil leaves
-// the nodes out.
+// Render returns a plan as text for people. The steps are in a possible order of execution. The text says for
+// each step what the step waits for. The targets come from Resolve. If targets is nil, the text has no nodes.
 func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string {
 	steps := map[tutti.StepName]tutti.Step{}
 	graph := dag.New[tutti.StepName]()
@@ -29,7 +28,7 @@ func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string
 		}
 	}
 	order, ok := graph.Sort()
-	if !ok { // Parse refuses cycles; otherwise the file's order is used
+	if !ok { // Parse refuses cycles; without Parse, use the order of the file
 		order = graph.Nodes()
 	}
 	var out strings.Builder
@@ -60,7 +59,7 @@ func edges(s tutti.Step) string {
 	return text
 }
 
-// nodeNames names the nodes of a target that is a group.
+// nodeNames returns the names of a target's nodes, if the target is a group.
 func nodeNames(target string, nodes []tutti.NodeName) string {
 	if len(nodes) == 0 || len(nodes) == 1 && string(nodes[0]) == target {
 		return ""
@@ -76,7 +75,7 @@ func nodeNames(target string, nodes []tutti.NodeName) string {
 	return fmt.Sprintf(" (%s: %s)", count(len(nodes), "node"), strings.Join(names, ", "))
 }
 
-// limitText and timeoutText are options that several kinds have.
+// limitText and timeoutText return options that several kinds have.
 func limitText(n int) []string {
 	if n == 0 {
 		return nil

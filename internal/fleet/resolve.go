@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Resolve returns the nodes of each step of a plan that lists its nodes, sorted and unique. The
-// enrolled nodes are the nodes that join tokens put into groups. They count only in groups that the
-// fleet file declares with `joined: true`. CodeNotFound: a group has
-// no nodes, or a node is not known. Then no step is resolved.
+// Resolve returns the nodes of each step of a plan that has a target. The lists are sorted and have
+// no duplicates. The enrolled nodes are the nodes that join tokens put into groups. The enrolled nodes
+// count only in groups that the fleet file declares with `joined: true`. Resolve returns CodeNotFound if a
+// group has no nodes, or if a node is not known. In both cases Resolve resolves no step.
 func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, plan tutti.Plan) (map[tutti.StepName][]tutti.NodeName, error) {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	known := map[tutti.NodeName]bool{}
@@ -44,7 +44,7 @@ func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, p
 		case known[tutti.NodeName(target)]:
 			targets[step.Name] = []tutti.NodeName{tutti.NodeName(target)}
 		default:
-			return nil, tutti.Errorf(tutti.CodeNotFound, "plan %s, step %s: node %q is in no group of the fleet file and has not joined", plan.Name, step.Name, target)
+			return nil, tutti.Errorf(tutti.CodeNotFound, "plan %s, step %s: node %q has not joined and is not in a group of the fleet file", plan.Name, step.Name, target)
 		}
 	}
 	return targets, nil

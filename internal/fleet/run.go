@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultRunTimeout is the timeout of a run if the step has none in the file.
+// DefaultRunTimeout is the timeout of a run if the step has no timeout in the file.
 const DefaultRunTimeout = time.Hour
 
 // runKind runs Puppet on the nodes of a target.
@@ -40,7 +40,7 @@ func (runKind) read(r *reader) reading {
 
 func (runKind) check(r *reader, d draft, before []tutti.Step) {
 	if !slices.ContainsFunc(before, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesListed }) {
-		r.refusePerNode(d, "leave `per` out, or say after which step", "it follows no run step whose nodes it could wait for")
+		r.refusePerNode(d, "remove `per`, or add `after` with the step", "there is no run step before it whose nodes it could wait for")
 	}
 }
 
@@ -56,8 +56,8 @@ func (runKind) options(s tutti.Step) []string {
 	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
 }
 
-// target returns the group or node that a step names. A name with a dot is not
-// a group. It counts as a node that may join later.
+// target returns the group or node that a step names. A name with a dot cannot be a group.
+// A name with a dot is taken for a node that may join later.
 func (r *reader) target(n *yaml.Node, what string) string {
 	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {
@@ -84,7 +84,7 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 		case a == tutti.AcceptFailedResources || a == tutti.AcceptLost:
 			accepted = append(accepted, a)
 		case word.string == string(tutti.Failed):
-			r.report(word.at, "say failed:resources", "step: accept: %q would accept any failure, a compile error too", word.string)
+			r.report(word.at, "say failed:resources", "step: accept: %q would accept every failure, also a compile error", word.string)
 		case failed && slices.Contains(tutti.Reasons, tutti.Reason(reason)):
 			r.report(word.at, which, "step: accept: %q is never accepted: nothing was applied as planned", word.string)
 		case tutti.Outcome(word.string).Good():
@@ -99,12 +99,12 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	return accepted
 }
 
-// limit returns how many runs may be in flight.
+// limit returns how many runs may go on at the same time.
 func (r *reader) limit(n *yaml.Node, what string) int {
-	return r.whole(n, what, 1, "leave the key out for no limit")
+	return r.whole(n, what, 1, "without the key, there is no limit")
 }
 
-// whole returns a whole number that is not too small.
+// whole returns a whole number that is at least least.
 func (r *reader) whole(n *yaml.Node, what string, least int, hint string) int {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {

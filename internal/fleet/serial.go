@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// refuseSerialCycle reports as one chain how the lists of serial groups contradict each other, with the line of
-// each group in the chain.
+// refuseSerialCycle reports that the lists of serial groups contradict each other. The function shows the
+// cycle as one chain, with the line of each group.
 func (r *reader) refuseSerialCycle(groups []tutti.Group, entries []entry) {
 	type pair struct{ first, then tutti.NodeName }
 	graph, of := dag.New[tutti.NodeName](), map[pair]int{}
@@ -21,7 +21,7 @@ func (r *reader) refuseSerialCycle(groups []tutti.Group, entries []entry) {
 	}
 	cycle := graph.Cycle()
 	if len(cycle) < 2 {
-		return // a node that is listed twice is reported elsewhere
+		return // a node that is listed twice is reported by other code
 	}
 	chain, last := string(cycle[0]), 0
 	for i, name := range cycle {
@@ -29,5 +29,5 @@ func (r *reader) refuseSerialCycle(groups []tutti.Group, entries []entry) {
 		chain += fmt.Sprintf(" → %s (group %s, line %d)", at.then, groups[of[at]].Name, entries[of[at]].key.at.Line)
 		last = max(last, of[at])
 	}
-	r.report(entries[last].key.at, "list their nodes in one order", "serial: the nodes of serial groups wait for each other in a cycle: %s", chain)
+	r.report(entries[last].key.at, "list the nodes in the same order in all these groups", "serial: the nodes of serial groups wait for each other in a cycle: %s", chain)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sleepKind lets some time pass.
+// sleepKind waits for a fixed time.
 type sleepKind struct{}
 
 // Sleep implements tutti.StepTable.

@@ -11,15 +11,15 @@ import (
 // didYouMean is the beginning of a hint that names a similar word.
 const didYouMean = "did you mean "
 
-// maxKnown bounds the words that a hint lists.
+// maxKnown is how many words a hint lists at most.
 const maxKnown = 16
 
-// suggest says which of the known words was meant, or lists the known words.
+// suggest returns a hint with the most similar known word, or with a list of the known words.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	best, least := "", min(len(word)/3+2, 5)
 	for _, k := range known {
-		// Of equally near words, prefer one that begins with the given word.
+		// If two words are equally similar, prefer the word that begins with the given word.
 		if d := distance(strings.ToLower(word), k); d < least || d == least && best != "" && strings.HasPrefix(k, strings.ToLower(word)) {
 			best, least = k, d
 		}
@@ -35,9 +35,9 @@ func suggest(word string, known []string) string {
 	return "there are: " + strings.Join(known, ", ")
 }
 
-// distance is how many letters must be added, dropped or replaced to change a to b.
+// distance returns how many letters must be added, removed or replaced to change a into b.
 func distance(a, b string) int {
-	// Names are short. A long text is not a misspelling, and must not cost time.
+	// Names are short. A long text is not a misspelt name, and must not take time.
 	if len(a) > 300 || len(b) > 300 {
 		return len(a) + len(b)
 	}
@@ -59,8 +59,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// capitalHint proposes a resource type's name with correct capitals, if only the
-// capitals are wrong.
+// capitalHint suggests the name of a resource type with correct capitals, if only the capitals are wrong.
 func capitalHint(name string) string {
 	parts := strings.Split(strings.ToLower(name), "::")
 	for i, p := range parts {

@@ -9,13 +9,12 @@ import (
 var (
 	syntaxRE = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 	// parserRE matches the errors whose line the YAML library counts from 0. The library
-	// corrects only the lines of its scanner's errors (decode.go, parser.fail).
+	// corrects only the lines of errors of its scanner (decode.go, parser.fail).
 	parserRE = regexp.MustCompile(`^did not find expected (<|node|'-'|key|',')`)
 	anchorRE = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 )
 
-// syntaxError returns the line and the message of a YAML error. Without a line in the error, the line
-// is 1.
+// syntaxError returns the line and the message of a YAML error. If the error has no line, syntaxError returns line 1.
 func syntaxError(source []byte, err error) (int, string) {
 	match := syntaxRE.FindStringSubmatch(err.Error())
 	line, message := 1, match[2]

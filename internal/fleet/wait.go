@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// DefaultWaitTimeout is the timeout of a wait if the file has none.
+// DefaultWaitTimeout is the timeout of a wait if the file has no timeout.
 const DefaultWaitTimeout = 5 * time.Minute
 
 // waitKind waits for something outside Puppet.
@@ -24,7 +24,7 @@ func (kinds) Wait() stepKind { return waitKind{} }
 
 func (waitKind) example() string { return "wait: {…}" }
 
-// read reads a wait. The timeout may also be inside the wait.
+// read reads a wait. The timeout may also be inside the value of wait.
 func (waitKind) read(r *reader) reading {
 	w := waiting{reader: r, timeout: DefaultWaitTimeout}
 	return reading{fields{
@@ -33,7 +33,7 @@ func (waitKind) read(r *reader) reading {
 	}, func(d *draft, _ map[string]*yaml.Node) {
 		d.Wait, d.target, d.Timeout = &w.spec, w.target, w.timeout
 		if len(w.timeouts) > 1 {
-			r.report(w.timeouts[1], "keep one of them", "the step has a timeout, and its wait another one")
+			r.report(w.timeouts[1], "keep one of them", "the step and its wait both have a timeout, and they differ")
 		}
 	}}
 }
@@ -41,7 +41,7 @@ func (waitKind) read(r *reader) reading {
 func (waitKind) check(r *reader, d draft, before []tutti.Step) {
 	r.refusePerNode(d, "leave `per` out", "a wait step has no nodes")
 	if d.Wait.PuppetDB != "" && !slices.ContainsFunc(before, func(s tutti.Step) bool { return s.Kind() == tutti.StepRun }) {
-		r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
+		r.report(d.at, "put it after such a step, or add `after` with the step", "step %s: there is no run step before it whose catalogs it could wait for", d.Name)
 	}
 }
 
@@ -59,11 +59,11 @@ func (waitKind) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (waitKind) options(s tutti.Step) []string { return []string{timeoutText(s)} }
 
-// waiting is a wait while it is read.
+// waiting is the state of a wait while it is read.
 type waiting struct {
 	*reader
 	spec     tutti.WaitStep
-	target   string // what a step without a name is named after
+	target   string // the name for a step that has no name in the file
 	timeout  time.Duration
 	timeouts []*yaml.Node
 }
@@ -95,11 +95,11 @@ func (w *waiting) read(n *yaml.Node) {
 	switch {
 	case !ok:
 	case len(kinds) == 0:
-		w.report(n, "add http: URL, tcp: HOST:PORT, puppetdb: URL or value: KEY", "wait: for what is missing")
+		w.report(n, "add http: URL, tcp: HOST:PORT, puppetdb: URL or value: KEY", "wait: the thing to wait for is missing")
 	case len(kinds) > 1:
-		w.report(n, "make a step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
+		w.report(n, "make a separate step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
 	case equals != nil && w.spec.Value == "":
-		w.report(equals, "", "wait: equals belongs to value")
+		w.report(equals, "", "wait: equals is only allowed together with value")
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *reader) http(n *yaml.Node, what, like string) (string, string) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "" {
-		r.report(n, "like "+like, "%s: %q is no http or https URL with a host", what, address)
+		r.report(n, "like "+like, "%s: %q is not an http or https URL with a host", what, address)
 		return address, ""
 	}
 	return address, u.Hostname()
@@ -129,7 +129,7 @@ func (r *reader) tcp(n *yaml.Node) (string, string) {
 			return address, u.Hostname()
 		}
 	}
-	r.report(n, "like storage-01:6200", "wait: tcp: %q is no HOST:PORT", address)
+	r.report(n, "like storage-01:6200", "wait: tcp: %q is not of the form HOST:PORT", address)
 	return address, ""
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Rotation is how far the CA and the keys of the bus are rotated (ADR 0027).
+// Rotation is the state of the rotation of the CA and of the keys of the bus (ADR 0027).
 type Rotation struct {
-	Last  *tutti.CARotated // nil: they were never rotated
+	Last  *tutti.CARotated // nil if there was no rotation yet
 	At    time.Time        // time of Last
 	Began time.Time        // when the rotation of Last began
 }
@@ -20,7 +20,7 @@ func (r *Rotation) apply(e tutti.Event, b *tutti.CARotated) {
 	r.Last, r.At = b, e.At
 }
 
-// Phase is how far the last rotation has come; empty: there was no rotation.
+// Phase returns the phase of the last rotation. Phase returns an empty phase if there was no rotation.
 func (r Rotation) Phase() tutti.RotationPhase {
 	if r.Last == nil {
 		return ""

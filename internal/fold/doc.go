@@ -1,5 +1,4 @@
-// Package fold is the fold of the whole log: jobs and runs (engine), data, what each node
-// needs (converge), and who belongs to the fleet (Registry). It is pure. The
-// writer folds what it appends. Readers have a fold of their own, which has only
-// events that are in the log (ADR 0016).
+// Package fold is the fold of the whole log. The package has jobs and runs (engine), data, the needs of each
+// node (converge), and the members of the fleet (Registry). It is pure. The writer folds the events that it
+// appends. Readers have their own fold, which contains only events that are on disk (ADR 0016).
 package fold

@@ -13,12 +13,13 @@ type Operators map[string]*Operator
 
 // Operator is what the log says about one operator.
 type Operator struct {
-	Serials map[string]time.Time    // certificates issued since the last revocation → their end
-	Issued  map[string]time.Time    // when each was issued
-	CAs     map[string]tutti.Digest // the CA that signed each; "": issued before a server could have two CAs
-	CA      tutti.Digest            // the CA that signed the last certificate
+	Serials map[string]time.Time // certificates issued since the last revocation → their end
+	Issued  map[string]time.Time // when each certificate was issued
+	// The CA that signed each certificate; "" if it was issued before a server could have two CAs.
+	CAs     map[string]tutti.Digest
+	CA      tutti.Digest // the CA that signed the last certificate
 	CodeKey bool
-	Revoked time.Time // the last revocation; only Serials are good after it
+	Revoked time.Time // the last revocation; after it only the certificates in Serials are valid
 	Reason  string
 }
 
@@ -81,9 +82,9 @@ func (o *Operator) Clone() *Operator {
 	return &own
 }
 
-// Admit returns an error if a certificate that our CA signed is not good. Before a revocation
-// all are good, because an old server did not log certificates. After a revocation only
-// those are good that the log has since then and that have not ended.
+// Admit returns an error if a certificate is not valid, although the server's CA has signed it. If the operator
+// was never revoked, every such certificate is valid, because an old server did not log certificates. After a
+// revocation, a certificate is valid only if the log has it since then and it has not ended.
 func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {
@@ -92,7 +93,7 @@ func (o Operators) Admit(name, serial string, now time.Time) error {
 	if op.Knows(serial, now) {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; a new certificate comes from another operator, or on the server from root: tutti operator create %s",
+	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; another operator, or root on the server, can make a new certificate: tutti operator create %s",
 		name, op.Revoked.Format(time.RFC3339), because(op.Reason), name)
 }
 
@@ -103,13 +104,15 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// Knows reports whether a certificate was issued since the last revocation and has not ended by the log. The log's end counts,
-// because someone with the key and the CA could make an ended certificate last longer. A nil operator has no certificates.
+// Knows reports whether a certificate was issued since the last revocation and has not ended according to the log. The
+// end in the log counts, because a thief of the key and the CA could make a certificate with a later end. If the
+// operator is nil, Knows returns false.
 func (o *Operator) Knows(serial string, now time.Time) bool {
 	return o.Had(serial) && now.Before(o.Serials[serial])
 }
 
-// Had reports whether a certificate was issued since the last revocation. It may have ended. A nil operator had no certificates.
+// Had reports whether a certificate was issued since the last revocation. It may have ended. If the operator is nil,
+// Had returns false.
 func (o *Operator) Had(serial string) bool {
 	if o == nil {
 		return false
@@ -118,7 +121,7 @@ func (o *Operator) Had(serial string) bool {
 	return ok
 }
 
-// IssuedSince counts the certificates that were issued since then. For a nil operator it returns 0.
+// IssuedSince counts the certificates that were issued after then. For a nil operator, IssuedSince returns 0.
 func (o *Operator) IssuedSince(then time.Time) int {
 	if o == nil {
 		return 0
@@ -132,7 +135,7 @@ func (o *Operator) IssuedSince(then time.Time) int {
 	return count
 }
 
-// Good returns the ends of the certificates that have not ended.
+// Good returns the end times of the certificates that are still valid.
 func (o *Operator) Good(now time.Time) []time.Time {
 	return slices.DeleteFunc(slices.Collect(maps.Values(o.Serials)), func(end time.Time) bool { return !now.Before(end) })
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// Order is the fleet file's order between the nodes that have joined. A node in
-// both groups of an edge comes between the nodes of only one group. It waits for the nodes
-// of only the first group. The nodes of only the second group wait for it.
+// Order returns the explicit order of the fleet file, for the nodes that have joined. A
+// node that is in both groups of an edge comes after the nodes that are only in the first
+// group, and before those that are only in the second group.
 func (r *Registry) Order() []converge.Order {
 	if r.Fleet == nil || len(r.Fleet.Order) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (r *Registry) Order() []converge.Order {
 	return out
 }
 
-// common and without are the intersection and the difference of sorted names.
+// common returns the intersection of two sorted lists of names, and without returns their difference.
 func common(a, b []tutti.NodeName) []tutti.NodeName { return without(a, without(a, b)) }
 
 func without(a, b []tutti.NodeName) []tutti.NodeName {

@@ -10,17 +10,17 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Pause is the last pause of a target, unless it was lifted.
+// Pause is the last pause of a target. A pause that an operator has lifted is not in the fold.
 type Pause struct {
 	tutti.Paused
 	By string
 	At time.Time
 }
 
-// Ended reports whether the pause's time is over.
+// Ended reports whether the time of the pause is over.
 func (p Pause) Ended(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
 
-// why says to people why no run begins.
+// why returns, for people, the reason why no run begins.
 func (p Pause) why() string {
 	text := "paused by " + p.By
 	if !p.Until.IsZero() {
@@ -36,15 +36,14 @@ func (r *Registry) applyPause(e tutti.Event) {
 	case *tutti.Unpaused:
 		delete(r.Pauses, b.Target)
 	case *tutti.NodeRemoved:
-		if b.Node != "" && !b.Replaced { // the empty target is the fleet
+		if b.Node != "" && !b.Replaced { // the target is a node: the empty target would be the fleet
 			delete(r.Pauses, string(b.Node))
 		}
 	}
 }
 
-// Paused returns a function that says why no run may begin on a node, empty: runs may begin. If
-// several pauses hold, it names the longest. The first call finds out which nodes are in
-// which target.
+// Paused returns a function that says why no run may begin on a node. The text is empty if runs may begin. If there are
+// several pauses, the text names the one that ends last. The first call computes which nodes belong to which target.
 func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	var of map[tutti.NodeName]Pause
 	return func(n tutti.NodeName) string {
@@ -58,7 +57,7 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	}
 }
 
-// PausedNode says for one node what Paused says. It does not look at all other nodes.
+// PausedNode returns for one node the same text as Paused. PausedNode does not look at the other nodes.
 func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	var holds *Pause
 	for _, p := range s.PausesAt(now) {
@@ -72,7 +71,7 @@ func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	return holds.why()
 }
 
-// outlasts reports whether a pause holds longer than another one.
+// outlasts reports whether a pause ends later than another pause.
 func (p Pause) outlasts(other Pause) bool {
 	return !other.Until.IsZero() && (p.Until.IsZero() || p.Until.After(other.Until))
 }
@@ -89,7 +88,7 @@ func (s *State) pausedNodes(now time.Time) map[tutti.NodeName]Pause {
 	return of
 }
 
-// PausesAt returns the pauses that hold at a time, sorted by target.
+// PausesAt returns the pauses that are in effect at a time, sorted by target.
 func (s *State) PausesAt(now time.Time) []Pause {
 	var out []Pause
 	for p := range maps.Values(s.Registry.Pauses) {
@@ -108,7 +107,7 @@ func (s *State) IsTarget(target string) bool {
 	return target == "" || s.Registry.Nodes[tutti.NodeName(target)] != nil || slices.ContainsFunc(s.Fleet().Groups, isGroup)
 }
 
-// View is the pause as it is shown.
+// View returns the pause in the form that operators see.
 func (p Pause) View() api.PauseView {
 	return api.PauseView{Target: p.Target, Reason: p.Reason, By: p.By, At: p.At, Until: p.Until}
 }

@@ -10,31 +10,33 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Registry is what the log says about who belongs to the fleet, about the current code and
-// fleet file, and about each node's latest run.
+// Registry has the members of the fleet, the current code and fleet file, and the latest
+// run of each node, according to the log.
 type Registry struct {
-	Fleet       *tutti.Fleet // nil: the server has no fleet file yet
+	Fleet       *tutti.Fleet // nil if the server has no fleet file yet
 	FleetDigest tutti.Digest
-	Plans       *tutti.Statement // the statement about the fleet file; nil: it is not signed
+	Plans       *tutti.Statement // the statement about the fleet file; nil if the file is not signed
 	// PlansCounter is the highest counter of a signed fleet file.
 	PlansCounter uint64
-	Code         map[string]tutti.CodePushed   // the latest push of each environment; its release ends Held
-	Signed       map[tutti.Digest]tutti.Digest // code that is current or that a job has → the blob of its signed manifest
-	// Statements are the statements about the code in Signed. Code that an older release has pushed has no statement.
+	Code         map[string]tutti.CodePushed // the latest push of each environment; a release ends its hold
+	// Digest of code that is current or belongs to a job → the blob of its signed manifest.
+	Signed map[tutti.Digest]tutti.Digest
+	// Statements are the statements about the code in Signed. Code that an older release of Tutti has pushed has no
+	// statement.
 	Statements map[tutti.Digest]tutti.Statement
 	Trust      []tutti.Statement       // all statements about code keys, in order
-	Acting     *tutti.OperatorsTrusted // who signs actions, nil: no statement says it
+	Acting     *tutti.OperatorsTrusted // the operators who sign actions; nil if no statement names any
 	Tokens     map[tutti.TokenID]*Token
 	Nodes      map[tutti.NodeName]*Node
 	Keys       map[tutti.NodeKey]tutti.NodeName
-	Claims     map[tutti.RunID]*Node // claimed runs whose result has not come
+	Claims     map[tutti.RunID]*Node // claimed runs that have no result yet
 	Revoked    []tutti.NodeKey
 	Operators  Operators
-	Pauses     map[string]Pause // by target, also those that have ended
+	Pauses     map[string]Pause // by target; also pauses that have ended
 	Rotation   Rotation
 
 	epoch   uint64 // the present epoch
-	EpochAt uint64 // the sequence at which the present epoch began; 0: with the log
+	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
 	jobs    map[tutti.JobID]tutti.Digest // the code of each job
 }
@@ -42,7 +44,7 @@ type Registry struct {
 // Token lets one machine join.
 type Token struct {
 	tutti.TokenCreated
-	BoundTo tutti.NodeKey // empty until a machine has presented the token
+	BoundTo tutti.NodeKey // empty until a machine has used the token
 	Node    tutti.NodeName
 	Revoked bool
 }
@@ -54,16 +56,17 @@ type Node struct {
 	Since       tutti.Fence // when this machine got the name
 	Replaceable bool
 	LastClaimed tutti.RunID
-	Exports     tutti.Digest // the set that others read; empty: no exports
-	Catalog     wire.Stored  // the catalog of Exports, if that catalog is in PuppetDB
-	Unended     int          // claimed runs whose result has not come, also lost ones
+	Exports     tutti.Digest // the set of exports that other nodes read; empty if there are no exports
+	Catalog     wire.Stored  // the catalog that has these exports, if the catalog goes to PuppetDB
+	Unended     int          // claimed runs that have no result yet, also lost runs
 	Changes     int          // changes of values since the last claim
-	Written     int64        // their bytes
+	Written     int64        // the bytes of these changes
 	Tickets     Tickets
-	Pinned      tutti.Pinned // what the node says that it is pinned to, since it joined; zero: it has not said
-	Trusts      uint64       // the last statement about code keys that the node follows
+	// The CAs and issuer that the node trusts, as it reported after it joined; zero before its report.
+	Pinned tutti.Pinned
+	Trusts uint64 // the last statement about code keys that the node follows
 
-	replaced, keeps bool // as in the NodeRemoved before its next NodeEnrolled
+	replaced, keeps bool // copied from a NodeRemoved, until the next NodeEnrolled of this name
 }
 
 func newRegistry() *Registry {
@@ -140,7 +143,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.NodeRemoved:
 		switch n := r.Nodes[b.Node]; {
 		case n == nil:
-		case b.Replaced: // the next event ends it
+		case b.Replaced: // the next event of this node resets these fields
 			n.replaced, n.keeps = true, b.Keeps
 		default:
 			r.drop(n)
@@ -163,7 +166,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.LastClaimed, n.Changes, n.Written = b.Run, 0, 0
-			if r.Claims[b.Run] == nil { // otherwise an upgraded agent claims the run again
+			if r.Claims[b.Run] == nil { // otherwise an upgraded agent has claimed the run again
 				n.Unended++
 			}
 			r.Claims[b.Run] = n
@@ -179,7 +182,7 @@ func (r *Registry) apply(e tutti.Event) {
 	}
 }
 
-// unclaim notes that no results of these runs are expected any more.
+// unclaim notes that the server expects no more results of these runs.
 func (r *Registry) unclaim(runs ...tutti.RunID) {
 	for _, id := range runs {
 		if n := r.Claims[id]; n != nil {
@@ -189,7 +192,7 @@ func (r *Registry) unclaim(runs ...tutti.RunID) {
 	}
 }
 
-// dropCode forgets where the manifest of code is if no node can ask for that code any more.
+// dropCode forgets the manifest of code if no node can request this code any more.
 func (r *Registry) dropCode(code tutti.Digest) {
 	for _, current := range r.Code {
 		if current.Code == code || current.Goes() == code {
@@ -205,7 +208,7 @@ func (r *Registry) dropCode(code tutti.Digest) {
 	delete(r.Statements, code)
 }
 
-// resigned notes another statement about code that may be ordered. The code may be the latest push.
+// resigned notes a new statement about code that an order may name. This code may be the code of the latest push.
 func (r *Registry) resigned(b *tutti.CodeResigned) {
 	if _, used := r.Signed[b.Code]; !used {
 		return
@@ -224,7 +227,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	n := &Node{NodeEnrolled: *b, JoinedAt: e.At, Since: tutti.Fence{Epoch: r.epoch, Seq: e.Seq}}
 	switch old := r.Nodes[b.Node]; {
 	case old == nil:
-	case old.Key == b.Key: // the machine has joined again
+	case old.Key == b.Key: // the same machine has joined again
 		if old.Token != b.Token {
 			r.revoke(old.Token)
 		}
@@ -242,7 +245,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 }
 
 // replaces reports whether an enrolment gives a name to another machine without a
-// NodeRemoved before it.
+// NodeRemoved event before it.
 func (r *Registry) replaces(b *tutti.NodeEnrolled) bool {
 	old := r.Nodes[b.Node]
 	return old != nil && old.Key != b.Key && !old.replaced
@@ -261,8 +264,8 @@ func (r *Registry) revoke(id tutti.TokenID) {
 	}
 }
 
-// drop ends a node's key and the token with which the node joined. So a removed machine cannot
-// come back with the same token.
+// drop ends the key of a node, and the token with which the node joined. So a removed machine
+// cannot come back with the same token.
 func (r *Registry) drop(n *Node) {
 	delete(r.Keys, n.Key)
 	r.Revoked = append(r.Revoked, n.Key)
@@ -273,13 +276,13 @@ func (r *Registry) drop(n *Node) {
 // ByKey returns the node that owns a key, or nil.
 func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
 
-// Groups returns the groups of a node, sorted: the groups that list the node, and the groups that its
-// token fixed.
+// Groups returns the sorted groups of a node. The groups of a node are the groups that list it and the groups in its
+// join token.
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
 	return r.members.GroupsOf(n.Node, n.Groups)
 }
 
-// GroupsOf is Groups for a name. The node need not have joined.
+// GroupsOf is like Groups, but takes a name. The node need not have joined.
 func (r *Registry) GroupsOf(node tutti.NodeName) []tutti.GroupName {
 	if n := r.Nodes[node]; n != nil {
 		return r.Groups(n)
@@ -287,7 +290,7 @@ func (r *Registry) GroupsOf(node tutti.NodeName) []tutti.GroupName {
 	return r.members.GroupsOf(node, nil)
 }
 
-// Enrolled returns the nodes of each group that a token fixed.
+// Enrolled returns the nodes of each group that are in the group because of their join token.
 func (r *Registry) Enrolled() map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range r.Nodes {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Rights is who may do what, by the audit trail. It gets no other events of the log. The zero value is the state
-// before the first event.
+// Rights has the rights of operators, according to the audit trail. Rights sees only the events of the
+// trail. The zero value is the state before the first event.
 type Rights struct {
 	operators Operators
 	fleet     tutti.Fleet
@@ -19,11 +19,11 @@ type Rights struct {
 	joined    map[tutti.NodeName][]tutti.GroupName
 }
 
-// Right is one operator's right.
+// Right is one right of an operator.
 type Right struct {
 	Operator string         `json:"operator"`
 	Ends     time.Time      `json:"certificate_ends"`
-	By       []tutti.Access `json:"by,omitempty"` // empty: the fleet file had no access list
+	By       []tutti.Access `json:"by,omitempty"` // empty if the fleet file had no access list
 }
 
 // Apply folds the next event of the trail.
@@ -42,8 +42,9 @@ func (r *Rights) Apply(e tutti.Event) {
 	}
 }
 
-// Could returns the operators who had a certificate and a verb at a time, sorted by name. The target is a node, or a key
-// for VerbData. An empty target asks for the verb on anything. CodeNotFound: there was no such node.
+// Could returns the operators who had a valid certificate and a verb at a time, sorted by name. The target is a node,
+// or a key for VerbData. If the target is empty, Could asks whether the verb was allowed for anything. Could returns
+// CodeNotFound if there was no such node.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}
 	switch node := tutti.NodeName(target); {
@@ -53,7 +54,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	default:
 		groups, known := r.joined[node]
 		if !known {
-			return nil, tutti.Errorf(tutti.CodeNotFound, "no node %q had joined at %s, as far as the trail goes back", target, at.Format(time.RFC3339))
+			return nil, tutti.Errorf(tutti.CodeNotFound, "according to the trail, no node %q had joined at %s", target, at.Format(time.RFC3339))
 		}
 		w.Nodes = []policy.Target{{Node: node, Groups: r.members.GroupsOf(node, groups)}}
 		w.Narrow = true
@@ -64,7 +65,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 		if len(ends) == 0 {
 			continue
 		}
-		if verb == tutti.VerbRun && w.Narrow { // with any plan, also only in noop
+		if verb == tutti.VerbRun && w.Narrow { // with any plan, and also if only noop was allowed
 			if by := r.runs(name, w); by != nil || len(r.fleet.Access) == 0 {
 				out = append(out, Right{Operator: name, Ends: slices.MaxFunc(ends, time.Time.Compare), By: by})
 			}
@@ -77,7 +78,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	return out, nil
 }
 
-// runs returns the access entries by which an operator may run something on the nodes of a wish.
+// runs returns the access entries that allow an operator to run something on the nodes of a wish.
 func (r *Rights) runs(operator string, w policy.Wish) []tutti.Access {
 	var out []tutti.Access
 	for _, a := range r.fleet.Access {

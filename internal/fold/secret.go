@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// Recipients returns the nodes of some targets with their keys, and the nodes that the fleet file lists and that have not
-// joined. CodeInvalid: the fleet file has no recovery key.
+// Recipients returns the nodes of these targets with their keys. Recipients also returns the nodes that the fleet
+// file lists and that have not joined. Recipients returns CodeInvalid if the fleet file has no recovery key.
 func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 	out := tutti.Recipients{Nodes: []tutti.Recipient{}}
 	if err := tutti.ValidateTargets(targets); err != nil {
@@ -48,13 +48,13 @@ func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 	return out, nil
 }
 
-// IsRecipient reports whether a node is among some targets.
+// IsRecipient reports whether a node belongs to one of these targets.
 func (s *State) IsRecipient(targets []string, node tutti.NodeName) bool {
 	n := s.Registry.Nodes[node]
 	return n != nil && tutti.Targets(targets, node, s.Registry.Groups(n))
 }
 
-// SecretView says which nodes have a secret, lack it, and had it.
+// SecretView returns which nodes have a secret, which lack it, and which had it.
 func (s *State) SecretView(secret data.Sealed) api.SecretView {
 	out := api.SecretView{
 		Key: secret.View.Key, ID: secret.Secret.ID, For: secret.Secret.For, Owner: secret.View.Owner, By: secret.View.By, At: secret.View.At,
@@ -84,8 +84,8 @@ func (s *State) SecretView(secret data.Sealed) api.SecretView {
 	return out
 }
 
-// Awaits is the key of the secret that is for the node and that the node lacks, so that its question finds nothing; empty:
-// no such secret.
+// Awaits returns the key of a secret for which a node must wait. The secret is for the node, but has no piece for it
+// yet, so the node's question finds nothing. The key is empty if there is no such secret.
 func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
 	if lacked, lacks := s.Data.Lacks(q, node); lacks && s.IsRecipient(lacked.For, node) {
 		return lacked.Path
@@ -93,7 +93,7 @@ func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
 	return ""
 }
 
-// AwaitsHiera returns the hiera keys for which a node lacks a secret, with the key of the secret.
+// AwaitsHiera returns the hiera keys for which a node must wait for a secret, each with the key of the secret.
 func (s *State) AwaitsHiera(node tutti.NodeName) map[string]string {
 	var out map[string]string
 	for key, lacked := range s.Data.LacksHiera(node) {

@@ -10,17 +10,16 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// State is the fold of everything in the log. Only Apply and the decisions of engine and
-// converge change it. Several readers may read it at once, as long as nobody applies or
-// decides.
+// State is the fold of all events of the log. State changes only by Apply, and by the decisions of engine and
+// converge. Several readers may read a State at the same time, while no goroutine calls Apply or takes decisions.
 type State struct {
-	Seq      uint64 // of the last event
-	Through  uint64 // of the latest snapshot
+	Seq      uint64 // number of the last event
+	Through  uint64 // the last event that the latest snapshot covers
 	Engine   *engine.State
 	Data     *data.State
 	Converge *converge.State
 	Registry *Registry
-	// Reports says which reports were deleted; nil: not known.
+	// Reports says which reports were deleted. Reports is nil if this is not known.
 	Reports *tutti.ReportsRetired
 }
 
@@ -31,11 +30,11 @@ func New() *State {
 	return s
 }
 
-// Apply folds the next event of the log. Every state that applies the event shares its
-// contents. So nobody may change them.
+// Apply folds the next event of the log. All states that apply the event share the content
+// of the event. So no code may change the content.
 func (s *State) Apply(e tutti.Event) {
 	s.Seq = e.Seq
-	if b, ok := e.Body.(*tutti.NodeEnrolled); ok && s.Registry.replaces(b) { // a log of release 0.2.0 or before
+	if b, ok := e.Body.(*tutti.NodeEnrolled); ok && s.Registry.replaces(b) { // the event is from release 0.2.0 or earlier
 		s.apply(tutti.Event{Seq: e.Seq, At: e.At, By: e.By, Body: &tutti.NodeRemoved{Node: b.Node, Replaced: true}})
 	}
 	s.apply(e)
@@ -55,7 +54,7 @@ func (s *State) apply(e tutti.Event) {
 	}
 }
 
-// Fleet is the fleet file. It is empty before the first one was pushed.
+// Fleet returns the fleet file. Fleet returns an empty fleet before the first push.
 func (s *State) Fleet() tutti.Fleet {
 	if s.Registry.Fleet == nil {
 		return tutti.Fleet{}
@@ -63,8 +62,7 @@ func (s *State) Fleet() tutti.Fleet {
 	return *s.Registry.Fleet
 }
 
-// Members returns the nodes of a target that have joined, sorted. The empty target is
-// the whole fleet.
+// Members returns the sorted nodes of a target that have joined. The empty target is the whole fleet.
 func (s *State) Members(target string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for name := range s.Registry.Nodes {
@@ -82,7 +80,8 @@ func (s *State) Member(target string, name tutti.NodeName) bool {
 	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)))
 }
 
-// Unjoined returns the nodes that the fleet file lists in a group (empty: in any) and that have not joined, sorted.
+// Unjoined returns the sorted nodes of a group that have not joined, although the fleet file lists them. If the
+// group is empty, it returns those of all groups.
 func (s *State) Unjoined(group string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, g := range s.Fleet().Groups {
@@ -96,7 +95,7 @@ func (s *State) Unjoined(group string) []tutti.NodeName {
 	return slices.Compact(out)
 }
 
-// ProgramOf is the program by which a node runs if the step sets none.
+// ProgramOf returns the program with which a node runs if the step does not set one.
 func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	n := s.Registry.Nodes[name]
 	if s.Registry.Fleet == nil || n == nil {
@@ -105,8 +104,7 @@ func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	return s.Registry.Fleet.ProgramOf(s.Registry.Groups(n))
 }
 
-// Has returns what a node runs with: its Puppet, and what the fleet file
-// says.
+// Has returns the inputs of a node's runs: its version of Puppet, and the settings of the fleet file.
 func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	f := s.Fleet()
 	var groups []tutti.GroupName
@@ -118,18 +116,18 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }
 
-// Job returns the job of that id, or the latest job for an empty id. For a retired job the
-// error says how many jobs are kept.
+// Job returns the job with this id. For an empty id, Job returns the latest job. If the job was
+// retired, the error says how many jobs the server keeps.
 func (s *State) Job(id tutti.JobID, kept int) (*engine.Job, error) {
 	if id == "" && len(s.Engine.Order) > 0 {
 		id = s.Engine.Order[len(s.Engine.Order)-1]
 	}
 	j := s.Engine.Jobs[id]
 	if j == nil && s.Engine.Retired(id) {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), kept)
+		return nil, tutti.Errorf(tutti.CodeNotFound, "job %q is not kept any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), kept)
 	}
 	if j == nil {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
+		return nil, tutti.Errorf(tutti.CodeNotFound, "there is no job %q; see: tutti job list", string(id))
 	}
 	return j, nil
 }

@@ -8,11 +8,11 @@ import (
 
 // Tickets say which machine is the node (ADR 0018).
 type Tickets struct {
-	Present    tutti.Digest   // the ticket of the machine that is the node; empty: it keeps no ticket
-	Rivals     []tutti.Digest // if a machine comes with one of these, two machines are the node
-	Out        []tutti.Digest // of machines that are not the node, by an operator's decision
-	Machine    tutti.Digest   // the installation that the node was heard from last; empty: unknown
-	Conflicted string         // why two machines are the node, empty: only one is
+	Present    tutti.Digest   // the ticket of the machine that is the node; empty if its agent has no tickets
+	Rivals     []tutti.Digest // a machine that uses one of these tickets shows that two machines act as the node
+	Out        []tutti.Digest // tickets of machines that are not the node, because an operator has decided so
+	Machine    tutti.Digest   // the installation that last said hello for the node; empty if unknown
+	Conflicted string         // why two machines act as the node; empty if only one does
 }
 
 func (t *Tickets) apply(body tutti.Body) {
@@ -29,12 +29,12 @@ func (t *Tickets) apply(body tutti.Body) {
 	}
 }
 
-// Fits reports whether the machine with a ticket (empty: without one) is the node.
+// Fits reports whether a machine with this ticket is the node. The ticket is empty if the machine has none.
 func (t Tickets) Fits(ticket tutti.Digest) bool {
 	return t.Conflicted == "" && ticket == t.Present
 }
 
-// Rival reports whether a ticket shows that two machines are the node.
+// Rival reports whether a ticket shows that two machines act as the node.
 func (t Tickets) Rival(ticket tutti.Digest) bool { return slices.Contains(t.Rivals, ticket) }
 
 // Left reports whether a ticket belongs to a machine that is no longer the node.

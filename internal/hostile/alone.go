@@ -13,9 +13,9 @@ import (
 
 const aloneEnv = "TUTTI_TEST_ALONE"
 
-// Alone runs the test that calls it once more, in a process of its own that may have so many bytes in memory at
-// most, and reports whether this is that process. The caller returns where it is not. The race detector is not in that
-// process: it multiplies what a program has in memory.
+// Alone runs the calling test again in its own process, which may use at most this much memory. Alone
+// reports whether the present process is the new one. If Alone returns false, the caller must return.
+// The new process has no race detector, because the race detector multiplies the memory of a program.
 func Alone(t *testing.T, most int64) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) == t.Name() {
@@ -45,7 +45,7 @@ func Alone(t *testing.T, most int64) bool {
 	return false
 }
 
-// peak is the most that this process has had in memory, in bytes (VmHWM, proc_pid_status(5)).
+// peak returns the largest memory that this process has used, in bytes (VmHWM, proc_pid_status(5)).
 func peak() (int64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Fill writes a file of about so many bytes: what begins it, a piece again and again, what ends it. It may be called
-// beside the test's own goroutine.
+// Fill writes a file of about size bytes. The file has the beginning, then the piece again and again, then the end.
+// Fill may be called from another goroutine than that of the test.
 func Fill(t *testing.T, path string, size int, begin, piece, end string) {
 	t.Helper()
 	file, err := os.Create(path)
@@ -17,7 +17,7 @@ func Fill(t *testing.T, path string, size int, begin, piece, end string) {
 		return
 	}
 	out := bufio.NewWriter(file)
-	_, _ = out.WriteString(begin) // Flush says what went wrong
+	_, _ = out.WriteString(begin) // Flush returns the error
 	for i := 0; i < size; i += len(piece) {
 		_, _ = out.WriteString(piece)
 	}

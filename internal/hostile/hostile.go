@@ -1,6 +1,6 @@
-// Package hostile makes hostile input of honest input, for fuzz tests. The bytes
-// that a fuzzer changes are rarely JSON any more; what is changed here still is,
-// and so comes further.
+// Package hostile turns honest input into hostile input for fuzz tests. If a fuzzer changes
+// single bytes, the result is rarely JSON. Package hostile changes JSON into other JSON, so
+// that the input gets further into the program.
 package hostile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Mangle returns JSON in which the seed has changed one to three parts; the same
-// seed changes the same parts. Seed 0, and what is no JSON, stay as they are.
+// Mangle returns JSON in which it has changed one to three parts. The same seed changes the same
+// parts. With the seed 0, or if the input is not JSON, it changes nothing.
 func Mangle(raw []byte, seed uint64) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -25,7 +25,7 @@ func Mangle(raw []byte, seed uint64) []byte {
 		value = m.somewhere(value)
 	}
 	out, err := json.Marshal(value)
-	if err != nil { // a fragment that is no JSON
+	if err != nil { // a fragment that is not JSON
 		return raw
 	}
 	return out
@@ -33,7 +33,7 @@ func Mangle(raw []byte, seed uint64) []byte {
 
 type mangler struct{ *rand.Rand }
 
-// somewhere changes the value itself or something in it.
+// somewhere changes the value itself or a part of it.
 func (m mangler) somewhere(value any) any {
 	if m.IntN(4) == 0 {
 		return m.replace(value)
@@ -60,11 +60,11 @@ func (m mangler) name(object map[string]any) string {
 	for n := range object {
 		names = append(names, n)
 	}
-	slices.Sort(names) // or a seed would not say all
+	slices.Sort(names) // without a fixed order, a seed would give different results
 	return names[m.IntN(len(names))]
 }
 
-// replace returns something else, often of the same type.
+// replace returns another value, often of the same type.
 func (m mangler) replace(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -92,8 +92,8 @@ func (m mangler) list(v []any) any {
 	return slices.Repeat(v, m.times(len(v), 30))
 }
 
-// times is how often something is repeated: a few times, or until it is large, but
-// no repetition of repetitions is beyond measure.
+// times returns how often a part is repeated. The number is small, or large enough to make
+// the result large. The limit also holds for repetitions of repetitions.
 func (m mangler) times(size, most int) int {
 	const large = 16 << 10
 	return max(1, min(1+m.IntN(most), large/max(1, size)))
@@ -129,7 +129,7 @@ func (m mangler) text(v string) string {
 	return Texts[m.IntN(len(Texts))]
 }
 
-// Texts are what a text can be to harm whoever believes it.
+// Texts are texts that can harm a program which trusts them.
 var Texts = []string{
 	"", " ", "\x00", "\x1b]0;x\a", "\u202e", "\ufffd", "\n", "..", "../../etc/passwd", "/etc/passwd", "**", "*", "node/db-01/x",
 	"node/web-01/hiera/x", "shared/hiera/x", "Exec", "Database", "$1", "%s%n", "sha256:", "sha256:" + strings.Repeat("0", 64),
@@ -137,8 +137,8 @@ var Texts = []string{
 	"9999-12-31T23:59:59-23:59", strings.Repeat("a", 5000), strings.Repeat("ä", 300),
 }
 
-// fragments are values that are hard to decode, or mean something else. They are
-// encoded: nobody changes them.
+// fragments are values that are hard to decode, or that programs misunderstand. They are
+// encoded values, and no code changes them.
 var fragments = encoded(
 	"null", "true", "false", `""`, "0", "-0", "-1", "1.0", "1e400", "1e-400", "-9223372036854775808", "18446744073709551616",
 	"1"+strings.Repeat("0", 400), "[]", "{}", "[null]", "[[]]", `{"":null}`, `["=","a",1]`, `{"a":1,"a":2,"A":3}`, `"\ud800"`,

@@ -2,5 +2,5 @@
 
 package hostile
 
-// raced says that the race detector is in this program, which multiplies its memory.
+// raced reports whether this program was built with the race detector, which multiplies its memory.
 const raced = false

@@ -18,13 +18,15 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// Who may call what, besides admin, by verb. VerbRun reads, and everybody views.
+// byAll and the lists below name the verbs that may call a route, in addition to admin. An operator
+// with run may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"
 )
 
-// routes is the table of ADR 0024: every route that an operator calls, and whose verbs admit to it.
+// routes is the table of ADR 0024. routes has every route for operators, and the verbs that may
+// call the route.
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,
@@ -43,7 +45,8 @@ var routes = map[string]string{
 	"audit/read": byReaders, "remote/ask": "puppet",
 }
 
-// TestEveryRouteAndRole: each route refuses whoever has none of its verbs, and nobody else.
+// TestEveryRouteAndRole checks that each route refuses the operators who have none of its verbs,
+// and accepts all others.
 func TestEveryRouteAndRole(t *testing.T) {
 	f := servertest.Start(t)
 	source := "fleet: shop\naccess:\n"

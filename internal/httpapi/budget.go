@@ -13,24 +13,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Bounds of what operators' requests cost at the same time.
+// These constants limit the cost of simultaneous requests from operators.
 const (
 	smallBody = 64 << 10 // bodies up to this size are not counted
-	// allBodies bounds the bytes of larger bodies of all operators, ownBodies those of one operator. They leave room for the
-	// decoded values, which are in memory together with the body.
+	// allBodies limits the bytes of all larger bodies together. ownBodies limits the bytes of one operator's larger
+	// bodies. The limits leave room for the decoded values, which are in memory at the same time as the body.
 	allBodies = 256 << 20
 	ownBodies = 96 << 20
-	// bodyPatience is how long a large body waits for room.
+	// bodyPatience is how long a request with a large body waits for room.
 	bodyPatience = 30 * time.Second
-	// ownStreams is how many streams one operator may read. With each event the server has work for each stream.
+	// ownStreams is how many streams one operator may have open. Each event costs the server some work for each
+	// stream.
 	ownStreams = 64
-	// ownCalls is how many requests of one operator the server works on at the same time, without streams. callPatience is how
-	// long the operator's other requests wait.
+	// ownCalls is how many requests of one operator the server handles at the same time. Streams do not count.
+	// callPatience is how long further requests of this operator wait.
 	ownCalls     = 8
 	callPatience = 30 * time.Second
 )
 
-// budget is what is left for requests. The zero value is not usable.
+// budget is the capacity that is left for requests. The zero value cannot be used.
 type budget struct {
 	all *semaphore.Weighted
 
@@ -38,19 +39,19 @@ type budget struct {
 	own map[string]*share // by actor
 }
 
-// share is the budget of one operator.
+// share is the part of the budget that one operator may use.
 type share struct {
 	bodies  *semaphore.Weighted
 	calls   *semaphore.Weighted
 	streams int
-	users   int // requests that hold or wait for a part of it
+	users   int // requests that use a part of the share or wait for it
 }
 
 func newBudget() *budget {
 	return &budget{all: semaphore.NewWeighted(allBodies), own: map[string]*share{}}
 }
 
-// with returns the share of an operator. The caller calls leave when it does not need the share any more.
+// with returns the share of the operator. The caller must call leave when it no longer needs the share.
 func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,20 +69,20 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// take waits for room for a body of size bytes, first in the operator's own queue, then in the queue of all. Both queues
-// keep their order. CodeUnavailable: there was no room in time.
+// take waits until there is room for a body of size bytes. take waits first in the operator's own queue, then in the
+// common queue. Both queues are first in, first out. take returns CodeUnavailable if there is no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
 	own, leave := b.with(who)
 	if err := own.bodies.Acquire(ctx, size); err != nil {
 		leave()
-		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s has other large requests under way, and none of them ended within %s; try again", who, bodyPatience)
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s has other large requests running, and none of them ended within %s; try again", who, bodyPatience)
 	}
 	if err := b.all.Acquire(ctx, size); err != nil {
 		own.bodies.Release(size)
 		leave()
-		return nil, tutti.Errorf(tutti.CodeUnavailable, "other operators have large requests under way, and none of them ended within %s; try again", bodyPatience)
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "other operators have large requests running, and none of them ended within %s; try again", bodyPatience)
 	}
 	return func() {
 		b.all.Release(size)
@@ -90,15 +91,16 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// call waits until the server may work on a request of an operator. An operator who sends many at once waits for their own
-// requests. CodeUnavailable: none of these ended in time.
+// call waits until the server may handle one more request of the operator. So an operator who sends many requests at
+// once delays only their own requests. call returns CodeUnavailable if none of the operator's running requests ends
+// in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	own, left := b.with(who)
 	if err := own.calls.Acquire(ctx, 1); err != nil {
 		left()
-		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s has %d other requests under way, and none of them ended within %s; try again", who, ownCalls, callPatience)
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s has %d other requests running, and none of them ended within %s; try again", who, ownCalls, callPatience)
 	}
 	return func() {
 		own.calls.Release(1)
@@ -106,7 +108,8 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// stream counts one more stream of an operator. CodeConflict: the operator has too many streams.
+// stream counts a new stream of an operator. stream returns CodeConflict if the operator already has too many
+// streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
 	b.mu.Lock()
@@ -117,7 +120,7 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	b.mu.Unlock()
 	if open >= ownStreams {
 		left()
-		return nil, tutti.Errorf(tutti.CodeConflict, "%s has %d watches and other streams open; no more are let in until one of them ends", who, open)
+		return nil, tutti.Errorf(tutti.CodeConflict, "%s has %d watches and other streams open; the server refuses more until one of them ends", who, open)
 	}
 	return func() {
 		b.mu.Lock()
@@ -127,8 +130,8 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	}, nil
 }
 
-// read returns the body of a request, of at most limit bytes. The caller calls release when it does not need the body any more. A
-// body above smallBody waits for room.
+// read returns the body of a request. The body may have at most limit bytes. The caller must call release when it no
+// longer needs the body. If the body is larger than smallBody, read waits for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")
@@ -147,7 +150,7 @@ func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	size := r.ContentLength
 	if size < 0 {
-		size = limit // the size is not known
+		size = limit // the request does not say its size
 	}
 	if release, err = b.take(ctx, tutti.Actor(ctx), size); err != nil {
 		return nil, nil, err

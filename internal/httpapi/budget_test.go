@@ -18,7 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// TestLargeBodiesShareABudget: the large requests of one operator leave room for those of others, and all of them together have an end.
+// TestLargeBodiesShareABudget checks that one operator's large requests leave room for those of others, and that
+// there is a limit for all together.
 func TestLargeBodiesShareABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := httpapi.NewBudget()
@@ -72,13 +73,13 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	})
 }
 
-// large are the calls whose input may be large.
+// large is the list of calls that may have a large input.
 var large = []string{
 	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "remote/ask",
 	"secrets/effect", "secrets/recipients", "secrets/recover", "secrets/seal", "signing/code", "signing/operators", "signing/trust",
 }
 
-// serving serves the calls, each by an operator whom the header names.
+// serving serves the calls. The request's header names the operator.
 func serving(t *testing.T, j jobs) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
@@ -92,7 +93,7 @@ func serving(t *testing.T, j jobs) *httptest.Server {
 	return s
 }
 
-// post sends a body as an operator, and returns the status of the answer.
+// post sends a body as this operator, and returns the status of the answer.
 func post(t *testing.T, s *httptest.Server, operator, name string, body []byte) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/"+name, bytes.NewReader(body))
@@ -109,7 +110,8 @@ func post(t *testing.T, s *httptest.Server, operator, name string, body []byte) 
 	return answer.StatusCode
 }
 
-// TestBodiesAreSmall: but for what code, fleet files, values and lists of nodes need.
+// TestBodiesAreSmall checks that all calls accept only small bodies, except calls with code, fleet files, values or
+// lists of nodes.
 func TestBodiesAreSmall(t *testing.T) {
 	s := serving(t, jobs{})
 	for name, limit := range services(jobs{}).Limits() {
@@ -125,7 +127,8 @@ func TestBodiesAreSmall(t *testing.T) {
 	}
 }
 
-// TestAnOperatorHasSoManyCalls at work: others of the same operator wait, and nobody else does.
+// TestAnOperatorHasSoManyCalls checks that the server handles only a limited number of an operator's calls at once.
+// Further calls of this operator wait, but calls of other operators do not.
 func TestAnOperatorHasSoManyCalls(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	var most, now atomic.Int64
@@ -171,7 +174,7 @@ func TestAnOperatorHasSoManyCalls(t *testing.T) {
 	}
 }
 
-// TestACallWaitsSoLong, and says for what.
+// TestACallWaitsSoLong checks that a waiting call ends after some time with an error that gives the reason.
 func TestACallWaitsSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := httpapi.NewBudget()
@@ -184,7 +187,7 @@ func TestACallWaitsSoLong(t *testing.T) {
 			held = append(held, leave)
 		}
 		_, err := b.Call(t.Context(), "operator:eve")
-		if tutti.CodeOf(err) != tutti.CodeUnavailable || !strings.Contains(err.Error(), "operator:eve has 8 other requests under way") {
+		if tutti.CodeOf(err) != tutti.CodeUnavailable || !strings.Contains(err.Error(), "operator:eve has 8 other requests running") {
 			t.Errorf("one more: %v", err)
 		}
 		for _, leave := range held {
@@ -196,7 +199,8 @@ func TestACallWaitsSoLong(t *testing.T) {
 	})
 }
 
-// TestAnOperatorHasSoManyStreams: one more is refused with words, until one of them ends.
+// TestAnOperatorHasSoManyStreams checks that the server refuses one stream too many with a clear error, until a
+// stream ends.
 func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	s := serving(t, jobs{watch: func(ctx context.Context, yield func(api.Watched) error) error {
@@ -244,7 +248,7 @@ func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	}
 }
 
-// as names an operator in each request.
+// as adds an operator's name to each request.
 type as struct {
 	operator string
 	by       http.RoundTripper

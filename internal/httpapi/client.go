@@ -16,16 +16,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Client sends requests to a server. It implements all interfaces of
-// Services.
+// Client sends requests to a server. Client implements all interfaces of Services.
 type Client struct {
 	base string
 	http *http.Client
-	// Witness remembers the highest position of the server; nil: nothing remembers it. Do not change it after
-	// the first use of the client.
+	// Witness stores the highest position of the server that was seen. If Witness is nil, no position is stored. Do
+	// not change Witness after the first use of the client.
 	Witness Witness
-	// Trust is called for each answer, before the answer is returned, with the keys that the operator should use; nil: not called. Do
-	// not change it after the first use of the client.
+	// Trust is called for each answer, before the client returns the answer. Trust gets the set of keys that the
+	// operator should use. If Trust is nil, the client does not report keys. Do not change Trust after the first use
+	// of the client.
 	Trust func(ctx context.Context, should Trust)
 }
 
@@ -47,21 +47,21 @@ var (
 	_ api.Rotations = (*Client)(nil)
 )
 
-// NewClient returns a client of the server at base, `https://host:port`. The
-// HTTP client has the operator's certificate.
+// NewClient returns a client for the server at base, which has the form `https://host:port`. The HTTP client must
+// have the operator's certificate.
 func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
 	return &Client{base: base, http: &own}
 }
 
-// noRedirect refuses redirects. No Tutti server sends one. The body may have values and tokens, and would be sent to any
-// address in the answer, also without TLS.
+// noRedirect refuses redirects. A Tutti server never sends a redirect. The client refuses redirects, because it would
+// send the body, with values and tokens, to any address in the answer, even without TLS.
 func noRedirect(r *http.Request, _ []*http.Request) error {
-	return tutti.Errorf(tutti.CodeRefused, "the server wants the request to go to %q, and a tutti server sends nobody elsewhere: what answers is another program, as a proxy", r.URL.Redacted())
+	return tutti.Errorf(tutti.CodeRefused, "the server redirects the request to %q, but a Tutti server never redirects: the answer comes from another program, for example a proxy", r.URL.Redacted())
 }
 
-// post sends a body and returns the answer. The caller closes the answer's body.
+// post sends a body and returns the response. The caller must close the response's body.
 func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/"+name, bytes.NewReader(body))
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	return nil, e.err()
 }
 
-// unreached gives the error of a request without an answer its code.
+// unreached adds a code to the error of a request that got no answer.
 func (c *Client) unreached(ctx context.Context, err error) error {
 	if tutti.CodeOf(context.Cause(ctx)) == tutti.CodeDeadline {
 		return context.Cause(ctx)
@@ -101,16 +101,16 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 		return err
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return tutti.Wrap(tutti.CodeRefused, err, "the server at %s is not the one whose operator this is", c.base)
+		return tutti.Wrap(tutti.CodeRefused, err, "the server at %s is not the server that this operator knows", c.base)
 	}
-	// Package tls names an alert from the other side like this.
+	// Package tls uses this name for an alert that the other side sent.
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		return tutti.Wrap(tutti.CodeUnauthenticated, err, "the server at %s does not know this operator's certificate", c.base)
 	}
 	return tutti.Wrap(tutti.CodeUnavailable, err, "the server at %s cannot be reached", c.base)
 }
 
-// How long the client waits for an answer.
+// These constants are how long the client waits for an answer.
 const (
 	callDeadline = time.Minute
 	blobDeadline = 5 * time.Minute
@@ -163,24 +163,24 @@ func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, 
 	return ask[tutti.Record](ctx, c, callRunRecord, run)
 }
 
-// WatchJob implements tutti.Jobs. CodeUnavailable: the connection ended before
-// the server had sent the last line.
+// WatchJob implements tutti.Jobs. WatchJob returns CodeUnavailable if the connection ends before the server has sent
+// the last line.
 func (c *Client) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
 }
 
-// ReadAudit implements tutti.Audits. CodeUnavailable is as for WatchJob.
+// ReadAudit implements tutti.Audits. ReadAudit returns CodeUnavailable in the same case as WatchJob.
 func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
-	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; ask again")
+	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; run the command again")
 }
 
-// AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off. Nodes may
-// still have done the action.
+// AskNodes implements tutti.Remotes. AskNodes returns CodeUnavailable if the stream of answers breaks off. Nodes may
+// have done the action nevertheless.
 func (c *Client) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
-	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; what was asked of them may be done")
+	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
 
-// follow reads a stream. broken is the text for a stream that ends too early.
+// follow reads a stream. broken is part of the error for a stream that ends too early.
 func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -425,9 +425,9 @@ func (c *Client) RunReport(ctx context.Context, run string) (api.RunReport, erro
 	return ask[api.RunReport](ctx, c, callRunReport, run)
 }
 
-// RunLog implements tutti.Reports. CodeUnavailable is as for WatchJob.
+// RunLog implements tutti.Reports. RunLog returns CodeUnavailable in the same case as WatchJob.
 func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(api.LogLine) error) error {
-	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; ask again")
+	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; run the command again")
 }
 
 // JobChanges implements tutti.Reports.

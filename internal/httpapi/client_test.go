@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// serve serves a fleet over TLS, as the server process does.
+// serve serves a fleet over TLS, in the same way as the server process.
 func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.Authority) {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
@@ -32,12 +32,13 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 				return nil, nil, err
 			}
 			known := false
-			for _, e := range f.Events() { // the certificates of these tests are of another authority than the log's
+			// the certificates of these tests are from another authority than the one in the log
+			for _, e := range f.Events() {
 				if b, is := e.Body.(*tutti.OperatorIssued); is && b.Operator == name {
 					known, serial = true, b.Serial
 				}
 			}
-			if !known { // nothing that lasts would be taken from him
+			if !known { // the server would grant an unknown operator nothing permanent
 				return tutti.WithActor(r.Context(), "operator:"+name), func() {}, nil
 			}
 			return f.Admit(r.Context(), name, serial)
@@ -52,7 +53,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 	return strings.Replace(s.URL, "http://", "https://", 1), authority
 }
 
-// with is an HTTP client with that configuration.
+// with returns an HTTP client with this configuration.
 func with(t *testing.T, config *tls.Config) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
@@ -60,7 +61,7 @@ func with(t *testing.T, config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// client is the client of the operator ada.
+// client returns a client of the operator ada.
 func client(t *testing.T, f *servertest.Fleet) servertest.API {
 	t.Helper()
 	url, authority := serve(t, f)
@@ -87,7 +88,7 @@ func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
 func TestClientIsRemotes(t *testing.T)   { servertest.TestRemotes(t, client) }
 func TestClientIsReports(t *testing.T)   { servertest.TestReports(t, client) }
 
-// Without an operator's certificate there is enrolment and nothing else.
+// A client without an operator's certificate can only enrol a node.
 func TestWithoutACertificate(t *testing.T) {
 	f := servertest.Start(t)
 	url, authority := serve(t, f)
@@ -164,7 +165,7 @@ func TestAnotherCAsOperatorIsNobody(t *testing.T) {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		t.Errorf("an operator of another fleet: %v, want unauthenticated", err)
 	}
-	// And our operator does not speak to a server of another CA.
+	// Our operator's client refuses a server of another CA.
 	theirs, _ := serve(t, servertest.Start(t))
 	_, err = httpapi.NewClient(theirs, with(t, operator(t, authority))).ListJobs(t.Context())
 	if tutti.CodeOf(err) != tutti.CodeRefused {
@@ -198,7 +199,7 @@ func TestHealth(t *testing.T) {
 	check("/else", http.StatusNotFound, "no call")
 }
 
-// Every code is the same on the other side.
+// An error has the same code on the client's side as on the server's side.
 func TestErrorsCross(t *testing.T) {
 	for _, code := range []tutti.Code{
 		tutti.CodeInvalid, tutti.CodeNotFound, tutti.CodeConflict, tutti.CodeUnauthenticated,

@@ -4,11 +4,12 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
-// crowd is a bounded set of connections. Clients without a certificate are counted by address, and operators by
-// name. If one more connection comes, the crowd ends the oldest connection of the source that has the most, so that
-// honest clients get in. It first ends connections that have not come far.
+// crowd is a set of connections with a limit. crowd counts clients without a certificate by address, and operators
+// by name. If a new connection exceeds the limit, the crowd closes the oldest connection of the source with the most
+// connections. So honest clients get in. A crowd prefers to close connections that have made little progress.
 type crowd struct {
 	most int
 
@@ -18,23 +19,26 @@ type crowd struct {
 	closed   bool
 }
 
-// guest is a connection of a crowd.
+// guest is one connection in a crowd.
 type guest struct {
 	net.Conn
-	from string // changes only while the guest is in no crowd
-	said int    // how many bytes the client has sent, up to hello
+	from string // changes only while the guest is not in a crowd
+	said int    // number of bytes that the client has sent, counted up to hello
+
+	place atomic.Pointer[chan struct{}] // where the connection has a place while its hello is answered; nil: it has none
 
 	mu sync.Mutex
-	in *crowd // nil: the guest is in no crowd
-	// far protects the guest while there are others without it. It is set when the client has sent its hello or its whole request, or
-	// while an operator's request is served on the connection. Under the crowd's lock.
+	in *crowd // nil if the guest is not in a crowd
+	// far protects the guest while there are other connections without far. far is set when the client has sent its
+	// TLS hello or its whole request, or while the server handles an operator's request on the connection. Under the
+	// crowd's lock.
 	far    bool
-	served int // how many operator's requests are served now, also under the crowd's lock
+	served int // number of operators' requests that run now, also under the crowd's lock
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter adds a connection. If there is no room, it ends another one.
+// enter adds a connection. If there is no room, enter closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c
@@ -51,8 +55,8 @@ func (c *crowd) enter(g *guest) {
 	}
 }
 
-// expel ends the oldest connection of the source that has the most. If some of these have not come
-// far, it ends the oldest of them.
+// expel closes the oldest connection of the source that has the most connections. If this source has connections
+// without far, expel closes the oldest connection without far.
 func (c *crowd) expel() {
 	var most string
 	for from, guests := range c.bySource {
@@ -66,7 +70,7 @@ func (c *crowd) expel() {
 	c.remove(oldest)
 }
 
-// remove forgets a connection, if it is known.
+// remove removes a connection if the crowd contains it.
 func (c *crowd) remove(g *guest) {
 	i := slices.Index(c.bySource[g.from], g)
 	if i < 0 {
@@ -78,7 +82,7 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// close ends all present and future connections.
+// close closes all connections, and every connection that enters later.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +94,7 @@ func (c *crowd) close() {
 	}
 }
 
-// leave takes the connection out of its crowd.
+// leave removes the connection from its crowd.
 func (g *guest) leave() {
 	g.mu.Lock()
 	c := g.in
@@ -104,12 +108,12 @@ func (g *guest) leave() {
 	c.remove(g)
 }
 
-// came marks that the connection has come far.
+// came sets far for the connection.
 func (g *guest) came() {
 	g.inside(func() { g.far = true })
 }
 
-// serves adds by to the number of served requests. While it is above zero, the connection counts as far.
+// serves adds by to the number of running requests. While this number is above zero, far is set.
 func (g *guest) serves(by int) {
 	g.inside(func() {
 		g.served += by
@@ -117,7 +121,8 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// inside calls do under the lock of the connection's crowd. If the connection is in no crowd, it does nothing.
+// inside calls do while it has the lock of the connection's crowd. If the connection is not in a crowd, inside does
+// nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in
@@ -133,7 +138,7 @@ func (g *guest) inside(do func()) {
 // hello is the minimum size of a client's first message, in bytes.
 const hello = 100
 
-// Read counts the bytes that the client sends.
+// Read counts the bytes that the client has sent.
 func (g *guest) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if g.said < hello && g.said+n >= hello {
@@ -143,7 +148,20 @@ func (g *guest) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes room in the crowd for another connection.
+// Write sends the answer to the hello, or what comes after it.
+func (g *guest) Write(p []byte) (int, error) {
+	g.computed()
+	return g.Conn.Write(p)
+}
+
+// computed gives the place to another hello.
+func (g *guest) computed() {
+	if place := g.place.Swap(nil); place != nil {
+		<-*place
+	}
+}
+
+// Close removes the connection from its crowd, and so makes room for another connection.
 func (g *guest) Close() error {
 	g.leave()
 	return g.Conn.Close()

@@ -11,18 +11,21 @@ import (
 	"time"
 )
 
-// How often a connection is tried again that was cut before TLS was finished.
+// These constants are for a connection that is cut before TLS is finished. The constants say how
+// often and when the client tries again.
 const (
 	dialTries = 6
-	dialPause = 50 * time.Millisecond // before the second try; each pause is twice as long as the one before
+	// pause before the second try. Each later pause is twice as long as the pause before it
+	dialPause = 50 * time.Millisecond
 )
 
-// Transport carries a client's requests. If a connection is cut before TLS is finished, it tries
-// again, a few times. A crowded server ends the connections that take the longest
-// (Door), and no request has been sent by then.
+// Transport sends a client's requests. If a connection is cut before TLS is finished, Transport
+// tries again a few times. A second try is safe, because no request has been sent yet. A server
+// with too many connections closes those that take the longest (see Door).
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
-	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...) // these name the CAs that the client trusts (ADR 0027)
+	// the other protocols name the CAs that the client trusts (ADR 0027)
+	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...)
 	d := &tls.Dialer{NetDialer: dialer, Config: config}
 	return &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		pause := dialPause

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// cutting is a listener that ends its first connections at once.
+// cutting is a listener that closes its first connections at once.
 type cutting struct {
 	net.Listener
 	cuts, made int
@@ -28,7 +28,8 @@ func (l *cutting) Accept() (net.Conn, error) {
 	}
 }
 
-// TestTransport: who is put out before TLS is finished comes again, and not for ever.
+// TestTransport checks that a client tries again if the server closes a connection
+// before TLS is finished. After some tries the client gives up.
 func TestTransport(t *testing.T) {
 	for _, tc := range []struct {
 		reason           string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -12,7 +13,8 @@ import (
 // Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS
 // in time. It bounds three sets of connections (see crowd): those in TLS, those
 // without a certificate, and those with one. A busy machine may need long for
-// TLS, so the Door first ends connections that have not even sent a hello.
+// TLS, so the Door first ends connections that have not even sent a hello. It answers few hellos at once: the
+// computing for strangers leaves processors to everything else that the server does.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -21,21 +23,23 @@ type Door struct {
 	once      sync.Once
 	wait      sync.WaitGroup
 	shaking   *crowd
-	strangers *crowd // connections without a certificate
-	operators *crowd // connections with a certificate, by the name in it
+	strangers *crowd        // connections without a certificate
+	operators *crowd        // connections with a certificate, by the name in it
+	hellos    chan struct{} // taken by hellos that are being answered
 }
 
-// DoorOptions say which connections get through. Zero values take the defaults.
+// DoorOptions are the limits of a Door. A field that is zero has the default value.
 type DoorOptions struct {
 	TLS *tls.Config // required
-	// Refused is called with the address of a connection that did not get through, and why. It may
-	// block. Then others wait, too.
+	// Refused is called with the address of a connection that the Door closed, and with the reason.
+	// It may block. Then others wait, too.
 	Refused func(from string, cause error)
 
 	Timeout   time.Duration // for TLS; 10 s
-	Most      int           // connections in TLS at the same time; 1024
-	Strangers int           // connections that have finished TLS without a certificate; 256
-	Operators int           // connections that have finished TLS with a certificate; 1024
+	Most      int           // connections in TLS at the same time, by default 1024
+	Strangers int           // connections without a certificate that have finished TLS, by default 256
+	Operators int           // connections with a certificate that have finished TLS, by default 1024
+	Hellos    int           // hellos that are answered at the same time; one for two processors
 }
 
 const (
@@ -45,16 +49,39 @@ const (
 	doorOperators = 1024
 )
 
-// NewDoor begins to accept connections on l. Close ends that.
+// NewDoor starts to accept connections on l. Close ends that.
 func NewDoor(l net.Listener, o DoorOptions) *Door {
 	o.Timeout = cmp.Or(o.Timeout, doorTimeout)
 	d := &Door{
 		Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}),
 		shaking: newCrowd(cmp.Or(o.Most, doorMost)), strangers: newCrowd(cmp.Or(o.Strangers, doorStrangers)),
 		operators: newCrowd(cmp.Or(o.Operators, doorOperators)),
+		hellos:    make(chan struct{}, cmp.Or(o.Hellos, max(1, runtime.GOMAXPROCS(0)/2))),
 	}
+	d.o.TLS = d.byTurns(o.TLS)
 	d.wait.Go(d.run)
 	return d
+}
+
+// byTurns lets a handshake wait after the client's hello, until fewer others compute their answers. It holds its place until it
+// sends the answer, and never while it waits for a client.
+func (d *Door) byTurns(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	next := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		g := hello.Conn.(*guest) // as shake made it
+		select {
+		case d.hellos <- struct{}{}:
+			g.place.Store(&d.hellos)
+		case <-hello.Context().Done():
+			return nil, context.Cause(hello.Context())
+		}
+		if next == nil {
+			return nil, nil
+		}
+		return next(hello)
+	}
+	return config
 }
 
 // Accept returns the next connection that has finished TLS.
@@ -67,7 +94,7 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// Close returns when no connection is in TLS any more.
+// Close returns when all connections that were in TLS have ended.
 func (d *Door) Close() error {
 	err := d.Listener.Close()
 	d.once.Do(func() { close(d.closed) })
@@ -77,7 +104,7 @@ func (d *Door) Close() error {
 }
 
 func (d *Door) run() {
-	const pause = 50 * time.Millisecond // for example without file descriptors; some will be free soon
+	const pause = 50 * time.Millisecond
 	for {
 		c, err := d.Listener.Accept()
 		if err == nil {
@@ -107,6 +134,7 @@ func (d *Door) shake(g *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(g, d.o.TLS)
+	defer g.computed() // also if it sent no answer
 	err := t.HandshakeContext(ctx)
 	g.leave()
 	if err != nil {
@@ -127,6 +155,6 @@ func (d *Door) shake(g *guest) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		_ = g.Close() // no need to tell the client, which has sent no request
+		_ = g.Close() // the client has sent no request, so it needs no answer
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// Who does not finish TLS makes room for who comes later, from the same address,
-// is told of, and is not waited for at the end. Another address does not suffer.
+// If there are too many connections in TLS from one address, the door closes the oldest ones and reports
+// them. Close does not wait for the client of such a connection. Connections from other addresses stay.
 func TestTheDoor(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {
@@ -41,7 +42,7 @@ func TestTheDoor(t *testing.T) {
 	var silent []net.Conn
 	for i := range 11 {
 		var d net.Dialer
-		if i == 0 { // whom the others must not cost anything
+		if i == 0 { // this connection from another address must stay
 			d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
 		}
 		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
@@ -52,7 +53,7 @@ func TestTheDoor(t *testing.T) {
 		silent = append(silent, c)
 	}
 	alone, silent := silent[0], silent[1:]
-	for i, c := range silent[:7] { // the oldest: ended by the door
+	for i, c := range silent[:7] { // the door closed these connections, because they are the oldest
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d of 10: %v, want its end", i, err)
@@ -70,7 +71,7 @@ func TestTheDoor(t *testing.T) {
 		}
 		said <- err
 	}()
-	// Nobody of another address had to go for those of this one.
+	// The door closed no connection of the other address.
 	_ = alone.SetReadDeadline(time.Now().Add(time.Millisecond))
 	if _, err := alone.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection of another address: %v, want that it is there", err)
@@ -96,7 +97,8 @@ func TestTheDoor(t *testing.T) {
 	}
 }
 
-// slowConn is a client's connection on a machine that is busy: it answers when it is let.
+// slowConn is the connection of a client on a busy machine. The client answers only when the test permits
+// it.
 type slowConn struct {
 	net.Conn
 	answered chan struct{} // closed when the server has answered the hello
@@ -111,7 +113,8 @@ func (c *slowConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhoHasSaidHelloStays: connections that say nothing go before one that is slow, though they came later.
+// TestWhoHasSaidHelloStays checks that the door first closes connections that have sent nothing. A slow
+// connection that has sent its hello stays, even if it is older.
 func TestWhoHasSaidHelloStays(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {
@@ -151,7 +154,7 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 	for range 5 {
 		dial()
 	}
-	for range 4 { // of these, and nobody else
+	for range 4 { // exactly these connections were closed
 		<-put
 	}
 	close(slow.goOn)
@@ -178,7 +181,7 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 	}
 }
 
-// A panic in a handler is the failure of that request, and is told of.
+// If a handler panics, only its own request fails, and the failure is reported.
 func TestAPanicFailsOneRequest(t *testing.T) {
 	var denied []string
 	services := services(jobs{watch: func(context.Context, func(api.Watched) error) error { panic("a mistake") }})
@@ -199,5 +202,90 @@ func TestAPanicFailsOneRequest(t *testing.T) {
 	}
 	if len(denied) != 2 || denied[0] != "cause a panic in /v1/jobs/watch" {
 		t.Errorf("told of %q", denied)
+	}
+}
+
+// TestFewHellosAreAnsweredAtOnce: what the server computes for strangers leaves it processors for others. A client that is slow, or
+// goes away, holds no place.
+func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const places = 2
+	var now, most atomic.Int64
+	begun, goOn := make(chan struct{}, 100), make(chan struct{})
+	config := authority.HTTPS()
+	next := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		begun <- struct{}{}
+		<-goOn
+		now.Add(-1)
+		return next(hello)
+	}
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: config, Timeout: 30 * time.Second, Hellos: places, Refused: func(string, error) {}})
+	client, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slow []*slowConn // they have said hello, and do not go on
+	said := make(chan error, 20)
+	dial := func(wrap func(net.Conn) net.Conn) {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		config := client.Clone()
+		config.ServerName = "localhost"
+		own := tls.Client(wrap(c), config)
+		go func() { said <- own.HandshakeContext(t.Context()) }()
+	}
+	for range places {
+		dial(func(c net.Conn) net.Conn {
+			s := &slowConn{Conn: c, answered: make(chan struct{}), goOn: make(chan struct{})}
+			slow = append(slow, s)
+			return s
+		})
+	}
+	for range places {
+		<-begun
+	}
+	const others = 10
+	for range others {
+		dial(func(c net.Conn) net.Conn { return c })
+	}
+	close(goOn)
+	for _, s := range slow {
+		<-s.answered
+	}
+	for range others { // though the slow ones are still there
+		if err := <-said; err != nil {
+			t.Errorf("another client: %v", err)
+		}
+		c, err := door.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if most.Load() > places {
+		t.Errorf("%d hellos were answered at once, want at most %d", most.Load(), places)
+	}
+	for _, s := range slow {
+		close(s.goOn)
+		if err := <-said; err != nil {
+			t.Errorf("who was slow: %v", err)
+		}
+	}
+	if err := door.Close(); err != nil {
+		t.Error(err)
 	}
 }

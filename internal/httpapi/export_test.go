@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Routes are the calls that take an operator, sorted.
+// Routes returns the names of the calls that need an operator, sorted.
 func (s Services) Routes() []string { return slices.Sorted(maps.Keys(s.routes())) }
 
-// Limits are how many bytes the body of each call may have.
+// Limits returns the largest size of the body of each call, in bytes.
 func (s Services) Limits() map[string]int64 {
 	out := map[string]int64{}
 	for name, rt := range s.routes() {
@@ -19,7 +19,7 @@ func (s Services) Limits() map[string]int64 {
 	return out
 }
 
-// The bounds of what the requests of operators cost.
+// These constants limit the cost of operators' requests.
 const (
 	SmallBody  = smallBody
 	OwnBodies  = ownBodies
@@ -28,18 +28,18 @@ const (
 	OwnCalls   = ownCalls
 )
 
-// Budget is what is left for requests.
+// Budget is the capacity that is left for requests.
 type Budget struct{ *budget }
 
-// NewBudget returns a whole one.
+// NewBudget returns a budget of which nothing is used.
 func NewBudget() Budget { return Budget{newBudget()} }
 
-// Take waits for room for a body.
+// Take waits until there is room for a body.
 func (b Budget) Take(ctx context.Context, who string, size int64) (release func(), err error) {
 	return b.take(ctx, who, size)
 }
 
-// Call waits until a request may be worked on.
+// Call waits until the server may handle the request.
 func (b Budget) Call(ctx context.Context, who string) (leave func(), err error) {
 	return b.call(ctx, who)
 }
@@ -49,5 +49,5 @@ func (b Budget) Read(ctx context.Context, w http.ResponseWriter, r *http.Request
 	return b.read(ctx, w, r, allBodies)
 }
 
-// Known are those who have a share.
+// Known returns the number of operators who have a share.
 func (b Budget) Known() int { return len(b.own) }

@@ -31,9 +31,9 @@ var bodies = [][2]string{
 	{"enrol", `{"token":"t","secret":"AAAA","name":"web-01","key":"` + string(servertest.Key("web-01")) + `","box_key":"AAAA","signature":"AAAA"}`},
 }
 
-// FuzzCall: whatever an operator's client sends, it is answered with JSON and a
-// status that belongs to a code; what is refused has changed nothing, and the
-// server serves on.
+// FuzzCall checks that the server answers every request with JSON and a status
+// that belongs to a code. A refused request changes nothing, and the server
+// continues to work.
 func FuzzCall(f *testing.F) {
 	for i, b := range bodies {
 		for seed := range uint64(4) {

@@ -20,7 +20,7 @@ const (
 // call decodes a request's body, executes the request and returns the value to encode.
 type call func(ctx context.Context, body []byte) (any, error)
 
-// answer makes a call from a method with an input and an output.
+// answer returns a call for a method with an input and an output.
 func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var in In
@@ -31,42 +31,44 @@ func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	}
 }
 
-// do makes a call from a method without an output.
+// do returns a call for a method without an output.
 func do[In any](method func(context.Context, In) error) call {
 	return answer(func(ctx context.Context, in In) (nothing, error) { return nothing{}, method(ctx, in) })
 }
 
-// list makes a call from a method without an input.
+// list returns a call for a method without an input.
 func list[Out any](method func(context.Context) (Out, error)) call {
 	return func(ctx context.Context, _ []byte) (any, error) { return method(ctx) }
 }
 
-// jsonText is JSON that is passed on unchanged.
+// jsonText is JSON that is copied without a change.
 type jsonText = json.RawMessage
 
-// Options say who may call and whether the server serves.
+// Options are the settings of the handler.
 type Options struct {
 	Services
-	// Admit finds out who sends a request, and whether they have one of the verbs (empty: no verb is needed). It returns the context
-	// of the request, which may end before the request, and a function to call after it. An error refuses the request.
+	// Admit identifies the sender of a request, and checks that the sender has one of the verbs. If verbs is empty,
+	// the sender needs no verb. Admit returns a context for the request. This context may end before the request
+	// does. Admit also returns a function that the handler calls after the request. If Admit returns an error, the
+	// handler refuses the request.
 	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
-	// Denied is called for requests that Admit refused with CodeUnauthenticated or CodeRefused, that came from a foreign web
-	// page, or that ended in a panic. It may block.
+	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. The handler also
+	// calls Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
 	// Names returns an error unless the server's certificate names a host. nil: clients come by something other than a name.
 	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
-	// Trust returns the CAs that operators should know the server by, and the CA that should have signed their certificates; nil:
-	// answers do not say it.
+	// Trust returns the CAs by which operators should verify the server, and the CA that should have signed the
+	// operators' certificates. If Trust is nil, answers do not contain these CAs.
 	Trust func() (tutti.KeySets, error)
-	// Position returns the server's position, and refuses operators who have seen a higher one; nil: answers
-	// have no position.
+	// Position returns the server's position, and refuses operators who have seen a higher position. If Position is
+	// nil, answers have no position.
 	Position Positions
 }
 
-// NewHandler returns the handler of all calls, of /healthz (the process
-// runs) and /readyz (it serves).
+// NewHandler returns the handler of all calls. NewHandler also handles /healthz (the process runs) and /readyz (the
+// server serves).
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	costs := newBudget()
@@ -89,7 +91,7 @@ func NewHandler(o Options) http.Handler {
 		case <-o.Ready:
 			write(w, "ready", nil)
 		default:
-			write(w, nil, tutti.Errorf(tutti.CodeUnavailable, "the server reads its log"))
+			write(w, nil, tutti.Errorf(tutti.CodeUnavailable, "the server is still reading its log"))
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -98,8 +100,8 @@ func NewHandler(o Options) http.Handler {
 	return o.survive(o.ownPages(mux))
 }
 
-// NewClosedHandler returns the handler of a server that does not serve. /healthz
-// works as usual, and everything else answers why.
+// NewClosedHandler returns the handler of a server that refuses all calls. /healthz works as usual, and every other
+// path answers with the reason.
 func NewClosedHandler(why func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathHealth, healthy)
@@ -109,7 +111,7 @@ func NewClosedHandler(why func() error) http.Handler {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
-// operators serves a request if Admit knows the operator and the operator has one of the verbs.
+// operators handles a request if Admit identifies the operator and the operator has one of the verbs.
 func (o Options) operators(rt route, costs *budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := o.Admit(r, rt.verbs)
@@ -157,8 +159,8 @@ func (o Options) operators(rt route, costs *budget) http.Handler {
 	})
 }
 
-// survive turns a panic in a handler into the failure of one
-// request. An answer that has begun breaks off.
+// survive prevents a panic in a handler from ending the process. Only that request fails. If the answer has already
+// begun, it breaks off.
 func (o Options) survive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -169,7 +171,7 @@ func (o Options) survive(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel, by contract compared so
 				panic(p)
 			}
-			err := tutti.Errorf(tutti.CodeInternal, "%s: a mistake of the server, see its log", r.URL.Path)
+			err := tutti.Errorf(tutti.CodeInternal, "%s: internal error of the server, see the server's log", r.URL.Path)
 			o.Logger.Error("a request caused a panic", "call", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 			o.Denied(r, "cause a panic in "+r.URL.Path, err)
 			write(w, nil, err)
@@ -178,14 +180,14 @@ func (o Options) survive(next http.Handler) http.Handler {
 	})
 }
 
-// streamLine is one line of a stream. The last line has End or Error.
+// streamLine is one line of a streamed answer. The last line has End or Error.
 type streamLine[Item any] struct {
 	Item  *Item      `json:"item,omitempty"`
 	End   bool       `json:"end,omitempty"`
 	Error *errorBody `json:"error,omitempty"`
 }
 
-// stream makes a handler from a method that yields items. It writes one line for each item.
+// stream returns a handler for a method that yields items. The handler writes one line for each item.
 func stream[In, Item any](method func(context.Context, In, func(Item) error) error) func(http.ResponseWriter, *http.Request, []byte) {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) {
 		var in In
@@ -206,7 +208,7 @@ func stream[In, Item any](method func(context.Context, In, func(Item) error) err
 		if err != nil {
 			last.Error = bodyOf(err)
 		}
-		_ = out.Encode(last) // on an error the client is gone
+		_ = out.Encode(last) // an error means that the client has disconnected
 	}
 }
 
@@ -221,7 +223,7 @@ func bodyOf(err error) *errorBody {
 
 func (b errorBody) err() error { return &tutti.Error{Code: b.Code, Message: b.Message} }
 
-// statuses is the only place where codes become HTTP statuses.
+// statuses maps codes to HTTP statuses. No other code converts codes to HTTP statuses.
 var statuses = map[tutti.Code]int{
 	tutti.CodeInvalid:         http.StatusBadRequest,
 	tutti.CodeNotFound:        http.StatusNotFound,
@@ -241,17 +243,18 @@ func write(w http.ResponseWriter, out any, err error) {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
 		body := bodyOf(err)
-		if statuses[body.Code] == 0 { // a code that this release does not know; net/http panics on status 0
+		// this release does not know the code, and net/http would panic on status 0
+		if statuses[body.Code] == 0 {
 			body.Code = tutti.CodeInternal
 		}
 		out, status = body, statuses[body.Code]
 	}
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	_ = newEncoder(w).Encode(out) // on an error the client is gone
+	_ = newEncoder(w).Encode(out) // an error means that the client has disconnected
 }
 
-// newEncoder does not escape < and &, because values are shown unchanged.
+// newEncoder returns an encoder that does not escape < and &, so that values stay readable.
 func newEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

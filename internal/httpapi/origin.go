@@ -20,7 +20,7 @@ const (
 	pathReady  = "/readyz"
 )
 
-// contentType is the content type of a call's body.
+// contentType returns the content type that a call's body must have.
 func contentType(name string) string {
 	if name == callPutBlob {
 		return typeBlob
@@ -80,7 +80,7 @@ func (o Options) checkHost(r *http.Request) error {
 func checkOrigin(r *http.Request) error {
 	for _, origin := range r.Header.Values("Origin") {
 		if origin != "https://"+r.Host {
-			return tutti.Errorf(tutti.CodeRefused, "the request has the origin %q, and this server is %q: it takes no requests from other web pages; use the tutti command line", origin, "https://"+r.Host)
+			return tutti.Errorf(tutti.CodeRefused, "the request has the origin %q, but this server is %q: the server refuses requests from other web pages; use the tutti command line", origin, "https://"+r.Host)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func checkType(r *http.Request) error {
 	want := contentType(strings.TrimPrefix(r.URL.Path, "/v1/"))
 	for _, given := range r.Header.Values("Content-Type") {
 		if kind, _, err := mime.ParseMediaType(given); err != nil || kind != want {
-			return tutti.Errorf(tutti.CodeInvalid, "%s has the content type %q: send %q", r.URL.Path, given, want)
+			return tutti.Errorf(tutti.CodeInvalid, "%s has the content type %q, but it must be %q", r.URL.Path, given, want)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestAnotherWebPageChangesNothing: a browser with an operator's certificate sends it along,
-// whoever's page the browser shows.
+// TestAnotherWebPageChangesNothing: if a browser has an operator's certificate, the browser
+// sends the certificate with requests of any web page.
 func TestAnotherWebPageChangesNothing(t *testing.T) {
 	f := servertest.Start(t)
 	url, authority := serve(t, f)

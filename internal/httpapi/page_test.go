@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestAListComesPageByPage: the client asks until it has all.
+// TestAListComesPageByPage checks that the client requests pages until it has
+// the whole list.
 func TestAListComesPageByPage(t *testing.T) {
 	f := servertest.Start(t)
 	const count = 2500

@@ -10,18 +10,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Each request says the last position of the server that the operator has seen. Each
-// answer says the present position: `NUMBER RANDOM SEQ LINK` (ADR 0018). A server that was set back
-// refuses the request.
+// Each request contains the last position of the server that the operator has seen. Each answer contains the
+// server's present position in the form `NUMBER RANDOM SEQ LINK` (ADR 0018). If the server was set back to an older
+// state, it refuses the request.
 const (
 	headerSeen     = "Tutti-Seen"
 	headerPosition = "Tutti-Position"
 )
 
-// Witness keeps the highest seen position of a server. Its methods may be called concurrently.
+// Witness stores the highest position of a server that was seen. The methods of a Witness can be called
+// concurrently.
 type Witness interface {
 	Seen() tutti.Position
-	// See gets the position of each answer and keeps the highest.
+	// See gets the position of each answer, and stores the highest one.
 	See(tutti.Position)
 }
 
@@ -31,8 +32,8 @@ func setPosition(h http.Header, name string, p tutti.Position) {
 	}
 }
 
-// positionIn returns the position in a header, or the zero position without the header. CodeInvalid: the header
-// cannot be parsed.
+// positionIn returns the position in a header. If the header is missing, positionIn returns the zero position.
+// positionIn returns CodeInvalid if it cannot parse the header.
 func positionIn(h http.Header, name string) (tutti.Position, error) {
 	text := h.Get(name)
 	if text == "" {
@@ -50,15 +51,15 @@ func positionIn(h http.Header, name string) (tutti.Position, error) {
 	return tutti.Position{Epoch: tutti.Epoch{Number: number, Random: fields[1]}, Seq: seq, Link: tutti.Digest(fields[3])}, tutti.Wrap(tutti.CodeInvalid, err, "%s", name)
 }
 
-// Positions returns a server's position, and compares it with a position that an operator has seen.
+// Positions returns a server's position and compares the position with the one that an operator has seen.
 type Positions interface {
 	Position() tutti.Position
 	// Behind returns CodeDamaged if the operator has seen a higher position.
 	Behind(ctx context.Context, seen tutti.Position) error
 }
 
-// positioned adds the server's position to an answer when the answer begins. So the position includes what the call
-// has appended.
+// positioned is a response writer that adds the server's position when the answer begins. So the position includes
+// the events that the call has appended.
 type positioned struct {
 	http.ResponseWriter
 	position Positions

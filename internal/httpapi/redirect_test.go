@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// TestNobodyIsSentElsewhere: a request has values and tokens in it, and goes to the server that was named or nowhere.
+// TestNobodyIsSentElsewhere checks that a client sends its request only to the configured server. The request may
+// contain values and tokens.
 func TestNobodyIsSentElsewhere(t *testing.T) {
 	reached := 0
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Services are what the handler serves.
+// Services are the interfaces that the handler serves.
 type Services struct {
 	Jobs      api.Jobs
 	Nodes     api.Nodes
@@ -26,7 +26,7 @@ type Services struct {
 	Rotations api.Rotations
 }
 
-// setValue and the other small inputs exist on the wire only.
+// setValue and the other small inputs exist only in requests.
 type (
 	setValue struct {
 		Key   string   `json:"key"`
@@ -39,7 +39,7 @@ type (
 	nothing struct{}
 )
 
-// The names of the calls.
+// These are the names of the calls.
 const (
 	callStartJob     = "jobs/start"
 	callCancelJob    = "jobs/cancel"
@@ -72,7 +72,7 @@ const (
 	callGetFleet     = "fleet/get"
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
-	callListValues   = "data/list" // for clients of 0.2.0: all values in one answer
+	callListValues   = "data/list" // for clients of release 0.2.0, with all values in one answer
 	callPageValues   = "data/page"
 	callEffect       = "data/effect"
 	callRecipients   = "secrets/recipients"
@@ -94,7 +94,7 @@ const (
 	callShowRotation = "ca/rotation"
 	callFollow       = "operators/follow"
 
-	// These calls do not have JSON in and out, or (callEnrol) need no certificate.
+	// These calls do not have JSON as input and output, or they need no certificate (callEnrol).
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
@@ -103,16 +103,16 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route is a call of operators: the verbs of access that it accepts, and how it is served. For some calls, access depends also
-// on what is requested. The server checks that.
+// route describes a call for operators. route has the verbs that may call, and the function that handles the call.
+// For some calls, the permission also depends on the request's content. The server checks that.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body
-	streams bool  // the answer comes in parts, and may have no end
+	streams bool  // the answer is a stream, which may be endless
 	serve   func(w http.ResponseWriter, r *http.Request, body []byte)
 }
 
-// takes makes a route from a call with JSON in and out.
+// takes returns a route for a call with JSON as input and output.
 func takes(verbs []tutti.Verb, c call) route {
 	return route{verbs: verbs, limit: smallBody, serve: func(w http.ResponseWriter, r *http.Request, body []byte) {
 		out, err := c(r.Context(), body)
@@ -120,14 +120,14 @@ func takes(verbs []tutti.Verb, c call) route {
 	}}
 }
 
-// takesMuch is takes for a call with a large input: code, a fleet file, a value, or a list of nodes.
+// takesMuch does the same for a call with a large input, such as code, a fleet file, a value, or a list of nodes.
 func takesMuch(verbs []tutti.Verb, c call) route {
 	rt := takes(verbs, c)
 	rt.limit = maxBody
 	return rt
 }
 
-// The verbs of the routes. One of several verbs is enough.
+// These are the verbs of the routes. An operator needs only one of the verbs.
 var (
 	anybody     = []tutti.Verb{} // anybody with a certificate
 	views       = []tutti.Verb{tutti.VerbView}
@@ -143,7 +143,7 @@ var (
 	readsData   = []tutti.Verb{tutti.VerbRead, tutti.VerbData}
 )
 
-// routes is the table of the calls that need an operator, with the verbs that may call.
+// routes returns the table of the calls that need an operator, with the verbs for each call.
 func (s Services) routes() map[string]route {
 	return map[string]route{
 		callStartJob:     takesMuch(runs, answer(s.Jobs.StartJob)),

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxStranger bounds the body of a request without a certificate. An enrolment has about 1 KiB.
+	// maxStranger is the largest body of a request without a certificate. The body of an enrolment has about 1 KiB.
 	maxStranger = 16 << 10
-	// strangerPatience is how long such a request may take after its header.
+	// strangerPatience is how long the client of such a request may take for the body.
 	strangerPatience = 5 * time.Second
-	// MaxHeader bounds the header of any request.
+	// MaxHeader is the largest header of any request.
 	MaxHeader = 16 << 10
 )
 
 type guestKey struct{}
 
-// ConnContext is the http.Server.ConnContext for a server that listens on a Door.
+// ConnContext is the field ConnContext of an http.Server that listens on a Door.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		if g, ok := t.NetConn().(*guest); ok {
@@ -31,10 +31,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Strangers bounds what a request without a certificate costs. It bounds the bytes and the
-// time, and ends the connection with the answer. If operators have too many connections, one without a served request
-// is ended first. A connection without a certificate that has sent its whole request is
-// not ended for others that have not.
+// Strangers limits the cost of requests without a certificate. Strangers limits the bytes and the time, and closes
+// the connection after the answer. If there are too many connections of operators, the Door first closes a connection
+// that has no running request. A connection without a certificate that has sent its whole request stays open longer
+// than a connection that has sent only a part.
 func Strangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) > 0 {
@@ -56,7 +56,8 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing is the end of a body that was read before. A reader sees how that reading ended.
+// failing is the end of a body that was already read. A reader of failing gets the error with which the first reading
+// ended.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// behindADoor serves a handler as the server process does.
+// behindADoor serves a handler in the same way as the server process.
 func behindADoor(t *testing.T, strangers int, h http.Handler) (addr string, authority *identity.Authority) {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
@@ -51,7 +51,7 @@ func serveBehindADoor(t *testing.T, authority *identity.Authority, o httpapi.Doo
 	return l.Addr().String()
 }
 
-// stranger finishes TLS without a certificate and says something.
+// stranger finishes TLS without a certificate and sends a text.
 func stranger(t *testing.T, addr string, authority *identity.Authority, says string) *tls.Conn {
 	t.Helper()
 	config, err := identity.ClientTLS(authority.CA())
@@ -69,8 +69,8 @@ func stranger(t *testing.T, addr string, authority *identity.Authority, says str
 	return c
 }
 
-// TestStrangersMakeRoomForEachOther: who has finished TLS without a certificate and says no more
-// goes for one who comes later. Who has said a whole request is answered.
+// TestStrangersMakeRoomForEachOther checks that the door closes a connection without a certificate that sends
+// nothing, if a newer one needs room. A client that has sent its whole request gets an answer.
 func TestStrangersMakeRoomForEachOther(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	addr, authority := behindADoor(t, 2, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -85,11 +85,13 @@ func TestStrangersMakeRoomForEachOther(t *testing.T) {
 		silent := stranger(t, addr, authority, "POST /v1/enrol HTTP/1.1\r\nHost: ")
 		_ = silent.SetReadDeadline(time.Now().Add(time.Minute))
 		go func() {
-			_, err := io.Copy(io.Discard, silent) // the end of the test ends it
+			_, err := io.Copy(io.Discard, silent) // ends when the test ends
 			ended <- err
 		}()
 	}
-	for range 3 { // the first request and one stranger are two; who came last is for the door to say
+	// there is room for two, the first request and one stranger. The door decides which of the newer connections
+	// stays
+	for range 3 {
 		if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("a stranger who says nothing is still there")
 		}
@@ -101,7 +103,8 @@ func TestStrangersMakeRoomForEachOther(t *testing.T) {
 	}
 }
 
-// TestWithoutACertificateNothingIsKeptAlive: with one a connection serves many requests.
+// TestWithoutACertificateNothingIsKeptAlive checks that a connection without a certificate serves one request. A
+// connection with a certificate serves many requests.
 func TestWithoutACertificateNothingIsKeptAlive(t *testing.T) {
 	addr, authority := behindADoor(t, 2, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here you are") }))
 	nobody, err := identity.ClientTLS(authority.CA())
@@ -136,7 +139,7 @@ func TestWithoutACertificateNothingIsKeptAlive(t *testing.T) {
 	}
 }
 
-// deadlines is an answer whose connection remembers its deadline.
+// deadlines is a response that records the deadline of its connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read time.Time
@@ -144,7 +147,7 @@ type deadlines struct {
 
 func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = t; return nil }
 
-// TestARequestWithoutACertificateIsSmallAndSoonThere: it takes neither long nor much.
+// TestARequestWithoutACertificateIsSmallAndSoonThere checks the limits for the time and the size of such a request.
 func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 	operators := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 	for _, tc := range []struct {
@@ -174,8 +177,9 @@ func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 	}
 }
 
-// TestOperatorsMakeRoomForEachOther: of the operator who has the most connections the oldest go, those before others on which
-// nothing is asked. Other operators keep theirs.
+// TestOperatorsMakeRoomForEachOther checks which connection the door closes. The door closes the oldest connection of
+// the operator who has the most connections. Connections without a running request go first. Other operators keep
+// theirs.
 func TestOperatorsMakeRoomForEachOther(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Each answer to an operator says first which CA should have signed the operator's certificate, and then the CAs by which the
-// operator should know the server: `SIGNER CA CA` (ADR 0027).
+// Each answer to an operator has a header `SIGNER CA CA` (ADR 0027). The header's first word is the CA that should
+// have signed the operator's certificate. The other words are the CAs by which the operator should verify the server.
 const headerTrust = "Tutti-Trust"
 
-// Trust is the keys that an operator should use, as a server says it.
+// Trust is the set of keys that an operator should use, as the server reports it.
 type Trust struct {
 	Signer tutti.Digest
 	CAs    []tutti.Digest // sorted
@@ -27,10 +27,10 @@ func setTrust(h http.Header, sets tutti.KeySets) {
 	h.Set(headerTrust, strings.Join(words, " "))
 }
 
-// maxTrust bounds the words of the header. During a rotation it has two CAs.
+// maxTrust is the largest number of words in the header. During a rotation the header has two CAs.
 const maxTrust = 9
 
-// trustIn returns what a header says; false: the header is missing or invalid.
+// trustIn parses the header. trustIn returns false if the header is missing or invalid.
 func trustIn(h http.Header) (Trust, bool) {
 	words := strings.Split(h.Get(headerTrust), " ")
 	if len(words) < 2 || len(words) > maxTrust {
@@ -48,8 +48,8 @@ func trustIn(h http.Header) (Trust, bool) {
 	return out, slices.Contains(out.CAs, out.Signer)
 }
 
-// provedBy reports whether one of the CAs has proved the connection. An operator who took other CAs could not
-// connect again.
+// provedBy reports whether one of the CAs has signed the server's certificate on this connection. If the operator
+// replaced its CAs by other ones, it could not connect again.
 func (t Trust) provedBy(state *tls.ConnectionState) bool {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// A client hears by which CAs it should know the server, unless the one that proves the connection is not among them, or
-// nobody can read it.
+// The client gets the CAs by which it should verify the server. The client ignores these CAs if the CA of the
+// present connection is not among them, or if the header is invalid.
 func TestTheServerSaysWhatToTrust(t *testing.T) {
 	var header string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// jobs is a tutti.Jobs whose watch a test writes.
+// jobs is a tutti.Jobs. The test provides its watch.
 type jobs struct {
 	api.Jobs
 	watch func(ctx context.Context, yield func(api.Watched) error) error
@@ -29,7 +29,7 @@ func (j jobs) WatchJob(ctx context.Context, _ api.WatchJob, yield func(api.Watch
 	return j.watch(ctx, yield)
 }
 
-// serveJobs serves a watch to everybody.
+// serveJobs serves a watch to all clients.
 func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(api.Watched) error) error) *httpapi.Client {
 	t.Helper()
 	s := httptest.NewServer(jobsHandler(watch))
@@ -46,7 +46,7 @@ func jobsHandler(watch func(ctx context.Context, yield func(api.Watched) error) 
 	})
 }
 
-// Nothing else is asked for.
+// The test calls no other method.
 type (
 	nodes     struct{ api.Nodes }
 	tokens    struct{ api.Tokens }
@@ -71,8 +71,8 @@ var nothing = services(jobs{})
 
 var phase = api.Watched{Live: &tutti.Live{Phase: "apply"}}
 
-// pipes is a listener whose connections are in memory, so that deadlines on them
-// count by the clock of the test.
+// pipes is a listener for connections in memory. Their deadlines use the clock
+// of the test.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -91,7 +91,8 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// A job may take hours; the deadline for reading a request is none for it.
+// A job may take hours. The deadline for reading a request must not end its
+// watch.
 func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readTimeout = time.Minute
@@ -100,7 +101,7 @@ func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 			if err := yield(phase); err != nil {
 				return err
 			}
-			time.Sleep(5 * readTimeout) // nothing happens for so long
+			time.Sleep(5 * readTimeout) // no event comes for this long
 			return yield(phase)
 		})}
 		var serving sync.WaitGroup

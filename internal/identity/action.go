@@ -8,11 +8,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// fileActionKey is in an operator's directory. It is not the certificate's key. That key changes with each renewal, and
-// a node would need the server's word for each new one.
+// fileActionKey is the name of the action key's file in an operator's directory. The action key is not the
+// certificate's key. The certificate's key changes with each renewal, and then nodes would have to trust the server
+// for each new key.
 const fileActionKey = "action.key"
 
-// ActionKey returns the key with which an operator signs actions, nil if the directory has none.
+// ActionKey returns the key with which an operator signs actions. ActionKey returns nil if the directory has no such
+// key.
 func ActionKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileActionKey) }
 
 // MakeActionKey makes the action key if it does not exist.
@@ -27,8 +29,8 @@ func MakeActionKey(dir string) (ed25519.PrivateKey, error) {
 	return key, writeFile(dir, fileActionKey, encodeCodeKey(key))
 }
 
-// Operators checks a list of operators who sign actions. CodeRefused: no trusted code key has signed it, or it is for
-// another fleet.
+// Operators checks the signature and the fleet of a list of operators who sign actions. Operators returns
+// CodeRefused if no trusted code key signed the list, or if the list is for another fleet.
 func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	list, err := read[tutti.TrustedOperators](in, tutti.StatementOperators)
 	switch {
@@ -37,7 +39,7 @@ func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	case !t.signed(in):
 		return list, tutti.Errorf(tutti.CodeRefused, "the list of operators who sign actions: not signed with a key of this fleet's operators")
 	case list.Fleet != t.Fleet:
-		return list, tutti.Errorf(tutti.CodeRefused, "the list of operators who sign actions: signed for the fleet %.19s, this one is %.19s", list.Fleet, t.Fleet)
+		return list, tutti.Errorf(tutti.CodeRefused, "the list of operators who sign actions: signed for the fleet %.19s, but this fleet is %.19s", list.Fleet, t.Fleet)
 	}
 	for _, o := range list.Operators {
 		if _, err := ParseCodePublicKey(o.Key); err != nil {
@@ -47,19 +49,19 @@ func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return list, nil
 }
 
-// ReadOperators returns the content of a list of operators. It does not check who has signed the list.
+// ReadOperators returns the content of a list of operators. ReadOperators does not check the signature of the list.
 func ReadOperators(in tutti.Statement) (tutti.TrustedOperators, error) {
 	return read[tutti.TrustedOperators](in, tutti.StatementOperators)
 }
 
-// Action checks an action that an operator on the list has signed.
+// Action checks that an operator on the list has signed an action.
 func Action(list tutti.TrustedOperators, in tutti.Statement) (tutti.SignedAction, error) {
 	said, err := read[tutti.SignedAction](in, tutti.StatementAction)
 	if err != nil {
 		return said, err
 	}
 	if said.Fleet != list.Fleet {
-		return said, tutti.Errorf(tutti.CodeRefused, "the action %s was signed for the fleet %.19s, this one is %.19s", said.Action, said.Fleet, list.Fleet)
+		return said, tutti.Errorf(tutti.CodeRefused, "the action %s was signed for the fleet %.19s, but this fleet is %.19s", said.Action, said.Fleet, list.Fleet)
 	}
 	for _, o := range list.Operators {
 		if o.Operator != said.Operator {

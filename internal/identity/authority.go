@@ -1,9 +1,9 @@
-// Package identity makes and checks everything by which the parts of a fleet know each other: the CA and its
-// certificates, the nkeys and JWTs of the bus, join tokens, enrolment, and the signature of code.
+// Package identity makes and checks the credentials of a fleet. The credentials are the CA and its certificates, the
+// nkeys and JWTs of the bus, join tokens, enrolment, and the signatures of code.
 //
-// A node's private keys never leave the node, and an operator's private keys never stay on the server. An attacker who
-// has the server's directory can admit nodes and issue operators. After ForgetCodeKey was called, they still cannot
-// sign code.
+// A node's private keys never leave the node. An operator's private keys never stay on the server. An attacker who
+// has read the server's directory can admit nodes and issue operators' certificates. After a call of ForgetCodeKey,
+// such an attacker still cannot sign code.
 package identity
 
 import (
@@ -21,25 +21,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Authority is the server's side of all identities. Any number of goroutines may use it.
+// Authority makes and checks credentials on the server. Any number of goroutines may use it.
 type Authority struct {
-	// Lives are how long issued credentials are valid. Set it before use.
+	// Lives are the lifetimes of issued credentials. Set it before use.
 	Lives Lives
 
 	dir     string
 	codePub ed25519.PublicKey
 	fleet   tutti.Digest
 
-	mu       sync.Mutex // guards the fields below and their files
+	mu       sync.Mutex // mu guards the fields below and their files
 	present  *keySet
-	next     *keySet // nil: no rotation goes on
+	next     *keySet // nil if no rotation is going on
 	phase    tutti.RotationPhase
 	names    accountNames
-	codeKey  ed25519.PrivateKey // nil after it was forgotten
+	codeKey  ed25519.PrivateKey // nil after ForgetCodeKey
 	nodesJWT string             // the account of the nodes, with its revocations
 }
 
-// Lives are how long credentials are valid. Zero values take the defaults.
+// Lives are the lifetimes of credentials. A field that is zero has the default value.
 type Lives struct {
 	Node     time.Duration // 180 days
 	Operator time.Duration // a year
@@ -48,7 +48,7 @@ type Lives struct {
 func (l Lives) node() time.Duration     { return cmp.Or(l.Node, nodeLife) }
 func (l Lives) operator() time.Duration { return cmp.Or(l.Operator, operatorLife) }
 
-// The files of the server's directory.
+// These are the files of the server's directory.
 const (
 	fileCA        = "ca.crt"
 	fileCAKey     = "ca.key"
@@ -65,9 +65,9 @@ const (
 	fileCodePub   = "code.pub"
 )
 
-// Init makes all key material of a server in dir, which must be empty or not exist (else CodeConflict, and nothing is
-// changed). Hosts are the names and addresses under which nodes and operators reach the server. The CA's certificate is
-// written last: if it is missing, Init has crashed.
+// Init makes all keys and certificates of a server in dir. If dir exists and is not empty, Init returns CodeConflict
+// and changes nothing. Nodes and operators reach the server under the names and addresses in hosts. Init writes the
+// CA's certificate last. If that file is missing, Init crashed.
 func Init(dir string, hosts []string) (*Authority, error) {
 	if err := newDir(dir); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
+	if a.fleet, err = KeepFleet(dir, firstPin(a)); err != nil {
 		return nil, err
 	}
 	for _, f := range files {
@@ -104,8 +104,8 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	return a, nil
 }
 
-// Load reads what Init and later rotations have written. It completes a rotation whose end was cut off. Errors name the
-// file and are ErrMissing, ErrCorrupt or ErrExposed.
+// Load reads the files that Init and later rotations wrote. If a crash interrupted the end of a rotation, Load
+// completes the rotation. Errors name the file. Errors wrap ErrMissing, ErrCorrupt or ErrExposed.
 func Load(dir string) (*Authority, error) {
 	a := &Authority{dir: dir}
 	var err error
@@ -121,14 +121,14 @@ func Load(dir string) (*Authority, error) {
 	if err := a.loadNodes(); err != nil {
 		return nil, err
 	}
-	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
+	if a.fleet, err = KeepFleet(dir, firstPin(a)); err != nil {
 		return nil, err
 	}
 	return a, a.loadCodeKey()
 }
 
-// IssueServer makes a new server certificate for hosts, localhost, 127.0.0.1 and ::1. New connections use it from now
-// on.
+// IssueServer makes a new server certificate for hosts, localhost, 127.0.0.1 and ::1. New connections use this
+// certificate from now on.
 func (a *Authority) IssueServer(hosts []string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,21 +144,21 @@ func (a *Authority) IssueServer(hosts []string) error {
 	return nil
 }
 
-// useServer puts a server certificate into use. The caller holds a.mu.
+// useServer replaces the server certificate of a key set. The caller holds a.mu.
 func (a *Authority) useServer(s *keySet, pair *keyPair) error {
 	s.server = pair
 	if s == a.next {
 		return a.writeRotation(a.phase, s)
 	}
-	// Write the key first. A crash in between leaves a pair that does not fit and is reported as corrupt. A server with
-	// another key's certificate never runs.
+	// Write the key first. A crash between the two writes leaves a key and a certificate that do not match. Load then
+	// reports a corrupt file. So a server never runs with a certificate of another key.
 	if err := writeFile(a.dir, fileServerKey, pair.keyPEM()); err != nil {
 		return err
 	}
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// trusted are the key sets that are trusted now. The caller holds a.mu.
+// trusted returns the key sets that are trusted now. The caller holds a.mu.
 func (a *Authority) trusted() []*keySet {
 	if a.next == nil {
 		return []*keySet{a.present}
@@ -166,7 +166,7 @@ func (a *Authority) trusted() []*keySet {
 	return []*keySet{a.present, a.next}
 }
 
-// issuing is the key set that issues credentials. The caller holds a.mu.
+// issuing returns the key set that issues credentials. The caller holds a.mu.
 func (a *Authority) issuing() *keySet {
 	if a.next != nil && a.phase == tutti.RotationSwitched {
 		return a.next
@@ -174,8 +174,9 @@ func (a *Authority) issuing() *keySet {
 	return a.present
 }
 
-// shown is a key set whose certificate the client can check, by the protocols that it names. A client that names none
-// knows the present CA, or its digest. The caller holds a.mu.
+// shown returns a key set whose certificate the client can check. The client names the CAs that it trusts as
+// protocols. If the client names no CA, shown returns the present key set, because such a client knows the present CA
+// or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {
 	sets := []*keySet{a.issuing()}
 	sets = append(sets, a.trusted()...)
@@ -187,8 +188,9 @@ func (a *Authority) shown(protocols []string) *keySet {
 	return a.present
 }
 
-// showServer returns the server's certificate for a client that names these protocols. If it soon ends or is not valid
-// yet, showServer makes one for the same names. Else all connections of the fleet would end with it.
+// showServer returns the server's certificate for a client that names these protocols. If the certificate expires
+// soon or is not valid yet, showServer makes a new one for the same names. Otherwise all connections of the fleet
+// would fail when the certificate expires.
 func (a *Authority) showServer(protocols []string) tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +199,7 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 		return s.server.tls(s.ca.cert)
 	}
 	if pair, err := s.issue(serverTemplate(hostsOf(s.server.cert))); err == nil {
-		_ = a.useServer(s, pair) // on a full disk it serves until the next start, which makes another one
+		_ = a.useServer(s, pair)
 	}
 	return s.server.tls(s.ca.cert)
 }
@@ -214,7 +216,7 @@ func (a *Authority) Names(host string) (err error) {
 	return err
 }
 
-// hostsOf are the names and addresses in a server's certificate.
+// hostsOf returns the names and addresses in a server's certificate.
 func hostsOf(cert *x509.Certificate) []string {
 	hosts := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
@@ -223,7 +225,7 @@ func hostsOf(cert *x509.Certificate) []string {
 	return hosts
 }
 
-// CA returns the certificates of the trusted CAs, as PEM, the older one first.
+// CA returns the certificates of the trusted CAs as PEM. The older CA comes first.
 func (a *Authority) CA() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,33 +236,34 @@ func (a *Authority) CA() []byte {
 	return out
 }
 
-// Pin returns the digest of the CA's public key, which join tokens carry. While two CAs are trusted, it is the older
-// one's, because the server shows that one to clients that name none.
+// Pin returns the digest of the CA's public key. Join tokens contain this digest. While two CAs are trusted, Pin
+// returns the digest of the older one. The server shows a certificate of the older CA to clients that name no CA.
 func (a *Authority) Pin() tutti.Digest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.present.pin()
 }
 
-// first is the pin of the fleet's first CA, as far as this server knows.
-func (a *Authority) first() tutti.Digest {
+// firstPin is the pin of the fleet's first CA, as far as this server knows.
+func firstPin(a *Authority) tutti.Digest {
 	if len(a.names.Was) > 0 {
 		return a.names.Was[0]
 	}
 	return a.present.pin()
 }
 
-// Hold calls f while no file of the authority can change.
+// Hold calls f and makes sure that no file of the authority changes while f runs.
 func (a *Authority) Hold(f func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f()
 }
 
-// Fleet returns the id of the fleet: the pin of its first CA.
+// Fleet returns the id of the fleet, which is the pin of its first CA.
 func (a *Authority) Fleet() tutti.Digest { return a.fleet }
 
-// CodePublicKey returns the first key that signed code. Statements of kind trust say which keys came after it.
+// CodePublicKey returns the first key of the fleet that signed code. The statements of kind trust name the later
+// keys.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {
@@ -285,7 +288,7 @@ func loadPairBy(dir, certName, keyName string, read func(name string) ([]byte, e
 		return nil, corrupt(dir, keyName)
 	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.Join(corrupt(dir, keyName), errors.New("the key is not the certificate's"))
+		return nil, errors.Join(corrupt(dir, keyName), errors.New("the key does not match the certificate"))
 	}
 	return &keyPair{cert: cert, key: key}, nil
 }

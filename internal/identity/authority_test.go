@@ -33,7 +33,7 @@ func wantCode(t *testing.T, reason string, err error, want tutti.Code) {
 	}
 }
 
-// contents returns what is in dir, by name.
+// contents returns the content of each file in dir, by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -110,7 +110,7 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 				if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
 					t.Fatal(err)
 				}
-				for n := range foreign { // CopyFS does not keep 0600
+				for n := range foreign { // CopyFS does not keep the mode 0600
 					if err := os.Chmod(filepath.Join(dir, n), 0o600); err != nil {
 						t.Fatal(err)
 					}

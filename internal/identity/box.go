@@ -14,13 +14,14 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// Files of a node's keys for secrets, in addition to the present one.
+// These are the files of a node's older and newer keys for secrets.
 const (
-	fileNextBox = "node.x25519.next" // made, but the server may not know it yet
-	fileOldBox  = "node.x25519.old"  // the previous one: the last known answers are sealed to it
+	fileNextBox = "node.x25519.next" // the next key, which the server may not know yet
+	fileOldBox  = "node.x25519.old"  // the previous key, to which the last known answers are sealed
 )
 
-// Boxes are the keys to which a node's secrets are sealed. A loss of power leaves the present key, and maybe the next.
+// Boxes are the keys for a node's secrets. Secrets are sealed to these keys. After a loss of power, the present key
+// is still there, and perhaps the next key.
 type Boxes struct {
 	dir string
 
@@ -28,7 +29,8 @@ type Boxes struct {
 	present, next, old *ecdh.PrivateKey
 }
 
-// LoadBoxes reads the keys in the directory of a node's identity. Errors are those of LoadNode.
+// LoadBoxes reads the keys for secrets in the directory of a node's identity. LoadBoxes returns the same errors as
+// LoadNode.
 func LoadBoxes(dir string) (*Boxes, error) {
 	b := &Boxes{dir: dir}
 	for name, key := range map[string]**ecdh.PrivateKey{fileNodeBox: &b.present, fileNextBox: &b.next, fileOldBox: &b.old} {
@@ -60,7 +62,7 @@ func writeBox(dir, name string, box *ecdh.PrivateKey) error {
 	return writeFile(dir, name, []byte(base64.StdEncoding.EncodeToString(box.Bytes())))
 }
 
-// Keys are all keys that may open a secret, the present one first.
+// Keys returns all keys that may open a secret, the present key first.
 func (b *Boxes) Keys() []*ecdh.PrivateKey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +82,7 @@ func (b *Boxes) Pending() bool {
 	return b.next != nil
 }
 
-// Next returns the next key. It makes the key if there is none.
+// Next returns the next key. If there is no next key, Next makes one.
 func (b *Boxes) Next() (*ecdh.PrivateKey, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +101,7 @@ func (b *Boxes) Next() (*ecdh.PrivateKey, error) {
 	return next, nil
 }
 
-// Switch makes the next key the present one.
+// Switch makes the next key the present key.
 func (b *Boxes) Switch() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// TestBoxes: after any step the keys on disk are those in memory, and the present one is that of the node.
+// TestBoxes checks after each step that the keys on disk are the keys in memory, and that the present key
+// is the node's key.
 func TestBoxes(t *testing.T) {
 	dir := t.TempDir()
 	node, err := identity.NewNode()

@@ -10,34 +10,36 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// BusTrust is what an embedded bus must know: its operator, its system account and the JWTs of all accounts by public
-// key.
+// BusTrust is what an embedded bus must know. The bus must know its operator, its system account, and the JWTs of all
+// accounts by public key.
 type BusTrust struct {
 	Operator string
 	System   string
 	Accounts map[string]string
 }
 
-// BusUser is a JWT and the seed that proves that its holder may use it.
+// BusUser is a JWT with the seed that proves that the holder may use the JWT.
 type BusUser struct {
 	JWT  string
 	Seed []byte
 }
 
-// BusCreds are the server's own connections: to the account of the log, to that of the nodes, and to the system
-// account, in which the bus reports who connects and disconnects.
+// BusCreds are the credentials of the server's own connections. One connection is to the account of the log, one to
+// the account of the nodes, and one to the system account. In the system account the bus reports which clients
+// connect and disconnect.
 type BusCreds struct {
 	Log, Nodes, System BusUser
 }
 
-// MaxPayload is the largest message of a node, headers included. Larger content goes in chunks.
+// MaxPayload is the largest message of a node, headers included. Larger content is sent in chunks.
 const MaxPayload = 256 << 10
 
-// maxNodeSubs: doorbells and inbox, and some room for later releases.
+// maxNodeSubs is enough for doorbells and the inbox, and leaves some room for later releases.
 const maxNodeSubs = 16
 
-// Trust returns what the embedded bus must be told at its start. An account accepts only users whose signers its JWT
-// lists (strict signing keys). So the key that names the account can sign nothing after a rotation.
+// Trust returns what the embedded bus must know at its start. An account accepts only users whose JWTs were signed by
+// a key in the account's list (strict signing keys). So after a rotation, the key that names the account cannot sign
+// users any more.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +48,7 @@ func (a *Authority) Trust() (BusTrust, error) {
 	if err != nil {
 		return t, err
 	}
-	// Nothing depends on the operator itself: each start makes another one.
+	// Each start makes a new bus operator, because nothing depends on this operator.
 	self, err := nkeys.CreateOperator()
 	if err != nil {
 		return t, fmt.Errorf("make a bus operator: %w", err)
@@ -70,8 +72,8 @@ func (a *Authority) Trust() (BusTrust, error) {
 	return t, err
 }
 
-// ServerCreds makes the credentials of the server's own connections, new ones at each call. In the account of the
-// nodes, the server may only listen to nodes, answer them and ring.
+// ServerCreds makes new credentials for the server's own connections at each call. In the account of the nodes, the
+// server may only receive messages from nodes, answer them, and ring doorbells.
 func (a *Authority) ServerCreds() (BusCreds, error) {
 	a.mu.Lock()
 	s, names := a.present, a.names
@@ -131,8 +133,9 @@ func signUser(claims *jwt.UserClaims, signer nkeys.KeyPair, account string) (str
 	return claims.Encode(signer)
 }
 
-// NodeJWT admits the holder of key to the bus, for Lives.Node. All rights depend on the key. The name is only a label
-// for people who look at the bus. CodeUnavailable: the key was revoked within the same second.
+// NodeJWT returns a JWT that admits the owner of key to the bus for the time Lives.Node. All rights of a node depend
+// on its key. The name is only a label for people who look at the bus. NodeJWT returns CodeUnavailable if the key was
+// revoked within the same second.
 func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -161,7 +164,7 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 	return text, nil
 }
 
-// JWTLife returns from when and until when a node's JWT is valid.
+// JWTLife returns the beginning and the end of the validity of a node's JWT.
 func JWTLife(text string) (from, until time.Time, err error) {
 	claims, err := jwt.DecodeUserClaims(text)
 	if err != nil {
@@ -173,7 +176,7 @@ func JWTLife(text string) (from, until time.Time, err error) {
 	return time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), nil
 }
 
-// JWTIssuer returns the key that has signed a node's JWT.
+// JWTIssuer returns the key that signed a node's JWT.
 func JWTIssuer(text string) (string, error) {
 	claims, err := jwt.DecodeUserClaims(text)
 	if err != nil {
@@ -182,8 +185,8 @@ func JWTIssuer(text string) (string, error) {
 	return claims.Issuer, nil
 }
 
-// Revoke invalidates every JWT of key that was issued up to now, durably. It returns the account JWT that a running bus
-// must be given. A JWT that is issued in a later second is valid again.
+// Revoke permanently invalidates all JWTs of key that were issued up to now. Revoke returns the account's new JWT.
+// The caller must pass this JWT to the running bus. A JWT that is issued in a later second is valid.
 func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -206,14 +209,15 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	return text, nil
 }
 
-// NodesAccount returns the JWT of the nodes' account. A running bus must be given it after each step of a rotation.
+// NodesAccount returns the JWT of the nodes' account. The caller must pass this JWT to the running bus after each
+// step of a rotation.
 func (a *Authority) NodesAccount() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.nodesJWT
 }
 
-// nodeSigners are the keys whose JWTs admit nodes. The caller holds a.mu.
+// nodeSigners returns the keys whose JWTs admit nodes. The caller holds a.mu.
 func (a *Authority) nodeSigners() []nkeys.KeyPair {
 	var out []nkeys.KeyPair
 	for _, s := range a.trusted() {
@@ -222,7 +226,7 @@ func (a *Authority) nodeSigners() []nkeys.KeyPair {
 	return out
 }
 
-// signNodes signs the nodes' account again, for the present key sets. The caller holds a.mu.
+// signNodes signs the nodes' account again after the key sets have changed. The caller holds a.mu.
 func (a *Authority) signNodes() error {
 	claims, err := jwt.DecodeAccountClaims(a.nodesJWT)
 	if err != nil {
@@ -232,7 +236,8 @@ func (a *Authority) signNodes() error {
 	return err
 }
 
-// revokedNow reports whether a JWT that is issued now would count as revoked, because the bus compares whole seconds.
+// revokedNow reports whether the bus would treat a JWT that is issued now as revoked. The reason is that the bus
+// compares whole seconds.
 func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -240,7 +245,7 @@ func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	return err == nil && claims.Revocations.IsRevoked(string(key), time.Now())
 }
 
-// signAccount signs an account that accepts only users of these signers.
+// signAccount signs an account. The account accepts only users whose JWTs were signed by the given signers.
 func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...nkeys.KeyPair) (string, error) {
 	claims.Name = name
 	claims.Limits.DisallowBearer = true
@@ -259,7 +264,8 @@ func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...
 	return text, nil
 }
 
-// loadNodes reads the nodes' account. Only its revocations are used: the key sets say who admits nodes.
+// loadNodes reads the nodes' account. loadNodes uses only the account's revocations, because the signing keys are in
+// the key sets.
 func (a *Authority) loadNodes() error {
 	text, err := readFile(a.dir, fileNodesJWT)
 	if err != nil {

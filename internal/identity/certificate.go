@@ -20,15 +20,16 @@ import (
 const (
 	caLife       = 10 * 365 * 24 * time.Hour
 	serverLife   = 2 * 365 * 24 * time.Hour
-	serverRenew  = serverLife / 4 // time left when it is renewed
+	serverRenew  = serverLife / 4 // renewed when less than this time is left
 	operatorLife = 365 * 24 * time.Hour
 	nodeLife     = 180 * 24 * time.Hour
-	// clockSkew lets a node join whose clock is behind.
+	// clockSkew allows a node to join although its clock is slow.
 	clockSkew = 24 * time.Hour
 )
 
-// begin is when the certificates of the fleet and its server become valid. It is in the past for every clock. If a
-// certificate was made while the clock was ahead, it would not be valid yet after the clock is corrected.
+// begin is the time from which certificates of the fleet's CA and its server are valid. begin is in the past for
+// every reasonable clock. Otherwise a certificate that was made by a fast clock would not be valid yet after
+// somebody corrects the clock.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // keyPair is a certificate and its key.
@@ -77,7 +78,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// sign makes a key and its certificate. Without a parent it is self-signed.
+// sign makes a key and its certificate. Without a parent the certificate is self-signed.
 func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -90,7 +91,8 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 	return &keyPair{cert: cert, key: key}, err
 }
 
-// certify makes the certificate of a key, which may be anywhere. Without NotBefore it is valid from now on.
+// certify makes a certificate for a public key. The private key may be on another machine. If the template has no
+// NotBefore, the certificate is valid from now on.
 func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	var err error
 	if template.SerialNumber, err = newSerial(key); err != nil {
@@ -115,12 +117,13 @@ func (p *keyPair) certPEM() []byte { return certPEM(p.cert) }
 func (p *keyPair) keyPEM() []byte {
 	der, err := x509.MarshalPKCS8PrivateKey(p.key)
 	if err != nil {
-		panic(err) // only for a kind of key that we do not make
+		panic(err) // happens only with a kind of key that we do not make
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// tls returns the pair with the CA in its chain, so that a peer that knows only the CA's digest can check it.
+// tls returns the pair with the CA's certificate in its chain. A client that knows only the CA's digest needs the
+// CA's certificate for its check.
 func (p *keyPair) tls(ca *x509.Certificate) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{p.cert.Raw, ca.Raw}, PrivateKey: p.key, Leaf: p.cert}
 }
@@ -137,10 +140,10 @@ func parseCert(text []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// maxCAs bounds how many CAs are trusted at once. It is two during a rotation.
+// maxCAs is the largest number of CAs that are trusted at once. During a rotation there are two CAs.
 const maxCAs = 8
 
-// parseCAs reads all certificates of a PEM text.
+// parseCAs reads all certificates in a PEM text.
 func parseCAs(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

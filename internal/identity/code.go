@@ -19,7 +19,7 @@ func SignManifest(key ed25519.PrivateKey, environment string, manifest []byte) [
 	return ed25519.Sign(key, manifestMessage(environment, manifest))
 }
 
-// VerifyManifest refuses a manifest that key did not sign for environment.
+// VerifyManifest returns CodeRefused if key did not sign the manifest for this environment.
 func VerifyManifest(key ed25519.PublicKey, environment string, manifest, signature []byte) error {
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, manifestMessage(environment, manifest), signature) {
 		return tutti.Errorf(tutti.CodeRefused, "code manifest of environment %q: not signed with the key of this fleet's operators", environment)
@@ -27,13 +27,13 @@ func VerifyManifest(key ed25519.PublicKey, environment string, manifest, signatu
 	return nil
 }
 
-// manifestMessage is the signed text. It makes sure that a signature counts only for this manifest and this
-// environment.
+// manifestMessage returns the bytes to sign. The bytes contain the manifest and the environment, so a signature is
+// valid only for both together.
 func manifestMessage(environment string, manifest []byte) []byte {
 	return encodeParts("tutti-code-manifest-1", []byte(environment), manifest)
 }
 
-// EncodeCodePublicKey and ParseCodePublicKey convert the key that verifies manifests to text and back.
+// EncodeCodePublicKey converts the public key that verifies manifests to text.
 func EncodeCodePublicKey(key ed25519.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -55,8 +55,8 @@ func ParseCodePublicKey(text string) (ed25519.PublicKey, error) {
 	return nil, tutti.Errorf(tutti.CodeInvalid, "not a code-signing public key")
 }
 
-// ForgetCodeKey removes the code-signing key from the server. Call it when the first operator's bundle is written. From
-// then on, the server cannot sign code.
+// ForgetCodeKey removes the code-signing key from the server. Call ForgetCodeKey when the first operator's bundle has
+// been written. After that the server cannot sign code.
 func (a *Authority) ForgetCodeKey() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func encodeCodeKey(key ed25519.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// loadCodeKey returns nil without an error if dir has no code-signing key.
+// loadCodeKey returns nil and no error if dir has no code-signing key.
 func loadCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileCodeKey) }
 
 func loadKeyIn(dir, name string) (ed25519.PrivateKey, error) {
@@ -121,14 +121,15 @@ func loadKeyIn(dir, name string) (ed25519.PrivateKey, error) {
 	return nil, corrupt(dir, name)
 }
 
-// fileNextCodeKey is in an operator's directory. It has the key that signs code after the present rotation.
+// fileNextCodeKey is the name of a file in an operator's directory. The file contains the key that will sign code
+// after the present rotation.
 const fileNextCodeKey = "code-next.key"
 
-// NextCodeKey returns the key that will replace the code-signing key in an operator's directory, nil if no rotation was
-// begun there.
+// NextCodeKey returns the key that will replace the code-signing key in an operator's directory. NextCodeKey returns
+// nil if no rotation has begun there.
 func NextCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileNextCodeKey) }
 
-// MakeNextCodeKey makes the next key if it does not exist. It is on disk when MakeNextCodeKey returns.
+// MakeNextCodeKey makes the next key if it does not exist. The key is on disk when MakeNextCodeKey returns.
 func MakeNextCodeKey(dir string) (ed25519.PrivateKey, error) {
 	key, err := NextCodeKey(dir)
 	if err != nil || key != nil {
@@ -140,7 +141,7 @@ func MakeNextCodeKey(dir string) (ed25519.PrivateKey, error) {
 	return key, writeFile(dir, fileNextCodeKey, encodeCodeKey(key))
 }
 
-// UseNextCodeKey replaces the code-signing key by the next key. The old key is lost.
+// UseNextCodeKey replaces the code-signing key by the next key. The old key is deleted.
 func UseNextCodeKey(dir string) error {
 	if err := os.Rename(filepath.Join(dir, fileNextCodeKey), filepath.Join(dir, fileCodeKey)); err != nil {
 		return fmt.Errorf("use the next code-signing key: %w", err)

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// EnrolRequest asks to admit Key under Name. The signature proves that the sender has the key. It holds only for this
-// token and name.
+// EnrolRequest is a request to admit a node with the key Key under the name Name. The signature proves that the
+// sender has the private key. The signature is valid only for this token and this name.
 type EnrolRequest struct {
 	Token     tutti.TokenID  `json:"token"`
 	Secret    []byte         `json:"secret"`
@@ -27,27 +27,28 @@ type EnrolRequest struct {
 	Signature []byte         `json:"signature"`
 }
 
-// EnrolResponse is what an admitted node needs. CodeKey is the operators' public key. The node trusts it from now on.
+// EnrolResponse is what an admitted node needs to know. CodeKey is the operators' public key. The node trusts this
+// key from now on.
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // PEM, of one or several CAs
+	CA      string         `json:"ca"`  // certificates of one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's time
-	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
-	// Fleet is the id of the fleet, see FleetOf.
+	Was     []tutti.Digest `json:"was,omitempty"` // digests of the earlier CAs of this fleet
+	// Fleet is the id of the fleet (see FleetOf).
 	Fleet tutti.Digest `json:"fleet,omitempty"`
-	// Trust is the last statement about code keys; nil: CodeKey is the first key.
+	// Trust is the last statement about code keys. If Trust is nil, CodeKey is still the first key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
-	// Operators is the list of operators who sign actions; nil: there is none.
+	// Operators is the list of operators who sign actions. If Operators is nil, there is no list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
-// fileMembership holds the EnrolResponse on a node.
+// fileMembership is the file with the EnrolResponse on a node.
 const fileMembership = "membership.json"
 
-// Sign signs the request with the seed of its key.
+// Sign signs the request. The seed belongs to the request's key.
 func (r *EnrolRequest) Sign(seed []byte) error {
 	kp, err := nkeys.FromSeed(seed)
 	if err != nil {
@@ -59,7 +60,7 @@ func (r *EnrolRequest) Sign(seed []byte) error {
 	return nil
 }
 
-// Verify checks the form of the request and that Key signed it. It does not check whether the token admits it.
+// Verify checks the form of the request, and that the owner of Key signed it. Verify does not check the token.
 func (r *EnrolRequest) Verify() error {
 	if err := r.Name.Validate(); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (r *EnrolRequest) message() []byte {
 	return encodeParts("tutti-enrol-1", []byte(r.Token), r.Secret, []byte(r.Name), []byte(r.Key), []byte(r.BoxKey))
 }
 
-// encodeParts joins parts so that different parts never give the same result.
+// encodeParts joins parts into one text. Different parts never give the same text.
 func encodeParts(purpose string, parts ...[]byte) []byte {
 	message := append([]byte(purpose), 0)
 	for _, p := range parts {
@@ -94,7 +95,7 @@ func encodeParts(purpose string, parts ...[]byte) []byte {
 	return message
 }
 
-// Validate refuses a response that a node could not use.
+// Validate returns an error if a node could not use the response.
 func (r *EnrolResponse) Validate() error {
 	if err := r.Node.Validate(); err != nil {
 		return err
@@ -115,8 +116,9 @@ func (r *EnrolResponse) Validate() error {
 	return nil
 }
 
-// Follow returns the membership with the CAs and the JWT that a server wants. proved is the digest of the CA by which
-// the connection was proved. The answer must have this CA, or the node would lock itself out.
+// Follow returns the node's membership with the CAs and the JWT that the server wants the node to use. proved is the
+// digest of the CA that signed the server's certificate on this connection. The server's message must contain this
+// CA. Otherwise the node would refuse this server on its next connection.
 func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil
@@ -126,10 +128,10 @@ func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResp
 		return r, tutti.Wrap(tutti.CodeInvalid, err, "CA certificates")
 	}
 	if slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return !ca.IsCA }) {
-		return r, tutti.Errorf(tutti.CodeInvalid, "CA certificates: one is no CA's")
+		return r, tutti.Errorf(tutti.CodeInvalid, "CA certificates: one of them is not the certificate of a CA")
 	}
 	if !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return pinOf(ca) == proved }) {
-		return r, tutti.Errorf(tutti.CodeRefused, "the server leaves out the CA %s, by which it has proved itself", proved)
+		return r, tutti.Errorf(tutti.CodeRefused, "the server's list of CAs lacks the CA %s, which signed the server's own certificate", proved)
 	}
 	next := r
 	next.CA = should.CA
@@ -142,7 +144,7 @@ func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResp
 	}
 	after, err := jwt.DecodeUserClaims(should.JWT)
 	if err != nil || after.Subject != before.Subject {
-		return r, tutti.Errorf(tutti.CodeInvalid, "the JWT is not one of this node")
+		return r, tutti.Errorf(tutti.CodeInvalid, "the JWT is not for this node")
 	}
 	next.JWT = should.JWT
 	return next, nil
@@ -166,7 +168,7 @@ func (r *EnrolResponse) Write(dir string) error {
 	return writeFile(dir, fileMembership, raw)
 }
 
-// LoadMembership reads what Write stored. Errors are those of Load.
+// LoadMembership reads the response that Write stored. LoadMembership returns the same errors as Load.
 func LoadMembership(dir string) (EnrolResponse, error) {
 	var r EnrolResponse
 	raw, err := readFile(dir, fileMembership)

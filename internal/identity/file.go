@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// What can be wrong with a file of key material. Use errors.Is.
+// These errors say what is wrong with a file of key material. Use errors.Is.
 var (
 	ErrMissing = errors.New("file is missing")
 	ErrCorrupt = errors.New("file is corrupt")
@@ -24,8 +24,8 @@ type file struct {
 	content []byte
 }
 
-// writeFile replaces dir/name. After a crash, either the old or the new content is complete. Only the owner can read
-// the file.
+// writeFile replaces dir/name. After a crash, the file has either the complete old content or the complete new
+// content. Only the owner can read the file.
 func writeFile(dir, name string, content []byte) error {
 	path := filepath.Join(dir, name)
 	if err := durable.WriteFile(path, content, 0o600); err != nil {
@@ -34,7 +34,8 @@ func writeFile(dir, name string, content []byte) error {
 	return nil
 }
 
-// readFile returns the content of dir/name. Only the owner may be able to read the file.
+// readFile returns the content of dir/name. readFile returns ErrExposed if anybody but the owner can read the
+// file.
 func readFile(dir, name string) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	info, err := os.Stat(path)
@@ -44,7 +45,7 @@ func readFile(dir, name string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read key material: %w", err)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, &tutti.Error{Code: tutti.CodeRefused, Message: fmt.Sprintf("%s has mode %04o; make it 0600 and consider what it holds known to others", path, info.Mode().Perm()), Err: ErrExposed}
+		return nil, &tutti.Error{Code: tutti.CodeRefused, Message: fmt.Sprintf("%s has mode %04o; change the mode to 0600, and assume that others know the file's content", path, info.Mode().Perm()), Err: ErrExposed}
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +62,7 @@ func corrupt(dir, name string) error {
 	return fileError(tutti.CodeInvalid, filepath.Join(dir, name), ErrCorrupt)
 }
 
-// ValidateNewDir refuses a directory for key material that is not empty (CodeConflict).
+// ValidateNewDir returns CodeConflict if a directory for key material is not empty.
 func ValidateNewDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
@@ -70,7 +71,7 @@ func ValidateNewDir(dir string) error {
 	return nil
 }
 
-// newDir makes dir for key material. A directory that is not empty is a conflict.
+// newDir creates dir for key material. newDir returns CodeConflict if the directory is not empty.
 func newDir(dir string) error {
 	if err := ValidateNewDir(dir); err != nil {
 		return err

@@ -6,11 +6,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// fileFleet keeps the id of the fleet in the directory of a server or an operator.
+// fileFleet is the file with the id of the fleet, in the directory of a server or an operator.
 const fileFleet = "fleet"
 
-// KeepFleet returns the id of the fleet that dir keeps. If dir keeps none, the id is the pin of the CA that is trusted
-// now, and dir keeps it from now on. A later CA does not change it.
+// KeepFleet returns the id of the fleet that is stored in dir. If no id is stored in dir, KeepFleet takes the pin of
+// the CA that is trusted now, and stores it. When the CA changes later, the id stays.
 func KeepFleet(dir string, pin tutti.Digest) (tutti.Digest, error) {
 	raw, err := readFile(dir, fileFleet)
 	if errors.Is(err, ErrMissing) {
@@ -25,8 +25,8 @@ func KeepFleet(dir string, pin tutti.Digest) (tutti.Digest, error) {
 	return tutti.Digest(raw), nil
 }
 
-// FleetOf returns the id of a node's fleet: the one that it was told or has kept, else the pin of the first CA that it
-// knows.
+// FleetOf returns the id of a node's fleet. The id is the one that the server sent or that the node stored. If there
+// is no such id, it is the pin of the first CA that the node knows.
 func FleetOf(r EnrolResponse) (tutti.Digest, error) {
 	if r.Fleet != "" {
 		return r.Fleet, r.Fleet.Validate()

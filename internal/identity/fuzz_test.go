@@ -18,17 +18,18 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// tokenText is the text of a token with that content, with its checksum right.
+// tokenText returns the text of a token with this content and a correct checksum.
 func tokenText(payload []byte) string {
 	sum := sha256.Sum256(payload)
 	return "tutti-join-1." + base64.RawURLEncoding.EncodeToString(append(payload, sum[:8]...))
 }
 
-// FuzzParseToken: a token's text is refused, or a node can live with what it says;
-// both as it is typed and with a checksum that fits.
+// FuzzParseToken checks that the text of a token is either refused or has only
+// values that a node can use. FuzzParseToken tries each text as it is, and again
+// with a correct checksum.
 //
-// Found: empty-list-of-groups (this test took an empty list and an absent one for
-// different tokens).
+// Found: empty-list-of-groups (the test treated an empty list and an absent list
+// as different tokens).
 func FuzzParseToken(f *testing.F) {
 	payload := `{"id":"00","address":"tutti:8140","bus":"tutti:4222","pin":"` + string(tutti.DigestOf(nil)) + `","name":"web-*","groups":["web"],"expires":"2026-01-02T03:04:05Z","secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`
 	f.Add("tutti-join-1.e30", uint64(0))
@@ -59,9 +60,11 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// FuzzEnrolRequest: a request that was changed in any field is not verified.
+// FuzzEnrolRequest checks that Verify refuses a request after any field was
+// changed.
 func FuzzEnrolRequest(f *testing.F) {
-	pair, err := nkeys.FromRawSeed(nkeys.PrefixByteUser, make([]byte, 32)) // the same for every process that runs an input
+	// a fixed seed, so each process that runs an input has the same key
+	pair, err := nkeys.FromRawSeed(nkeys.PrefixByteUser, make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -99,8 +102,8 @@ func FuzzEnrolRequest(f *testing.F) {
 	})
 }
 
-// FuzzEnrolResponse: an answer that a node accepts has all that it needs, and can
-// be kept and read again.
+// FuzzEnrolResponse checks that a response that a node accepts is complete, and
+// can be stored and read again.
 func FuzzEnrolResponse(f *testing.F) {
 	authority, err := identity.Init(f.TempDir()+"/a", nil)
 	if err != nil {

@@ -12,21 +12,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keySet is everything with which a server signs: its CA, its server certificate, and the keys of its bus (ADR 0027).
+// keySet is the set of keys with which a server signs. keySet has the server's CA, its certificate, and the keys of
+// its bus (ADR 0027).
 type keySet struct {
 	ca, server *keyPair
 	operator   nkeys.KeyPair // signs accounts
 
-	sys, log, nodes nkeys.KeyPair // sign the users of an account
+	sys, log, nodes nkeys.KeyPair // these keys sign the users of an account
 }
 
-// accountNames are the public keys that the bus uses as names of its accounts. They stay during a rotation of the keys,
-// because JetStream's directories have one of these names.
+// accountNames are the public keys that the bus uses as names of its accounts. The names do not change when the keys
+// are rotated, because JetStream uses one of them as a directory name.
 type accountNames struct {
 	Sys   string `json:"sys"`
 	Log   string `json:"log"`
 	Nodes string `json:"nodes"`
-	// Was are the CAs of earlier key sets.
+	// Was are the pins of the CAs of earlier key sets.
 	Was []tutti.Digest `json:"was,omitempty"`
 }
 
@@ -35,7 +36,7 @@ var (
 	accountSeedRE  = regexp.MustCompile(`^SA[A-Z2-7]{56}$`)
 )
 
-// busKey is one key of the bus.
+// busKey describes one key of the bus.
 type busKey struct {
 	file   string
 	pair   *nkeys.KeyPair
@@ -52,7 +53,7 @@ func (s *keySet) busKeys() []busKey {
 	}
 }
 
-// newKeySet makes a key set. hosts are the names in its server certificate.
+// newKeySet makes a key set. The server certificate of the set contains the names in hosts.
 func newKeySet(hosts []string) (*keySet, error) {
 	s := &keySet{}
 	for _, k := range s.busKeys() {
@@ -68,7 +69,7 @@ func newKeySet(hosts []string) (*keySet, error) {
 	return s, err
 }
 
-// issue makes a key and a certificate that the set's CA signs.
+// issue makes a key and a certificate for it. The set's CA signs the certificate.
 func (s *keySet) issue(template *x509.Certificate) (*keyPair, error) {
 	return sign(template, s.ca.cert, s.ca.key)
 }
@@ -81,7 +82,7 @@ func (s *keySet) name() (tutti.KeySet, error) {
 	return tutti.KeySet{CA: s.pin(), Issuer: issuer}, err
 }
 
-// names are the names of the accounts if this key set is the first one.
+// names returns the names of the accounts, for a key set that is the first one of its fleet.
 func (s *keySet) names() (accountNames, error) {
 	var out accountNames
 	for _, k := range []struct {
@@ -96,7 +97,8 @@ func (s *keySet) names() (accountNames, error) {
 	return out, nil
 }
 
-// files are the set's files, in the order in which they replace another set's. The CA's certificate is the last.
+// files returns the files of the set, in the order in which they are written over the files of another set. The CA's
+// certificate comes last.
 func (s *keySet) files() ([]file, error) {
 	var out []file
 	for _, k := range s.busKeys() {
@@ -108,14 +110,15 @@ func (s *keySet) files() ([]file, error) {
 	}
 	return append(out,
 		file{fileCAKey, s.ca.keyPEM()},
-		// The key first: after a crash in between, the pair does not fit and is reported as corrupt. A server with
-		// another key's certificate never runs.
+		// The key comes before the certificate. After a crash in between, the two do not match, and Load reports a
+		// corrupt file. So a server never runs with a certificate of another key.
 		file{fileServerKey, s.server.keyPEM()}, file{fileServer, s.server.certPEM()},
 		file{fileCA, s.ca.certPEM()},
 	), nil
 }
 
-// loadKeySet reads the files of a key set with the function read. Errors are those of Load.
+// loadKeySet reads a key set. loadKeySet gets each file from the function read. loadKeySet returns the same errors
+// as Load.
 func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
 	s := &keySet{}
 	var err error
@@ -150,7 +153,8 @@ func parseSeed(seed []byte, k busKey) (nkeys.KeyPair, error) {
 	return nkeys.FromSeed(seed)
 }
 
-// loadNames reads the names of the accounts. Before the first rotation, the keys themselves are the names.
+// loadNames reads the names of the bus's accounts. Before the first rotation, the public keys of the accounts are
+// also their names.
 func loadNames(dir string, present *keySet) (accountNames, error) {
 	raw, err := readFile(dir, fileNames)
 	if errors.Is(err, ErrMissing) {

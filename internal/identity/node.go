@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti/internal/seal"
 )
 
-// NodeIdentity is the node's keys. They are made on the node and never leave it.
+// NodeIdentity contains the keys of a node. The node makes these keys, and they never leave the node.
 type NodeIdentity struct {
 	Key  tutti.NodeKey
 	Seed []byte           // of Key
-	Box  *ecdh.PrivateKey // X25519; secrets are sealed to it
+	Box  *ecdh.PrivateKey // an X25519 key, to which secrets are sealed
 }
 
-// The files of a node's identity.
+// These are the files of a node's identity.
 const (
 	fileNodeSeed = "node.nk"
 	fileNodeBox  = "node.x25519"
@@ -47,7 +47,7 @@ func NewNode() (NodeIdentity, error) {
 	return NodeIdentity{Key: tutti.NodeKey(key), Seed: seed, Box: box}, nil
 }
 
-// BoxKey returns the public X25519 key in base64, as events carry it.
+// BoxKey returns the public X25519 key in base64. Events contain the key in this form.
 func (n NodeIdentity) BoxKey() string {
 	return seal.PublicKey(n.Box)
 }
@@ -60,8 +60,8 @@ func (n NodeIdentity) Write(dir string) error {
 	return writeFile(dir, fileNodeSeed, n.Seed)
 }
 
-// LoadNode reads what Write stored. Errors are those of Load. CodeNotFound only if there is no seed, which Write stores
-// last.
+// LoadNode reads the identity that Write stored. LoadNode returns the same errors as Load. LoadNode returns
+// CodeNotFound only if there is no seed. Write stores the seed last.
 func LoadNode(dir string) (NodeIdentity, error) {
 	seed, err := readFile(dir, fileNodeSeed)
 	if err != nil {

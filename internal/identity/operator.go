@@ -23,22 +23,23 @@ import (
 // OperatorBundle is the key material of an operator.
 type OperatorBundle struct {
 	Name string
-	// CodeKey signs manifests; nil: the operator may not push code.
+	// CodeKey signs manifests. If CodeKey is nil, the operator may not push code.
 	CodeKey ed25519.PrivateKey
 
-	cas  []*x509.Certificate // the CAs that may have issued the server's certificate
+	cas  []*x509.Certificate // CAs of which one may have signed the server's certificate
 	pair *keyPair
 }
 
-// The files of an operator's directory. Certificate and key are in one file, or in two if they came from different
-// places.
+// These are the files of an operator's directory. Certificate and key are in one file, or in two files if they were
+// stored at different times.
 const (
 	fileOperatorPair = "operator.pem"
 	fileOperatorCert = "operator.crt"
 	fileOperatorKey  = "operator.key"
 )
 
-// IssueOperator makes the credentials of the first operator. Until ForgetCodeKey, they have the code-signing key.
+// IssueOperator makes the credentials of the first operator. Before ForgetCodeKey, these credentials contain the
+// code-signing key.
 func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	key, err := NewOperatorKey()
 	if err != nil {
@@ -57,9 +58,9 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	return key.Bundle(issued, a.codeKey)
 }
 
-// SignOperator signs a certificate for the key of a request (PKCS #10, PEM). The key must be of our kind and must have
-// signed the request. Nothing else of the request is used. It is for an operator who knows one CA. During a rotation,
-// the older CA signs.
+// SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request must be signed
+// by that key, and the key must be of the kind that we use. SignOperator uses no other part of the request.
+// SignOperator serves operators whose client knows only one CA. So during a rotation, SignOperator uses the older CA.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present
@@ -67,7 +68,8 @@ func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperato
 	return a.signOperator(by, name, request)
 }
 
-// SignFollower is SignOperator by the CA that issues now. It is for an operator who takes all trusted CAs.
+// SignFollower does the same as SignOperator, but uses the CA that issues credentials now. SignFollower serves
+// operators whose client accepts all trusted CAs.
 func (a *Authority) SignFollower(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.issuing()
@@ -95,7 +97,7 @@ func (a *Authority) signOperator(by *keySet, name string, request []byte) (api.I
 	}
 	public, ok := in.PublicKey.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
-		return out, tutti.Errorf(tutti.CodeInvalid, "certificate request: the key must be an ECDSA one on P-256")
+		return out, tutti.Errorf(tutti.CodeInvalid, "certificate request: the key must be an ECDSA key on P-256")
 	}
 	cert, err := certify(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, OrganizationalUnit: []string{ouOperator}},
@@ -113,10 +115,10 @@ func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16)
 
 const pemRequest = "CERTIFICATE REQUEST"
 
-// OperatorKey is the key of an operator who does not have a certificate for it yet.
+// OperatorKey is the key of an operator who has no certificate for it yet.
 type OperatorKey struct{ key *ecdsa.PrivateKey }
 
-// NewOperatorKey makes a key on the machine that will use it.
+// NewOperatorKey makes a key. Call NewOperatorKey on the machine where the key will be used.
 func NewOperatorKey() (OperatorKey, error) {
 	key, err := newKey()
 	return OperatorKey{key}, err
@@ -134,7 +136,7 @@ func (k OperatorKey) Request(name string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
-// Bundle combines the key, the certificate that the server issued, and codeKey, which may be nil.
+// Bundle combines the key, the server's certificate for it, and codeKey, which may be nil.
 func (k OperatorKey) Bundle(issued api.IssuedOperator, codeKey ed25519.PrivateKey) (OperatorBundle, error) {
 	cert, err := parseCert(issued.Certificate)
 	if err != nil {
@@ -149,12 +151,13 @@ func (k OperatorKey) Bundle(issued api.IssuedOperator, codeKey ed25519.PrivateKe
 	}
 	b := OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, cas: cas, pair: &keyPair{cert: cert, key: k.key}}
 	if b.signer() == nil {
-		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is of none of the CAs that it names")
+		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is not signed by any of the CAs that the server names")
 	}
 	return b, nil
 }
 
-// WriteKey stores the key in dir, which must be empty or not exist. WriteIssued later adds the certificate.
+// WriteKey stores the key in dir. The directory dir must be empty or must not exist. WriteIssued adds the certificate
+// later.
 func (k OperatorKey) WriteKey(dir string) error {
 	if err := newDir(dir); err != nil {
 		return err
@@ -162,7 +165,8 @@ func (k OperatorKey) WriteKey(dir string) error {
 	return writeFile(dir, fileOperatorKey, (&keyPair{key: k.key}).keyPEM())
 }
 
-// WriteIssued stores in dir what the server issued. dir may be the directory of the key, or another one.
+// WriteIssued stores the server's answer in dir. The directory dir may be the directory of the key or another
+// directory.
 func WriteIssued(dir string, issued api.IssuedOperator) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory for key material: %w", err)
@@ -173,7 +177,7 @@ func WriteIssued(dir string, issued api.IssuedOperator) error {
 	return writeFile(dir, fileOperatorCert, issued.Certificate)
 }
 
-// Write stores the bundle in dir, which must be empty or not exist.
+// Write stores the bundle in dir. The directory dir must be empty or must not exist.
 func (b OperatorBundle) Write(dir string) error {
 	if err := newDir(dir); err != nil {
 		return err
@@ -186,13 +190,13 @@ func (b OperatorBundle) Write(dir string) error {
 	return b.Replace(dir)
 }
 
-// Replace replaces the certificate and key in dir by the bundle's. After a crash, either the old or the new pair is
-// there. The CAs that the bundle trusts are written before the pair, so the server is known in either case.
+// Replace replaces the certificate and the key in dir by those of the bundle. After a crash, dir has either the old
+// pair or the new pair. Replace writes the trusted CAs before the pair, so both pairs work with the server.
 func (b OperatorBundle) Replace(dir string) error {
 	if err := writeFile(dir, fileCA, b.CA()); err != nil {
 		return err
 	}
-	// One file, because two files cannot be replaced at the same time.
+	// Certificate and key go to one file, because two files cannot be replaced at the same time.
 	if err := writeFile(dir, fileOperatorPair, append(b.pair.certPEM(), b.pair.keyPEM()...)); err != nil {
 		return err
 	}
@@ -204,8 +208,8 @@ func (b OperatorBundle) Replace(dir string) error {
 	return nil
 }
 
-// LoadOperator reads what Write stored, or WriteKey and WriteIssued together.
-// Errors are those of Load.
+// LoadOperator reads the files of Write, or those of WriteKey and WriteIssued. LoadOperator returns the same errors
+// as Load.
 func LoadOperator(dir string) (OperatorBundle, error) {
 	var b OperatorBundle
 	caPEM, err := readFile(dir, fileCA)
@@ -240,16 +244,16 @@ func loadOperatorPair(dir string) (*keyPair, error) {
 	return &keyPair{cert: cert, key: key}, nil
 }
 
-// Issued returns the event with which the log records the certificate.
+// Issued returns the event that records the certificate in the log.
 func (b OperatorBundle) Issued() *tutti.OperatorIssued {
 	_, signer := b.StandsOn()
 	return &tutti.OperatorIssued{CA: signer, Operator: b.Name, Serial: serialOf(b.pair.cert), Expires: b.Expires().UTC(), CodeKey: b.CodeKey != nil}
 }
 
-// Expires returns when the certificate ends.
+// Expires returns the time when the certificate expires.
 func (b OperatorBundle) Expires() time.Time { return b.pair.cert.NotAfter }
 
-// RenewAt returns when the certificate should be renewed: when a third of its life is left.
+// RenewAt returns the time when the certificate should be renewed. At that time, a third of its lifetime is left.
 func (b OperatorBundle) RenewAt() time.Time {
 	from, until := b.pair.cert.NotBefore.Add(clockSkew), b.pair.cert.NotAfter
 	return until.Add(-until.Sub(from) / 3)
@@ -266,7 +270,7 @@ func (b OperatorBundle) TLS() *tls.Config {
 	return c
 }
 
-// signer is the CA that signed the certificate; nil: the bundle does not have it.
+// signer returns the CA that signed the certificate. signer returns nil if the bundle does not contain that CA.
 func (b OperatorBundle) signer() *x509.Certificate {
 	for _, ca := range b.cas {
 		if b.pair.cert.CheckSignatureFrom(ca) == nil {
@@ -276,8 +280,8 @@ func (b OperatorBundle) signer() *x509.Certificate {
 	return nil
 }
 
-// StandsOn returns the CAs that the operator trusts, sorted, and the one that signed the certificate (empty: the
-// operator does not have it).
+// StandsOn returns the CAs that the operator trusts, sorted. StandsOn also returns the CA that signed the operator's
+// certificate, which is empty if the operator does not have that CA.
 func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
 	for _, ca := range b.cas {
 		trusts = append(trusts, pinOf(ca))
@@ -298,5 +302,5 @@ func (b OperatorBundle) CA() []byte {
 	return out
 }
 
-// Pin returns the digest of the CA's public key. While two CAs are trusted, it is the older one's.
+// Pin returns the digest of the CA's public key. While two CAs are trusted, Pin returns the digest of the older CA.
 func (b OperatorBundle) Pin() tutti.Digest { return pinOf(b.cas[0]) }

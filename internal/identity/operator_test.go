@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// A renewal that is killed anywhere leaves a pair that fits: the old or the new.
+// If a renewal is killed at any point, the directory has either the old pair or
+// the new pair.
 func TestAKilledRenewalLeavesAPair(t *testing.T) {
 	a, err := identity.Init(filepath.Join(t.TempDir(), "server"), nil)
 	if err != nil {
@@ -31,7 +32,7 @@ func TestAKilledRenewalLeavesAPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The old pair is in two files, which is harder.
+	// The test uses an old pair in two files, which is the harder case.
 	old := func() string {
 		dir := filepath.Join(t.TempDir(), "ada")
 		if err := key.WriteKey(dir); err != nil {
@@ -118,7 +119,7 @@ func TestRequestsThatNobodySigns(t *testing.T) {
 			t.Errorf("%s: %v, want invalid", tc.reason, err)
 		}
 	}
-	out, err := a.SignOperator("bob", good) // whoever lets him in says the name
+	out, err := a.SignOperator("bob", good) // the name comes from the caller, not from the request
 	if err != nil {
 		t.Fatal(err)
 	}

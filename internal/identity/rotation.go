@@ -14,11 +14,12 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 )
 
-// rotationFile is the next key set and the phase of the rotation. It is one file, so after a crash it is either
-// complete or not there.
+// rotationFile contains the next key set and the phase of the rotation. Key set and phase are in one file, so after
+// a crash the file is either complete or missing.
 type rotationFile struct {
 	Phase tutti.RotationPhase `json:"phase"`
-	Files map[string]string   `json:"files"` // files of the set, by their later names
+	// content of the set's files, by the names that they will have after the rotation
+	Files map[string]string `json:"files"`
 }
 
 // KeySets returns the key sets that are trusted now.
@@ -33,7 +34,7 @@ func (a *Authority) KeySets() (tutti.KeySets, error) {
 	return out, err
 }
 
-// BeginRotation makes the next key set if there is none yet. From now on, both sets are trusted.
+// BeginRotation makes the next key set if there is no next key set yet. After BeginRotation, both sets are trusted.
 func (a *Authority) BeginRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,12 +48,13 @@ func (a *Authority) BeginRotation() error {
 	return a.enter(tutti.RotationBegun, next)
 }
 
-// EnterRotation enters a phase in which two key sets are trusted. The phase says which of them issues.
+// EnterRotation enters a phase. Two key sets are trusted in each phase. The phase decides which of the two sets
+// issues credentials.
 func (a *Authority) EnterRotation(phase tutti.RotationPhase) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next == nil || !phase.Rotates() {
-		return tutti.Errorf(tutti.CodeConflict, "phase %q: there is one key set", phase)
+		return tutti.Errorf(tutti.CodeConflict, "phase %q: there is only one key set, so no rotation is going on", phase)
 	}
 	if a.phase == phase {
 		return nil
@@ -60,7 +62,8 @@ func (a *Authority) EnterRotation(phase tutti.RotationPhase) error {
 	return a.enter(phase, a.next)
 }
 
-// enter: the caller holds a.mu. The phase is on disk before anything is issued in it.
+// enter does the work of EnterRotation. The caller holds a.mu. enter writes the phase to disk before the authority
+// issues anything in this phase.
 func (a *Authority) enter(phase tutti.RotationPhase, next *keySet) error {
 	if err := a.writeRotation(phase, next); err != nil {
 		return err
@@ -85,8 +88,8 @@ func (a *Authority) writeRotation(phase tutti.RotationPhase, next *keySet) error
 	return writeFile(a.dir, fileRotation, raw)
 }
 
-// FinishRotation replaces the present key set by the next one. The old keys are then gone. A running bus trusts them
-// until it is started again, by Trust.
+// FinishRotation replaces the present key set by the next key set. The old keys are deleted. A running bus still
+// trusts the old keys. After a restart, the bus gets its trusted keys from Trust.
 func (a *Authority) FinishRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,8 +108,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present set. It can be repeated. The names and the nodes' account come first,
-// because they say who signs. The CA's certificate comes last, because it shows which set was present.
+// install replaces the files of the present key set. It can be repeated. install writes the names and the nodes'
+// account first, because they say which keys sign. install writes the CA's certificate last, because this file
+// shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {
@@ -136,7 +140,7 @@ func install(dir string, names accountNames, next *keySet) error {
 	return removeRotation(dir)
 }
 
-// AbandonRotation drops the next key set.
+// AbandonRotation deletes the next key set.
 func (a *Authority) AbandonRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -152,13 +156,13 @@ func (a *Authority) AbandonRotation() error {
 
 func removeRotation(dir string) error {
 	if err := os.Remove(filepath.Join(dir, fileRotation)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the key set that is no longer needed there: %w", err)
+		return fmt.Errorf("remove the key set that the rotation no longer needs: %w", err)
 	}
 	return durable.SyncDir(dir)
 }
 
-// loadRotation reads the next key set; nil: there is none. If FinishRotation was interrupted, loadRotation completes it
-// before the present set is read.
+// loadRotation reads the next key set. loadRotation returns nil if there is no next key set. If a crash interrupted
+// FinishRotation, loadRotation completes it. loadRotation does this before it reads the present set.
 func loadRotation(dir string) (*keySet, tutti.RotationPhase, error) {
 	raw, err := readFile(dir, fileRotation)
 	if errors.Is(err, ErrMissing) {
@@ -197,7 +201,8 @@ func finishInstall(dir string, next *keySet) error {
 		return corrupt(dir, fileCA)
 	}
 	var present keySet
-	for _, k := range present.busKeys() { // for the names: if they are not written yet, these are still the old keys
+	// needed for the names: if the names are not written yet, these files still have the old keys
+	for _, k := range present.busKeys() {
 		seed, err := readFile(dir, k.file)
 		if err != nil {
 			return err

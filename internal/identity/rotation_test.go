@@ -31,7 +31,7 @@ func sets(t *testing.T, a *identity.Authority) tutti.KeySets {
 	return out
 }
 
-// reload is the authority as another process reads it.
+// reload returns the authority as another process would read it.
 func reload(t *testing.T, dir string) *identity.Authority {
 	t.Helper()
 	a, err := identity.Load(dir)
@@ -39,7 +39,7 @@ func reload(t *testing.T, dir string) *identity.Authority {
 	return a
 }
 
-// write makes a directory of key material.
+// write makes a directory with these files of key material.
 func write(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -49,7 +49,7 @@ func write(t *testing.T, files map[string]string) (dir string) {
 	return dir
 }
 
-// Each phase is on disk when it is entered, and each step may be said again.
+// Each phase is on disk as soon as it is entered. Each step may be repeated.
 func TestRotationPhases(t *testing.T) {
 	a, dir := newAuthority(t, "tutti.example.net")
 	first := sets(t, a)
@@ -90,7 +90,7 @@ func TestRotationPhases(t *testing.T) {
 	}
 }
 
-// However far the end had come when the server was killed, the next start carries it on.
+// If the server is killed while it finishes a rotation, the next start completes the rotation from any point.
 func TestAnEndThatIsCutOff(t *testing.T) {
 	a, dir := newAuthority(t)
 	node, err := identity.NewNode()
@@ -153,7 +153,8 @@ func TestADamagedRotation(t *testing.T) {
 	}
 }
 
-// Who knows one of two CAs, or the digest of the old one, is shown a certificate that fits, until the end.
+// A client may know only one of the two CAs, or only the digest of the old one. Until the end of the rotation, the
+// server shows each client a certificate that the client can check.
 func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 	a, _ := newAuthority(t)
 	old, oldPin := a.CA(), a.Pin()
@@ -168,7 +169,8 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 			config.NextProtos = nil
 		}
 		_, err = ask(t, a.HTTPS(), config)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // TLS is finished; no certificate was shown
+		// the client sent no certificate, and the error comes after the TLS handshake
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated {
 			return nil
 		}
 		return err
@@ -207,7 +209,7 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 	check("finished", false)
 }
 
-// A node takes what a server wants, except what would lock it out or is not its own.
+// A node accepts a membership from the server, except one that would lock the node out or belongs to another node.
 func TestFollow(t *testing.T) {
 	a, home := newAuthority(t)
 	other, _ := newAuthority(t)
@@ -292,8 +294,9 @@ func issuer(t *testing.T, text string) string {
 	return out
 }
 
-// Who knows one CA, because the command line is older, gets a certificate of the old one; it is good until the end, also
-// on a connection that is open then no longer.
+// An older command line knows only one CA, so its operator gets a certificate of the old CA. The old certificate
+// is valid until the end of the rotation. After the end of the rotation the server refuses the certificate, even
+// on connections that are already open.
 func TestOperatorsWhileTheCAIsRotated(t *testing.T) {
 	a, _ := newAuthority(t)
 	key, err := identity.NewOperatorKey()

@@ -10,9 +10,10 @@ import (
 	"math/big"
 )
 
-// A serial number belongs to the key of its certificate. The log knows an operator's certificate only by its serial, and an
-// attacker with the CA's key could make another certificate with a known serial. So it has 20 bytes: a mark, random bytes, and
-// the beginning of a digest of these and of the key. Earlier releases used at most 16 random bytes.
+// A serial number is bound to the key of its certificate. The log identifies an operator's certificate only by its
+// serial number. An attacker with the CA's key could otherwise make another certificate with a serial number from the
+// log. A serial number has 20 bytes. The 20 bytes are a mark, random bytes, and the beginning of a digest of these
+// bytes and the key. Earlier releases used only random bytes, at most 16.
 const (
 	serialLength = 20
 	serialRandom = 6 // bytes, including the mark
@@ -39,7 +40,7 @@ func serialOfKey(start []byte, key *ecdsa.PublicKey) ([]byte, error) {
 	return append(bytes.Clone(start), sum[:serialLength-serialRandom]...), nil
 }
 
-// serialFits reports whether the serial number of a certificate can belong to its key.
+// serialFits reports whether the serial number of a certificate fits its key.
 func serialFits(cert *x509.Certificate) bool {
 	said := cert.SerialNumber.Bytes()
 	if len(said) < serialLength {

@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// TestASerialIsOfItsKey: whoever stole the CA cannot make a certificate that is, by its serial, one that the log knows.
+// TestASerialIsOfItsKey checks that an attacker who stole the CA's key cannot make a certificate with a serial number
+// from the log.
 func TestASerialIsOfItsKey(t *testing.T) {
 	a, _ := newAuthority(t)
 	own := mustOperator(t, a, "ada").TLS().Certificates[0].Leaf
@@ -22,7 +23,7 @@ func TestASerialIsOfItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The thief's: he signs it himself, and all else is as in hers.
+	// The attacker signs this certificate. Everything but the key is as in the operator's certificate.
 	made := func(serial *big.Int) *tls.ConnectionState {
 		template := &x509.Certificate{SerialNumber: serial, Subject: own.Subject, NotBefore: own.NotBefore, NotAfter: time.Now().Add(time.Hour)}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)

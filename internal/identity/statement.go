@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// KeyID identifies a public key in signatures, by its digest.
+// KeyID returns the digest of a public key. Signatures use this digest to name the key.
 func KeyID(key ed25519.PublicKey) tutti.Digest {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -33,7 +33,7 @@ func State(kind tutti.StatementKind, body any, keys ...ed25519.PrivateKey) (tutt
 	return out, nil
 }
 
-// CoSign returns a statement with the signature of one more key.
+// CoSign returns the statement with an additional signature by key.
 func CoSign(in tutti.Statement, key ed25519.PrivateKey) tutti.Statement {
 	out := in
 	out.Signatures = append(append([]tutti.Signature{}, in.Signatures...), tutti.Signature{
@@ -44,7 +44,8 @@ func CoSign(in tutti.Statement, key ed25519.PrivateKey) tutti.Statement {
 
 func public25519(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// statementMessage is the signed text. It makes sure that a signature counts only for this body of this kind.
+// statementMessage returns the bytes to sign. The bytes contain the body and the kind, so a signature is valid only
+// for both together.
 func statementMessage(s tutti.Statement) []byte {
 	return encodeParts("tutti-statement-1", []byte(s.Kind), s.Body)
 }
@@ -63,40 +64,41 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 	return false
 }
 
-// maxStatement bounds the body of a statement, in bytes. The longest statement lists operators.
+// maxStatement is the largest size of a statement's body, in bytes. The longest statements are lists of operators.
 const maxStatement = 1 << 20
 
-// read decodes the body of a statement of a kind. It does not check who signed it.
+// read decodes the body of a statement and checks its kind. read does not check the signatures.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
-		return body, tutti.Errorf(tutti.CodeRefused, "a statement of kind %q where %q is wanted", string(s.Kind), string(kind))
+		return body, tutti.Errorf(tutti.CodeRefused, "a statement of kind %q instead of kind %q", string(s.Kind), string(kind))
 	}
 	if len(s.Body) > maxStatement {
 		return body, tutti.Errorf(tutti.CodeInvalid, "a statement of %d bytes, at most %d", len(s.Body), maxStatement)
 	}
 	for _, sig := range s.Signatures {
 		if len(sig.Signature) != ed25519.SignatureSize || sig.Key.Validate() != nil {
-			return body, tutti.Errorf(tutti.CodeInvalid, "statement of kind %q: a signature of %d bytes, or of no key", string(kind), len(sig.Signature))
+			return body, tutti.Errorf(tutti.CodeInvalid, "statement of kind %q: a signature of %d bytes, or a signature without a key", string(kind), len(sig.Signature))
 		}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(s.Body))
-	decoder.DisallowUnknownFields() // a statement that is not fully understood is not followed
+	// a statement with an unknown field is refused, because its meaning is not fully known
+	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
 		return body, tutti.Wrap(tutti.CodeInvalid, err, "statement of kind %q", string(kind))
 	}
 	return body, tutti.Wrap(tutti.CodeInvalid, body.Validate(), "statement of kind %q", string(kind))
 }
 
-// Trust is the set of code keys whose signatures nodes accept. It is a value: Follow returns a new one.
+// Trust is the set of code keys whose signatures a node accepts. Trust is a value, so Follow returns a new Trust.
 type Trust struct {
 	Fleet   tutti.Digest
-	Counter uint64 // of the last statement that was followed; 0: there is none
+	Counter uint64 // number of the last accepted statement. 0 means that there is none
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust trusts the key in a PEM text or, if last is given, the keys that last names. At the beginning, a node must
-// believe what it is told.
+// NewTrust returns a Trust with the key in a PEM text. If last is not nil, NewTrust returns a Trust with the keys
+// that last names. At the beginning, a node has no key for a check and must believe the server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -117,14 +119,14 @@ func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, err
 	return next, nil
 }
 
-// read returns the keys that a statement names.
+// read returns the Trust that a statement defines.
 func (t Trust) read(in tutti.Statement) (Trust, error) {
 	body, err := read[tutti.Trusted](in, tutti.StatementTrust)
 	if err != nil {
 		return t, err
 	}
 	if body.Fleet != t.Fleet {
-		return t, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: signed for the fleet %.19s, this one is %.19s", body.Fleet, t.Fleet)
+		return t, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: signed for the fleet %.19s, but this fleet is %.19s", body.Fleet, t.Fleet)
 	}
 	next := Trust{Fleet: t.Fleet, Counter: body.Counter}
 	for _, text := range body.Keys {
@@ -137,7 +139,7 @@ func (t Trust) read(in tutti.Statement) (Trust, error) {
 	return next, nil
 }
 
-// Has reports whether a key is trusted.
+// Has reports whether t contains a key.
 func (t Trust) Has(key ed25519.PublicKey) bool {
 	for _, k := range t.Keys {
 		if k.Equal(key) {
@@ -147,18 +149,18 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven refuses new keys that have not signed the statement. The keys in before need not sign it.
+// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in before need not sign.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
-			return tutti.Errorf(tutti.CodeRefused, "which code keys to trust: the new key %.19s has not signed that it is there", KeyID(key))
+			return tutti.Errorf(tutti.CodeRefused, "which code keys to trust: the new key %.19s has not signed the statement", KeyID(key))
 		}
 	}
 	return nil
 }
 
-// Follow returns the trust after a statement. A statement that is not above the last followed one changes nothing.
-// CodeRefused: it is not signed by a key that is trusted now.
+// Follow returns the Trust after a statement. A statement whose counter is not above t.Counter changes nothing.
+// Follow returns CodeRefused if no trusted key signed the statement.
 func (t Trust) Follow(in tutti.Statement) (Trust, error) {
 	next, err := t.read(in)
 	if err != nil || next.Counter <= t.Counter {
@@ -185,8 +187,9 @@ func (t Trust) signed(in tutti.Statement) bool {
 	return false
 }
 
-// Code checks what was signed of a manifest and returns it. The zero Signed: only an earlier release has signed.
-// CodeRefused: no trusted key has signed it, or it is for another fleet or other code.
+// Code checks the statement about a manifest and returns the statement's body. Code returns the zero Signed if the
+// code has only a signature in the form of earlier releases. Code returns CodeRefused if no trusted key signed the
+// statement, or if the statement is for another fleet or other code.
 func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	var m tutti.CodeManifest
 	if err := json.Unmarshal(in.Manifest, &m); err != nil {
@@ -211,12 +214,12 @@ func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	case said.Environment != m.Environment:
 		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q was signed for environment %q", m.Environment, said.Environment)
 	case said.Digest != tutti.DigestOf(in.Manifest):
-		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "other code was signed: %.19s", said.Digest)
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "the signature is for other code: %.19s", said.Digest)
 	}
 	return said, nil
 }
 
-// Said checks a statement about code and returns its body.
+// Said checks a statement about code. Said returns the statement's body.
 func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	said, err := read[tutti.Signed](in, tutti.StatementCode)
 	switch {
@@ -225,22 +228,24 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	case !t.signed(in):
 		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q: not signed with a key of this fleet's operators", said.Environment)
 	case said.Fleet != t.Fleet:
-		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q was signed for the fleet %.19s, this one is %.19s", said.Environment, said.Fleet, t.Fleet)
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q was signed for the fleet %.19s, but this fleet is %.19s", said.Environment, said.Fleet, t.Fleet)
 	}
 	return said, nil
 }
 
-// Chain returns which code keys sign after all statements about them, and these statements in order. The kept ones were
-// verified before. Each shown one must be signed by a key that the one before it trusts, and the last one also by a key in
-// own. Otherwise the holder of an old key could continue from an old statement. The zero Counter: there is no statement.
-// CodeRefused: they are not signed in this way, or they differ from the kept ones.
+// Chain returns all statements about code keys in order, and the keys that are trusted after the last of them. The
+// caller has stored and checked the statements in kept. The statements in shown come from the server. Each new
+// statement must be signed by a key that the statement before it trusts. The last statement must also be signed by a
+// key in own. Otherwise the owner of an old key could continue the chain from an old statement. If the returned
+// Counter is zero, there is no statement. Chain returns CodeRefused if a signature is missing, or if shown differs
+// from kept.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
 	}
 	for i := range min(len(kept), len(shown)) {
 		if kept[i].Kind != shown[i].Kind || !bytes.Equal(kept[i].Body, shown[i].Body) {
-			return refused("statement %d is another one than was seen before", i+1)
+			return refused("statement %d differs from the one that was seen before", i+1)
 		}
 	}
 	out := Trust{Fleet: fleet}
@@ -258,17 +263,18 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 			return Trust{}, nil, err
 		}
 		if next.Counter != uint64(i)+1 {
-			return refused("statement %d is in the place of statement %d", next.Counter, i+1)
+			return refused("statement %d is where statement %d should be", next.Counter, i+1)
 		}
 		out = next
 	}
 	if n := len(all); n > len(kept) && !(Trust{Keys: own}).signed(all[n-1]) {
-		return refused("statement %d, the last one, is not signed by a key that is here: that was rotated, or somebody goes on with one that was", n)
+		return refused("statement %d, the last one, is not signed by a code key in this directory: that key was rotated, or someone continues with a rotated key", n)
 	}
 	return out, all, nil
 }
 
-// Last returns which keys the last statement trusts, false if there is no statement. It does not check the signatures.
+// Last returns the keys that the last statement trusts. Last returns false if there is no statement. Last does not
+// check the signatures.
 func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	if len(chain) == 0 {
 		return Trust{Fleet: fleet}, false, nil
@@ -277,7 +283,7 @@ func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	return t, err == nil, err
 }
 
-// SignCode signs code with a counter. The first of the keys also signs in the form that agents up to release 0.2.0
+// SignCode signs code with a counter. The first key also makes the kind of signature that agents up to release 0.2.0
 // read.
 func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (tutti.SignedCode, error) {
 	said.Digest = tutti.DigestOf(manifest)
@@ -288,7 +294,7 @@ func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (t
 	return tutti.SignedCode{Manifest: manifest, Signature: SignManifest(keys[0], said.Environment, manifest), Statement: &st}, nil
 }
 
-// Plans checks what was signed of a fleet file.
+// Plans checks the statement about a fleet file and returns its body.
 func (t Trust) Plans(in tutti.Statement) (tutti.SignedPlans, error) {
 	said, err := read[tutti.SignedPlans](in, tutti.StatementPlans)
 	switch {
@@ -297,7 +303,7 @@ func (t Trust) Plans(in tutti.Statement) (tutti.SignedPlans, error) {
 	case !t.signed(in):
 		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: not signed with a key of this fleet's operators")
 	case said.Fleet != t.Fleet:
-		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: signed for the fleet %.19s, this one is %.19s", said.Fleet, t.Fleet)
+		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: signed for the fleet %.19s, but this fleet is %.19s", said.Fleet, t.Fleet)
 	}
 	return said, nil
 }

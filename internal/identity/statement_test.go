@@ -46,7 +46,8 @@ func refused(t *testing.T, reason string, err error, says string) {
 	}
 }
 
-// TestStatementsOfCode: each word of one is signed, and no other kind of statement means the same.
+// TestStatementsOfCode checks that the signature covers each field of the statement. No statement
+// of another kind is accepted in its place.
 func TestStatementsOfCode(t *testing.T) {
 	key, other := codeKey(t), codeKey(t)
 	trust, err := identity.NewTrust(theFleet, pemOf(key), nil)
@@ -86,7 +87,7 @@ func TestStatementsOfCode(t *testing.T) {
 		"by nobody":                   {state(t, tutti.StatementCode, said), "not signed"},
 		"more signatures than are":    {many, "not signed"},
 		"a signature of a megabyte":   {long, "a signature of 1048576 bytes"},
-		"a signature of no key":       {nobodys, "of no key"},
+		"a signature of no key":       {nobodys, "without a key"},
 		"a book":                      {book, "at most 1048576"},
 		"another counter":             {altered(`"counter":7`, `"counter":8`), "not signed"},
 		"another environment":         {with(func(s *tutti.Signed) { s.Environment = "staging" }), `signed for environment "staging"`},
@@ -95,7 +96,7 @@ func TestStatementsOfCode(t *testing.T) {
 		"no counter":                  {with(func(s *tutti.Signed) { s.Counter = 0 }), "counter 0"},
 		"a counter without a next":    {with(func(s *tutti.Signed) { s.Counter = tutti.MaxCounter + 1 }), "counter"},
 		"a word of a later release":   {altered(`{`, `{"until":"never",`), "unknown field"},
-		"another kind":                {state(t, tutti.StatementPlans, said, key), "is wanted"},
+		"another kind":                {state(t, tutti.StatementPlans, said, key), "instead of kind"},
 		"another kind, under a cover": {renamed, "not signed"},
 	} {
 		got, err := trust.Code(tutti.SignedCode{Manifest: manifest, Statement: &tc.st})
@@ -110,7 +111,7 @@ func TestStatementsOfCode(t *testing.T) {
 	}
 }
 
-// TestStatementsOfCodeKeys are followed one after the other.
+// TestStatementsOfCodeKeys checks that statements about code keys are accepted only in order.
 func TestStatementsOfCodeKeys(t *testing.T) {
 	key, next, evil := codeKey(t), codeKey(t), codeKey(t)
 	first, err := identity.NewTrust(theFleet, pemOf(key), nil)
@@ -143,7 +144,7 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 		"out of order":               {first, alone, "does not follow"},
 		"by a key of its own":        {first, say(1, of(evil), evil), "not signed by a key that is trusted now"},
 		"by the key of before":       {third, say(3, of(key, evil), key, evil), "not signed by a key that is trusted now"},
-		"a key that nobody has":      {first, say(1, of(key, evil), key), "has not signed that it is there"},
+		"a key that nobody has":      {first, say(1, of(key, evil), key), "has not signed the statement"},
 		"three keys":                 {first, say(1, of(key, next, evil), key, next, evil), "at most 2"},
 		"no key":                     {first, say(1, nil, key), "0 keys"},
 		"one key twice":              {first, say(1, of(key, key), key), "the same key twice"},
@@ -174,21 +175,21 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 	}{
 		"nothing":                             {nil, nil, own, 0, ""},
 		"the beginning":                       {nil, all(both), own, 2, ""},
-		"all of it, with the first key":       {nil, all(both, alone), own, 0, "statement 2, the last one, is not signed by a key that is here"},
+		"all of it, with the first key":       {nil, all(both, alone), own, 0, "statement 2, the last one, is not signed by a code key in this directory"},
 		"all of it, with the last key":        {nil, all(both, alone), newer, 1, ""},
 		"what was kept, and more":             {all(both), all(both, alone), newer, 1, ""},
-		"more, with a key that was rotated":   {all(both), all(both, alone), own, 0, "not signed by a key that is here"},
+		"more, with a key that was rotated":   {all(both), all(both, alone), own, 0, "not signed by a code key in this directory"},
 		"the rotated key, again":              {nil, all(both, say(2, of(key, next), key, next)), newer, 2, ""},
-		"the rotated key, again, by itself":   {nil, all(both, say(2, of(key), key)), newer, 0, "not signed by a key that is here"},
+		"the rotated key, again, by itself":   {nil, all(both, say(2, of(key), key)), newer, 0, "not signed by a code key in this directory"},
 		"less than was kept":                  {all(both, alone), all(both), newer, 1, ""},
 		"none, and some are kept":             {all(both, alone), nil, newer, 1, ""},
-		"by others alone":                     {nil, all(say(1, of(evil), evil)), own, 0, "not signed by a key that is here"},
+		"by others alone":                     {nil, all(say(1, of(evil), evil)), own, 0, "not signed by a code key in this directory"},
 		"the end by nobody":                   {nil, all(both, say(2, of(next), evil)), own, 0, "not signed by a key that is trusted now"},
 		"the end by nobody, and some is kept": {all(both), all(both, say(2, of(next), evil)), own, 0, "not signed by a key that is trusted now"},
-		"the beginning by nobody":             {nil, all(say(1, of(evil, next), evil), alone), newer, 0, "has not signed that it is there"},
-		"others than were kept":               {all(both, alone), all(both, say(2, of(key), key)), newer, 0, "statement 2 is another one than was seen before"},
-		"a number of somebody's choice":       {nil, all(say(700, of(key), key)), own, 0, "statement 700 is in the place of statement 1"},
-		"one of them twice":                   {nil, all(both, both), own, 0, "statement 1 is in the place of statement 2"},
+		"the beginning by nobody":             {nil, all(say(1, of(evil, next), evil), alone), newer, 0, "has not signed the statement"},
+		"others than were kept":               {all(both, alone), all(both, say(2, of(key), key)), newer, 0, "statement 2 differs from the one that was seen before"},
+		"a number of somebody's choice":       {nil, all(say(700, of(key), key)), own, 0, "statement 700 is where statement 1 should be"},
+		"one of them twice":                   {nil, all(both, both), own, 0, "statement 1 is where statement 2 should be"},
 	} {
 		got, chain, err := identity.Chain(theFleet, tc.kept, tc.shown, tc.own)
 		refused(t, "shown "+reason, err, tc.says)
@@ -198,7 +199,8 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 	}
 }
 
-// TestSignedActions are for one node, until a time, and by whom they say.
+// TestSignedActions checks that an action is valid only for one node, only until its end, and only
+// for the operator who signed it.
 func TestSignedActions(t *testing.T) {
 	code, ada, eve := codeKey(t), codeKey(t), codeKey(t)
 	trust, err := identity.NewTrust(theFleet, pemOf(code), nil)

@@ -12,8 +12,8 @@ import (
 // ouOperator marks the certificates of operators.
 const ouOperator = "operator"
 
-// HTTPS returns the server's configuration for operators and joining nodes. A client certificate is optional, and is
-// verified if it is given.
+// HTTPS returns the server's configuration for operators and joining nodes. A client certificate is optional. If the
+// client sends one, the server verifies it.
 func (a *Authority) HTTPS() *tls.Config {
 	c := a.Bus()
 	c.ClientAuth = tls.VerifyClientCertIfGiven
@@ -35,7 +35,7 @@ func (a *Authority) pool() *x509.CertPool {
 	return p
 }
 
-// Bus returns the server's configuration for the bus, where nodes show a JWT instead of a certificate.
+// Bus returns the server's configuration for the bus, where nodes send a JWT instead of a certificate.
 func (a *Authority) Bus() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -50,20 +50,20 @@ func (a *Authority) Bus() *tls.Config {
 	}
 }
 
-// OperatorName is the package's OperatorName, and also requires that the CA is still trusted. A connection may have
-// been made while an earlier CA was trusted.
+// OperatorName does the same as the package's function OperatorName, and also requires that the CA is still trusted.
+// The check is necessary because the connection may be older than the end of a rotation.
 func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if name, serial, err = OperatorName(state); err != nil {
 		return "", "", err
 	}
 	if !a.trusts(state) {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated,
-			"the certificate of operator %s is of a CA that was rotated out; a new one comes from another operator, or on the server from root: tutti operator create %s", name, name)
+			"the certificate of operator %s is signed by a CA that was rotated out; get a new one from another operator, or on the server as root: tutti operator create %s", name, name)
 	}
 	return name, serial, nil
 }
 
-// trusts reports whether a client's certificate chain ends with a CA that is trusted now.
+// trusts reports whether a client's certificate chain ends in a CA that is trusted now.
 func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +72,8 @@ func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	})
 }
 
-// OperatorName returns the name and the serial number of a request's verified certificate. CodeUnauthenticated: there
-// is none, or it has ended since the connection was made.
+// OperatorName returns the name and the serial number in the verified certificate of a request. OperatorName returns
+// CodeUnauthenticated if there is no certificate, or if it has expired since the connection was made.
 func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "no operator's certificate was shown")
@@ -84,7 +84,7 @@ func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of %q is not an operator's", name)
 	}
 	if !serialFits(leaf) {
-		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s has the serial number of another key: this server has not made it, and somebody has its CA", name)
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s has a serial number that does not fit its key: this server did not make the certificate, so someone else has the CA's key", name)
 	}
 	if time.Now().After(leaf.NotAfter) {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s ended at %s", name, leaf.NotAfter.Format(time.RFC3339))
@@ -92,7 +92,8 @@ func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	return name, serialOf(leaf), nil
 }
 
-// ClientTLS returns the configuration of a client that trusts only the CAs in caPEM, and names them to the server.
+// ClientTLS returns the configuration of a client that trusts only the CAs in caPEM. The client names these CAs to
+// the server.
 func ClientTLS(caPEM []byte) (*tls.Config, error) {
 	cas, err := parseCAs(caPEM)
 	if err != nil {
@@ -110,18 +111,19 @@ func clientTLS(cas []*x509.Certificate) *tls.Config {
 	return c
 }
 
-// PinnedTLS returns the configuration of a client that knows only the digest of the CA's public key (Authority.Pin).
-// The server must show this CA and a certificate that it has issued for the server's name.
+// PinnedTLS returns the configuration of a client that knows only the digest of the CA's public key (see
+// Authority.Pin). The server must show the certificate of this CA, and a certificate of its own that the CA signed
+// for the server's name.
 func PinnedTLS(pin tutti.Digest) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// VerifyConnection checks the chain, against the pinned CA.
+		// VerifyConnection checks the chain with the pinned CA.
 		InsecureSkipVerify: true, //nolint:gosec // see VerifyConnection
 		NextProtos:         []string{tutti.CAProtocol(pin)},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			i := slices.IndexFunc(state.PeerCertificates, func(c *x509.Certificate) bool { return c.IsCA && pinOf(c) == pin })
 			if i <= 0 {
-				return tutti.Errorf(tutti.CodeRefused, "the server does not belong to the CA %s of the join token: the fleet's CA was rotated since the token was made (make a new one), or it is another fleet's server, or somebody between", pin)
+				return tutti.Errorf(tutti.CodeRefused, "the CA %s of the join token did not sign the server's certificate: the fleet's CA was rotated after the token was made (then make a new token), or the server belongs to another fleet, or an attacker intercepts the connection", pin)
 			}
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool(state.PeerCertificates[i]), DNSName: state.ServerName})
 			return tutti.Wrap(tutti.CodeRefused, err, "certificate of the server")

@@ -24,8 +24,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// ask makes a request to a server with config and returns the operator's name
-// that it saw, or its error.
+// ask sends a request to a server. ask returns the operator's name that the server saw, or the server's
+// error.
 func ask(t *testing.T, server, client *tls.Config) (string, error) {
 	t.Helper()
 	var name string
@@ -94,7 +94,7 @@ func TestHTTPS(t *testing.T) {
 	}
 	forced := with(mustOperator(t, other, "eve").TLS().Certificates[0])
 	cert := forced.Certificates[0]
-	// A client normally shows only what the server's CAs could have signed.
+	// A client normally sends only a certificate that one of the server's CAs could have signed.
 	forced.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	old := mustOperator(t, a, "anna").TLS()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
@@ -249,13 +249,13 @@ func TestCertificatesAllowClockSkew(t *testing.T) {
 	})
 }
 
-// A server's clock is three years ahead for a moment, in which the certificate is renewed. Nobody is locked out
-// when the clock is right again.
+// In this test a server's clock is three years fast for a moment, and the certificate is renewed in that
+// moment. Clients can still connect when the clock is right again.
 func TestACertificateOfAClockThatWasAhead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "identity")
 	const year = 365 * 24 * time.Hour
 	made := func(ahead time.Duration) (leaf *x509.Certificate) {
-		synctest.Test(t, func(t *testing.T) { // its clock begins in 2000
+		synctest.Test(t, func(t *testing.T) { // the clock of synctest begins in 2000
 			time.Sleep(27*year + ahead)
 			a, err := identity.Init(dir, nil)
 			if ahead > 0 {
@@ -272,7 +272,7 @@ func TestACertificateOfAClockThatWasAhead(t *testing.T) {
 	if now := first.NotAfter.Add(-2 * year); renewed.NotBefore.After(now) || !renewed.NotAfter.After(first.NotAfter) {
 		t.Errorf("renewed: good from %s to %s, and it is %s", renewed.NotBefore, renewed.NotAfter, now)
 	}
-	synctest.Test(t, func(t *testing.T) { // as if it were of a release that did not see to it
+	synctest.Test(t, func(t *testing.T) { // like a release without this precaution
 		a, err := identity.Load(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -15,18 +15,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TokenParams say what a join token is for.
+// TokenParams describe a join token.
 type TokenParams struct {
-	Address string            `json:"address"` // of the server's HTTPS, host:port
+	Address string            `json:"address"` // address of the server's HTTPS, host:port
 	Bus     string            `json:"bus"`     // of the bus, host:port
 	Pin     tutti.Digest      `json:"pin"`     // Authority.Pin
-	Name    string            `json:"name"`    // pattern of the names it admits
+	Name    string            `json:"name"`    // pattern of the node names that the token admits
 	Groups  []tutti.GroupName `json:"groups,omitempty"`
 	TTL     time.Duration     `json:"-"`
 }
 
-// Token is a join token as a node reads it. Except for ID and Secret, it only advises the node. The server uses what
-// its log says about ID.
+// Token is the content of a join token. Except for ID and Secret, the fields are only hints for the node. The server
+// uses its own record of the token in the log.
 type Token struct {
 	ID tutti.TokenID `json:"id"`
 	TokenParams
@@ -40,8 +40,8 @@ const (
 	tokenChecksum = 8
 )
 
-// NewToken makes a join token. It returns the line for the node, and what the log keeps of the token. Only the line has
-// the secret.
+// NewToken makes a join token. NewToken returns the text for the node, and the id and the hash for the log. Only the
+// text contains the secret.
 func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Digest, err error) {
 	var idBytes [8]byte
 	t := Token{TokenParams: p, Expires: time.Now().Add(p.TTL).UTC().Truncate(time.Second), Secret: make([]byte, tokenSecret)}
@@ -63,12 +63,13 @@ func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Di
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, sum[:tokenChecksum]...)), t.ID, tutti.DigestOf(t.Secret), nil
 }
 
-// ParseToken reads a join token. CodeInvalid: it was altered or cut. Only the server knows whether it is still valid.
+// ParseToken reads a join token. ParseToken returns CodeInvalid if the text was altered or cut off. Only the server
+// knows whether the token is still valid.
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok {
-		return Token{}, tutti.Errorf(tutti.CodeInvalid, "not a join token: it would begin with %q", tokenPrefix)
+		return Token{}, tutti.Errorf(tutti.CodeInvalid, "not a join token: a join token begins with %q", tokenPrefix)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil || len(raw) < tokenChecksum {
@@ -88,7 +89,7 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-var errTokenAltered = tutti.Errorf(tutti.CodeInvalid, "the join token was altered or cut: its checksum does not fit; copy it again as a whole")
+var errTokenAltered = tutti.Errorf(tutti.CodeInvalid, "the join token was altered or cut: its checksum is wrong; copy the whole token again")
 
 // MatchesSecret reports whether hash is the hash of secret.
 func MatchesSecret(hash tutti.Digest, secret []byte) bool {

@@ -13,18 +13,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// archive is one Debian archive as the outer machine's apt knows it.
+// archive is a Debian archive from the apt configuration of the outer machine.
 type archive struct {
 	uri      string
-	keyring  string // empty: the default of apt and debootstrap
+	keyring  string // if keyring is empty, apt and debootstrap use their default
 	security bool
 }
 
-// debianKeyring is the key of all Debian releases. debootstrap uses it by default.
+// debianKeyring contains the keys of all Debian releases. debootstrap uses this file by default.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// archives returns the archives to install from, the main one first. They are the given mirror, or the archives that
-// the machine's own apt configuration names.
+// archives returns the archives from which bases are installed, the main archive first. If a mirror is given,
+// archives returns the mirror, otherwise the archives in the machine's own apt configuration.
 func archives(ctx context.Context, mirror string) ([]archive, error) {
 	if mirror != "" {
 		return []archive{{uri: mirror, keyring: existing(debianKeyring)}}, nil
@@ -35,13 +35,14 @@ func archives(ctx context.Context, mirror string) ([]archive, error) {
 	}
 	found := parseTargets(out)
 	if len(found) == 0 || found[0].security {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "this machine's apt configuration names no Debian archive: say which with `mirror:` in the lab file")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "this machine's apt configuration names no Debian archive: name one with `mirror:` in the lab file")
 	}
 	return found, nil
 }
 
-// parseTargets reads the stanzas of `apt-get indextargets`. It keeps Debian's main archive and, if configured, its
-// security archive. Before the first apt-get update, a stanza has no label. Then a release that Debian has is enough.
+// parseTargets parses the output of `apt-get indextargets`. parseTargets returns Debian's main archive and, if it is
+// configured, the security archive. Before the first apt-get update, stanzas have no label. Then parseTargets accepts
+// a stanza if its release is a Debian release.
 func parseTargets(out []byte) []archive {
 	var found []archive
 	stanza := map[string]string{}
@@ -93,8 +94,8 @@ func existing(path string) string {
 	return path
 }
 
-// sources is the sources.list of a host of the release. Hosts check with the keyring of their own release, at Debian's
-// usual path.
+// sources returns the sources.list for hosts with this release. A host verifies packages with the keyring of its own
+// release, which is at Debian's usual path.
 func sources(archives []archive, release string) string {
 	var b strings.Builder
 	for _, a := range archives {
@@ -108,13 +109,14 @@ func sources(archives []archive, release string) string {
 	return b.String()
 }
 
-// handedOn are settings of the outer machine's apt. Without them, hosts may not reach its archives, or may be refused.
+// handedOn are the settings that hosts copy from the outer machine's apt. Without these settings, hosts may be unable
+// to reach its archives, or the archives may refuse the hosts.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",
 }
 
-// aptSettings is an apt.conf for hosts with the outer machine's proxy and date checks.
+// aptSettings returns an apt.conf for hosts, with the proxy and the date checks of the outer machine.
 func aptSettings(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-config", "dump", "Acquire").Output()
 	if err != nil {
@@ -127,12 +129,12 @@ func aptSettings(ctx context.Context) (string, error) {
 			b.WriteString(line)
 		}
 	}
-	// Descriptions in other languages are half of the data that an update fetches.
+	// Without this line, half of the data of an update would be descriptions in other languages.
 	b.WriteString("Acquire::Languages \"none\";\n")
 	return b.String(), nil
 }
 
-// proxyEnv is apt's proxy as environment for debootstrap, which has no setting for it.
+// proxyEnv returns apt's proxy as environment variables. debootstrap has no other setting for a proxy.
 func proxyEnv(settings string) []string {
 	for line := range strings.Lines(settings) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -15,9 +15,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Base returns the directory of the base of d. If the base is not in the cache, it builds it, which takes about a
-// minute, or longer with many packages. A complete base never changes, and nothing may write to it. A build that was
-// killed leaves no usable base. Two builds of one base wait for each other.
+// Base returns the directory of the base for definition d. If the base is not in the cache, Base builds it. Building
+// a base takes about a minute, or longer with many packages. A complete base never changes, so nobody may write to
+// it. If a build is killed, the base does not appear. If two processes build the same base, one process waits for the
+// other process.
 func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if err := d.Validate(); err != nil {
 		return "", err
@@ -49,21 +50,21 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	return dir, nil
 }
 
-// building is a base that is being made. Only the holder of its lock writes to it.
+// building is a base while it is being built. Only the process with the lock writes to the base.
 type building struct {
 	Definition
-	from string   // directory of its parent; empty if it has none
+	from string   // directory of the parent base, empty if there is no parent
 	dir  string   // its directory when complete
-	lock *os.File // held while the base is made
+	lock *os.File // locked while the base is being built
 }
 
-// part is the base's directory before it is complete.
+// part returns the base's directory before the base is complete.
 func (b building) part() string { return b.dir + ".part" }
 
-// log is the file with the output of the programs that make the base.
+// log returns the file with the output of the programs that build the base.
 func (b building) log() string { return b.dir + ".log" }
 
-// complete reports whether a base is there. Its final name appears last, by rename.
+// complete reports whether a base exists. The base gets its final name by a rename at the end.
 func complete(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
@@ -75,7 +76,8 @@ var plainScript string
 //go:embed bake.sh
 var bakeScript string
 
-// build makes the base under a temporary name and renames it. It first removes what a killed build has left.
+// build builds the base under a temporary name and then renames it. build first removes the rest of a build that was
+// killed.
 func (m Machine) build(ctx context.Context, b building) error {
 	for _, left := range []string{b.part(), b.log()} {
 		if err := os.RemoveAll(left); err != nil {
@@ -98,7 +100,7 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base, or copies its parent and adds packages.
+// install bootstraps a plain base. For any other base, install copies the parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {
@@ -117,16 +119,16 @@ func (m Machine) install(ctx context.Context, b building) error {
 		"facter="+facterConfig(b.CachedFacts)))
 }
 
-// contained runs a script that makes $root from $from, in its own process and mount namespaces. What it starts or
-// mounts ends with it.
+// contained runs a script that builds $root from $from. The script has its own process and mount namespaces. The
+// script's processes and mounts end with it.
 func (b building) contained(ctx context.Context, script string, env []string) error {
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
 	cmd.Env = slices.Concat(env, []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "root=" + b.part(), "from=" + b.from})
 	return b.logged(cmd, runAttached)
 }
 
-// logged runs a command with the function run. The command's output goes to the base's log. The error has its last
-// lines.
+// logged calls run with a command. The output of the command goes to the base's log. An error contains the last lines
+// of that output.
 func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -142,8 +144,8 @@ func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// contained returns the arguments with which unshare runs args so that none of their processes and mounts outlives
-// unshare.
+// contained returns the arguments for unshare to run args. No process and no mount of args stays after unshare has
+// ended.
 func contained(args ...string) []string {
 	return append([]string{
 		"--mount", "--propagation", "slave", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "--",
@@ -159,9 +161,10 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// facterConfig lets Facter answer the named facts from its cache. A fact that does not change on a lab host need not be
-// computed in each run: augeas alone is nearly half of an empty Puppet run. The bake fills the cache. Without facts
-// there is no file.
+// facterConfig returns a configuration with which Facter reads the named facts from its cache. A fact that does not
+// change on a lab host need not be computed for each run. The fact augeas alone takes nearly half of the time of an
+// empty Puppet run. Building the base fills the cache. If there are no facts, the configuration is empty and not
+// written.
 func facterConfig(facts []string) string {
 	if len(facts) == 0 {
 		return ""
@@ -175,7 +178,7 @@ func facterConfig(facts []string) string {
 	return b.String()
 }
 
-// aptSources are the archives for a base and the sources.list that names them.
+// aptSources are the archives for a base, and the sources.list with these archives.
 type aptSources struct {
 	archives []archive
 	text     string

@@ -21,11 +21,11 @@ var joinScript string
 //go:embed host.sh
 var hostScript string
 
-// journald is a configuration with which a host's journal neither waits for the disk nor fills it.
+// journald is a journald configuration for hosts. The journal neither waits for the disk nor fills the disk.
 const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
 
-// hostFiles are the files that turn its base into this host, by their path from the host's root. They differ for each
-// host.
+// hostFiles returns the files that turn a base into this host, by their path on the host. These files are different
+// for each host.
 func (m Machine) hostFiles(ctx context.Context, s state, host int, release string) (map[string]string, error) {
 	sources, settings, err := m.apt(ctx, release)
 	if err != nil {
@@ -44,8 +44,9 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish makes the directories of a host and writes the files that differ from its base into its upper layer. It
-// leaves out a file that does not differ: apt drops its caches if sources.list is newer than they are.
+// furnish creates the directories of a host. furnish writes the files that differ from the base into the host's upper
+// layer. furnish does not write a file that is equal to the base's file. For example, apt would drop its caches if
+// sources.list became newer.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {
@@ -73,7 +74,7 @@ func shortName(name string) string {
 	return short
 }
 
-// hostsFile is /etc/hosts of every host. It has all hosts and the outer machine.
+// hostsFile returns /etc/hosts, which is the same on every host. The file has all hosts and the outer machine.
 func (s state) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
@@ -84,11 +85,11 @@ func (s state) hostsFile() string {
 	return b.String()
 }
 
-// start starts a host that is furnished and plugged in.
+// start starts a host whose files and network are ready.
 func (s state) start(ctx context.Context, x commands, host int) error {
 	groups := cgroupDirs(s.cgroup(host))
 	if len(groups) == 0 {
-		return tutti.Errorf(tutti.CodeInvalid, "no control groups for systemd: neither %s is a mounted hierarchy", strings.Join(hierarchies, " nor "))
+		return tutti.Errorf(tutti.CodeInvalid, "no control groups for systemd: none of these is a mounted hierarchy: %s", strings.Join(hierarchies, ", "))
 	}
 	args := append([]string{
 		"--mount", "--propagation", "slave", "--",
@@ -115,22 +116,23 @@ func (s state) start(ctx context.Context, x commands, host int) error {
 
 func escapeColons(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
-// How long a host may take to boot, and how often it is asked. A host takes about a second. A busy machine with many
-// hosts may need much longer.
+// These constants are how long a host may take to boot, and how often its state is checked. Booting a host takes
+// about a second. A busy machine with many hosts may need much longer.
 const (
 	bootDeadline = 2 * time.Minute
 	bootEvery    = 25 * time.Millisecond
 )
 
-// wait waits until the host's systemd says that it is running. A host with a failed unit counts as up, too, and the
-// failure is logged.
+// wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host still counts
+// as running, and wait logs the failure.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))
 	defer cancel()
 	h := m.host(s, host)
 	for {
-		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output() // its output says more than its exit code
+		// the output has more information than the exit code
+		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output()
 		switch word := strings.TrimSpace(string(out)); word {
 		case "running":
 			return nil

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// hierarchies are the possible mounts of control groups: version 2 alone, version 2 together with version 1, and
-// systemd's own of version 1. A host has a group in each mounted one. The processes in it, with all descendants, are
-// all that runs of the host.
+// hierarchies are the possible mounts of control groups. The possible mounts are version 2 alone, version 2 together
+// with version 1, and systemd's own hierarchy of version 1. A host has a group in each mounted hierarchy. All
+// processes of the host are in this group or in groups below it.
 var hierarchies = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"}
 
 func cgroupDirs(name string) []string {
@@ -29,13 +29,13 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
-// members are the processes in the named group and in the groups below it.
+// members returns the processes in the named group and in the groups below it.
 func members(name string) ([]int, error) {
 	var pids []int
 	for _, dir := range cgroupDirs(name) {
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // a group that was just removed
+				return nil // the group was just removed
 			}
 			if err != nil || e.Name() != "cgroup.procs" {
 				return err
@@ -67,8 +67,8 @@ func readPIDs(path string) ([]int, error) {
 	return pids, err
 }
 
-// initOf returns the init process of the host with the named group, 0 if there is none (yet). systemd first moves
-// itself into init.scope.
+// initOf returns the init process of the host with the named group. initOf returns 0 if there is none (yet). systemd
+// first moves itself into init.scope.
 func initOf(name string) int {
 	for _, dir := range cgroupDirs(name) {
 		pids, err := readPIDs(filepath.Join(dir, "payload", "init.scope", "cgroup.procs"))
@@ -99,8 +99,8 @@ func isInit(pid int) bool {
 	return false
 }
 
-// Killing is repeated until a deadline. A process in an uninterruptible call does not end at once, and its parent may
-// fork before it is killed.
+// killGroup repeats its kills until all processes have ended, or until a deadline. Repeating is necessary because a
+// process in an uninterruptible call does not end at once, and a process may fork before it is killed.
 const (
 	killEvery    = 10 * time.Millisecond
 	killDeadline = 20 * time.Second
@@ -116,7 +116,7 @@ func killGroup(ctx context.Context, name string) error {
 			return err
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may already have ended
 		}
 		if len(pids) == 0 && removeGroup(name) == nil {
 			return nil
@@ -129,7 +129,7 @@ func killGroup(ctx context.Context, name string) error {
 	}
 }
 
-// removeGroup removes all groups of the name, the deepest first.
+// removeGroup removes the group with this name and all groups below it, deepest first.
 func removeGroup(name string) error {
 	for _, top := range cgroupDirs(name) {
 		var dirs []string

@@ -19,7 +19,7 @@ type Bind struct {
 	ReadOnly    bool
 }
 
-// Validate requires absolute paths and a source that exists.
+// Validate checks that both paths are absolute and that the source exists.
 func (b Bind) Validate() error {
 	if !filepath.IsAbs(b.Source) || !filepath.IsAbs(b.Destination) {
 		return tutti.Errorf(tutti.CodeInvalid, "bind %s:%s: both paths must be absolute", b.Source, b.Destination)
@@ -37,13 +37,13 @@ func (b Bind) mode() string {
 	return "rw"
 }
 
-// Chroot is a command that runs in a throwaway copy of a base.
+// Chroot is a command with a temporary copy of a base, in which the command runs.
 type Chroot struct {
 	Base   string // from Machine.Base
 	Binds  []Bind
-	Dir    string // directory in which the command starts; empty is /
+	Dir    string // directory in which the command starts. If Dir is empty, the directory is /
 	Args   []string
-	Env    []string // added to a small default environment
+	Env    []string // environment variables, in addition to a small default environment
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
@@ -52,8 +52,9 @@ type Chroot struct {
 //go:embed chroot.sh
 var chrootScript string
 
-// Run runs c on the network of the outer machine. If the command fails, Run returns its *exec.ExitError. What it writes
-// outside of its binds is in memory and is lost at the end. Nothing that it starts outlives it or this process.
+// Run runs c with the network of the outer machine. If the command fails, Run returns its *exec.ExitError. Files that
+// the command writes outside of its binds are only in memory and are deleted at the end. All processes of the command
+// end with the command, and also if this process ends.
 func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if err := Check(); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if len(c.Args) == 0 {
 		return tutti.Errorf(tutti.CodeInvalid, "run: no command given")
 	}
-	// Only a mount point: only the command sees what is mounted there.
+	// The directory is only a mount point. Only the command sees the file system that is mounted there.
 	scratch := filepath.Join(m.cache(), "scratch")
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return err
@@ -81,7 +82,8 @@ func (m Machine) Run(ctx context.Context, c Chroot) error {
 	return runAttached(cmd)
 }
 
-// hostEnv is the environment of commands on hosts. From the outer machine it has only the terminal.
+// hostEnv returns the environment of commands on hosts. From the outer machine's environment, commands get only the
+// variable TERM.
 func hostEnv() []string {
 	env := []string{"PATH=" + systemPath, "HOME=/root", "USER=root", "LANG=C.UTF-8"}
 	if term := os.Getenv("TERM"); term != "" {

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// commands runs the short commands that make and remove a lab. Each one inherits the machine's lock. If this process is
-// killed, the lock stays held until the last command has ended. So the next holder finds everything that they made.
+// commands runs the short commands that create and remove a lab. Each command inherits the machine's lock. If this
+// process is killed, the lock stays locked until the last command has ended. So the next process with the lock finds
+// everything that these commands made.
 type commands struct{ lock *os.File }
 
-// run runs a command with the given standard input. Its error has the command's output.
+// run runs a command with the given standard input. If the command fails, the error contains its output.
 func (x commands) run(ctx context.Context, stdin, name string, args ...string) error {
 	cmd := x.command(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

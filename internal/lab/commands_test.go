@@ -26,7 +26,7 @@ func TestCommandsKeepTheLock(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	held.Close() // as when this process is killed
+	held.Close() // as if this process were killed
 	second, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -12,42 +12,46 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// recipe is part of every digest. It is raised when the way to build bases changes, so that cached bases of the old way
-// are not used.
+// recipe is a part of every digest. Increase recipe when bases are built in a different way, so that cached bases of
+// the old way are not used.
 const recipe = 4
 
-// Releases are the Debian releases that hosts can have, the default first. The comment is Puppet's version in each.
+// Releases are the Debian releases that hosts can have. The first release is the default. The comments name Puppet's
+// version in each release.
 var Releases = []string{
 	"trixie",   // 8.10
 	"bookworm", // 7.23
 }
 
-// Definition says what a base holds. Equal content is the same base, in whatever order it was written.
+// Definition describes a base. Definitions with the same content describe the same base, even if the content is in a
+// different order.
 type Definition struct {
-	Release     string      // Debian's code name; empty is the first of Releases
-	Packages    []string    // Debian packages to bake in, installed but not enabled
-	Enabled     []string    // units that stay enabled if their package enables them: shell patterns, without .service
-	CachedFacts []string    // facts that Facter answers from a cache that the bake fills
-	Preparation Preparation // what a host did before it became the base
+	Release  string   // Debian's code name. If Release is empty, the first of Releases is used
+	Packages []string // Debian packages that are installed in the base but not enabled
+	// shell patterns, without .service, of units that stay enabled if their package enables them
+	Enabled     []string
+	CachedFacts []string    // facts that Facter reads from a cache. Building the base fills the cache
+	Preparation Preparation // a script that a host runs before it becomes the base
 }
 
-// Preparation turns a host into a base. The host boots once on the base of the same definition without the Preparation,
-// runs the script, and is stopped. The zero value means no preparation.
+// Preparation is a script by which a host becomes a base. The host boots on the base with the same definition but
+// without a Preparation. Then the host runs the script and is stopped. The zero value means that there is no
+// preparation.
 type Preparation struct {
-	Script string   // for sh, run by root in /
-	Names  []string // of the host in its lab: the full one, the short one, then aliases
+	Script string   // for sh, as root in the directory /
+	Names  []string // names of the host in its lab, first the full one, then the short one, then aliases
 }
 
-// maxScript is the greatest length of a script in bytes. The kernel passes no longer argument.
+// maxScript is the largest size of a script, in bytes. The kernel passes no longer argument to a program.
 const maxScript = 64 << 10
 
-// Validate accepts an empty script, or one that can be run.
+// Validate returns an error if the script is not empty and cannot be run.
 func (p Preparation) Validate() error {
 	switch {
 	case strings.Contains(p.Script, "\x00"):
 		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host contains a zero byte: it must be text")
 	case len(p.Script) > maxScript:
-		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host has %d bytes: at most %d are possible", len(p.Script), maxScript)
+		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host has %d bytes, but may have at most %d", len(p.Script), maxScript)
 	case p.Script != "" && len(p.Names) < 2:
 		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host needs the host's full and short name: it has %q", p.Names)
 	}
@@ -56,10 +60,10 @@ func (p Preparation) Validate() error {
 
 var packageRE = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
-// Validate accepts known releases and well-formed package and fact names.
+// Validate returns an error for an unknown release, or for a malformed name of a package or a fact.
 func (d Definition) Validate() error {
 	if d.Release != "" && !slices.Contains(Releases, d.Release) {
-		return tutti.Errorf(tutti.CodeInvalid, "release %q: known are %s", d.Release, strings.Join(Releases, ", "))
+		return tutti.Errorf(tutti.CodeInvalid, "release %q is unknown: known releases are %s", d.Release, strings.Join(Releases, ", "))
 	}
 	for _, p := range d.Packages {
 		if !packageRE.MatchString(p) {
@@ -83,7 +87,7 @@ var unitRE = regexp.MustCompile(`^[a-zA-Z0-9*?][a-zA-Z0-9*?@._-]*$`)
 
 var factRE = regexp.MustCompile(`^[a-z][a-z0-9_ -]*$`)
 
-// normal is d with its default filled in and with sorted lists without duplicates.
+// normal returns d with its default release, and with sorted lists without duplicates.
 func (d Definition) normal() Definition {
 	if d.Release == "" {
 		d.Release = Releases[0]
@@ -94,8 +98,9 @@ func (d Definition) normal() Definition {
 	return d
 }
 
-// parent is the definition of the base from which this one is made. The plain base of a release comes first, then its
-// packages, then a preparation. The plain base has no parent.
+// parent returns the definition of the base from which this base is built. There are up to three levels of bases. The
+// first is the plain base of a release, the second adds packages, and the third adds a preparation. The plain base
+// has no parent.
 func (d Definition) parent() (parent Definition, ok bool) {
 	d = d.normal()
 	switch {
@@ -108,8 +113,8 @@ func (d Definition) parent() (parent Definition, ok bool) {
 	return Definition{}, false
 }
 
-// Digest names the base. It is the same for equal content, and differs if a package, the release, the architecture, the
-// preparation or the recipe differs.
+// Digest names the base. Digest is equal for equal content. Digest is different if a package, the release, the
+// architecture, the preparation or the recipe is different.
 func (d Definition) Digest() tutti.Digest {
 	n := d.normal()
 	text := fmt.Sprintf("recipe %d\narch %s\nrelease %s\npackages %s\nenabled %s\nfacts %s\n",
@@ -122,7 +127,7 @@ func (d Definition) Digest() tutti.Digest {
 	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }
 
-// dirName is a name that people can read in the cache: release and digest.
+// dirName returns the base's directory name, which people can read. The name consists of release and digest.
 func (d Definition) dirName() string {
 	return d.normal().Release + "-" + d.Digest().Hex()[:16]
 }

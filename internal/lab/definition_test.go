@@ -99,10 +99,10 @@ func TestDefinitionValidate(t *testing.T) {
 	}{
 		"empty":   {"the default release without packages is a base", Definition{}, ""},
 		"good":    {"names with all characters that Debian allows", Definition{Release: "bookworm", Packages: []string{"g++", "libssl3.0", "0ad"}}, ""},
-		"release": {"a release that has no recipe is refused with those that have", Definition{Release: "sid"}, `release "sid": known are trixie, bookworm`},
+		"release": {"a release that has no recipe is refused with those that have", Definition{Release: "sid"}, `release "sid" is unknown: known releases are trixie, bookworm`},
 		"option":  {"a package cannot be an option of apt", Definition{Packages: []string{"-y"}}, `package "-y": not the name of a Debian package`},
 		"unit":    {"a pattern cannot end the shell's word", Definition{Enabled: []string{"a) rm"}}, `unit "a) rm": not the name or pattern of a unit`},
-		"long":    {"the kernel takes no argument of that length", Definition{Preparation: Preparation{Script: strings.Repeat("x", maxScript+1)}}, "the script that prepares a host has 65537 bytes: at most 65536 are possible"},
+		"long":    {"the kernel takes no argument of that length", Definition{Preparation: Preparation{Script: strings.Repeat("x", maxScript+1)}}, "the script that prepares a host has 65537 bytes, but may have at most 65536"},
 		"zero":    {"an argument ends at a zero byte", Definition{Preparation: Preparation{Script: "echo \x00"}}, "the script that prepares a host contains a zero byte: it must be text"},
 		"no name": {"a host that is prepared boots by its name", Definition{Preparation: Preparation{Script: "true", Names: []string{"a.test"}}}, `the script that prepares a host needs the host's full and short name: it has ["a.test"]`},
 		"fact":    {"a fact cannot end the quoted word in facter.conf", Definition{CachedFacts: []string{`a" : 1`}}, `fact "a\" : 1": not the name of a fact`},

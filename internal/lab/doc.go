@@ -1,27 +1,27 @@
-// Package lab makes real hosts on one Linux machine. Each boots Debian's own systemd and has its own network, so that
-// Puppet, apt and services behave on it as on a server. Four hosts are up within seconds.
+// Package lab creates real hosts on one Linux machine. Each host boots Debian's own systemd and has its own network.
+// So Puppet, apt and services work as on a server. Four hosts can boot within seconds.
 //
 // # What a host is
 //
-// A base is a directory with a bootstrapped Debian and the packages that a lab file bakes in. It is cached under the
-// digest of its Definition. A host is an overlay over a base, a network namespace joined to the lab's bridge, and a
-// systemd-nspawn in its own control group. The overlay is mounted in the mount namespace of the host's own processes,
-// and ends with them.
+// A base is a directory with a bootstrapped Debian and the packages in the lab file. The cache stores a base under
+// the digest of its Definition. A host consists of an overlay over a base, a network namespace that is connected to
+// the lab's bridge, and a systemd-nspawn in its own control group. The overlay is mounted only in the mount namespace
+// of the host's own processes, so the mount ends with them.
 //
-// A host with a Preparation has its own base. To build it, the host boots in its own lab, runs the script and is
-// switched off. Its overlay is copied into one directory. After that, the base is used like any other.
+// A host with a Preparation has its own base. To build this base, the host boots in a lab of its own, runs the script
+// and is stopped. Then its overlay is copied into one directory. The finished base is used like any other base.
 //
 // # What remains when a command is killed
 //
-// Everything that a lab makes on the outer machine has a name that follows from the lab's state file. The state file is
-// on disk before anything is made. So Down need not know how far Up came: it removes every name of the state file,
-// whether it exists or not, and the state file last. Base building and Chroot run in a process and mount namespace that
-// ends with the command. A base gets its final name by a rename when it is complete. The lab of a preparation has a
-// guard: a process that runs Down when the builder has ended.
+// Everything that a lab creates on the outer machine has a name that can be computed from the lab's state file. The
+// state file is on disk before anything is created. So Down works even if Up was interrupted. Down removes everything
+// with such a name, if it exists, and removes the state file last. Building a base and Chroot use a process namespace
+// and a mount namespace that end with the command. A base gets its final name by a rename when it is complete. The
+// lab of a preparation has a guard. The guard is a process that runs Down when the builder has ended.
 //
 // # Rejected
 //
-// A container engine was rejected because its images do not boot systemd, and because its installation changes the
-// machine's firewall for good. Named network namespaces of ip-netns were rejected because the first one leaves a mount
-// on /run/netns that stays after the last one is gone.
+// We rejected container engines. Their images do not boot systemd, and their installation permanently changes the
+// machine's firewall. We rejected the named network namespaces of ip-netns. The first namespace makes a mount on
+// /run/netns, which stays after the last namespace is removed.
 package lab

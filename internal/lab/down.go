@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Down removes the named lab: its processes, mounts, namespaces, bridge, firewall rules, files and its changes of the
-// kernel's settings. It needs only the state file, so it works no matter how far Up came. An empty name means the only
-// lab.
+// Down removes the named lab. Down ends the lab's processes, removes mounts, namespaces, the bridge, firewall rules
+// and files, and restores the kernel's settings. Down needs only the state file, so it also works after an
+// interrupted Up. If the name is empty, there must be only one lab.
 func (m Machine) Down(ctx context.Context, name string) error {
 	if err := Check(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (m Machine) Down(ctx context.Context, name string) error {
 	s, err := m.load(name)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		if _, statErr := os.Stat(m.labDir(name)); statErr == nil {
-			return os.RemoveAll(m.labDir(name)) // Up was killed before it had made anything
+			return os.RemoveAll(m.labDir(name)) // Up was killed before it had created anything
 		}
 	}
 	if err != nil {
@@ -37,8 +37,8 @@ func (m Machine) Down(ctx context.Context, name string) error {
 	return tutti.Wrap("", s.remove(ctx, commands{lock: lock}), "take down lab %q", name)
 }
 
-// remove removes everything that s names, whether it exists or not, and s itself last. The caller holds the machine's
-// lock.
+// remove removes everything that s names, if it exists, and removes the file of s last. The caller holds the
+// machine's lock.
 func (s state) remove(ctx context.Context, x commands) error {
 	err := eachHost(s, func(i int) error {
 		return errors.Join(killGroup(ctx, s.cgroup(i)), killGroup(ctx, s.relayGroup(i)))
@@ -55,7 +55,8 @@ func (s state) remove(ctx context.Context, x commands) error {
 	return s.removeFiles()
 }
 
-// removeFiles removes the lab's directory. The state file goes last, so that Down can be repeated.
+// removeFiles removes the lab's directory. removeFiles deletes the state file last, so Down can be repeated after a
+// failure.
 func (s state) removeFiles() error {
 	if err := os.RemoveAll(s.dir + "/hosts"); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (s state) removeFiles() error {
 	return os.RemoveAll(s.dir)
 }
 
-// only returns name. If name is empty, it returns the name of the only lab.
+// only returns the name. If the name is empty, only returns the name of the only lab.
 func (m Machine) only(name string) (string, error) {
 	if name != "" {
 		return name, validateLabName(name)
@@ -74,9 +75,9 @@ func (m Machine) only(name string) (string, error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", tutti.Errorf(tutti.CodeNotFound, "no lab is there: make one with `tutti lab up FILE`")
+		return "", tutti.Errorf(tutti.CodeNotFound, "there is no lab: make one with `tutti lab up FILE`")
 	case 1:
 		return names[0], nil
 	}
-	return "", tutti.Errorf(tutti.CodeInvalid, "several labs are there, say which: %s", strings.Join(names, ", "))
+	return "", tutti.Errorf(tutti.CodeInvalid, "there are several labs, so name one of them: %s", strings.Join(names, ", "))
 }

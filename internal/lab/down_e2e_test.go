@@ -33,8 +33,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDownAfterKill kills the process that makes a lab at each point at which
-// one more thing of it is there.
+// TestDownAfterKill kills the process that creates a lab. The test kills the
+// process at each point at which another part of the lab has been created.
 func TestDownAfterKill(t *testing.T) {
 	if _, err := (Machine{}).Base(t.Context(), Definition{}); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestUpCleansUpAfterItself(t *testing.T) {
 	m := testMachine(t)
 	before := traces(t, m)
 	spec := twoHosts("one")
-	// Nothing can be mounted on a path that is a file in every base.
+	// A mount on a path that is a file in every base always fails.
 	spec.Binds = []Bind{{Source: m.State, Destination: "/etc/passwd", ReadOnly: true}}
 	if _, err := m.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "a-01") {
 		t.Errorf("a host that cannot start: got %v, want an error that names it", err)
@@ -108,8 +108,8 @@ func TestInterruptedUpCleansUp(t *testing.T) {
 	wantTraces(t, m, before)
 }
 
-// wantTraces waits until the machine is as before: the kernel ends namespaces
-// some time after their last process.
+// wantTraces waits until the machine is as before. The kernel removes
+// namespaces some time after their last process.
 func wantTraces(t *testing.T, m Machine, before []string) {
 	t.Helper()
 	var diff string
@@ -125,7 +125,8 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually asks until it is so or the time is over.
+// eventually calls so again and again until it returns true, or until the time
+// limit.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

@@ -15,13 +15,14 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// Faults of a host. All of them are idempotent: if a host is already in the wanted state, this is not an error. They
-// may be called at the same time and from several processes. The machine's lock serialises them with Up and Down.
+// Faults of a host. These methods are idempotent. If a host is already in the wanted state, they return no error.
+// Several goroutines and several processes may call them at the same time. The machine's lock makes these methods
+// run one after the other, also with Up and Down.
 
-// Network is how a host is joined to the others.
+// Network is the state of a host's connection to the other hosts.
 type Network string
 
-// The states of a host's network.
+// These are the states of a host's network.
 const (
 	NetworkUp      Network = ""
 	NetworkCut     Network = "cut"
@@ -29,21 +30,21 @@ const (
 	NetworkSlowCut Network = "slow and cut"
 )
 
-// The states of a bridge's port, as the kernel numbers them.
+// These are the states of a bridge's port, with the kernel's numbers.
 const (
-	portBlocked = "0" // it passes nothing in either direction
+	portBlocked = "0" // the port passes no packets in either direction
 	portOpen    = "3"
 )
 
-// Cut separates the host from all others and from the outer machine. It blocks the host's port of the bridge. The host
-// keeps its link, its addresses and its routes. It only notices silence, as with a switch that has failed. (A host sees
-// at once when its link is down, and reports it.) The host is joined again when it is restarted, or when it takes its
-// own link down and up.
+// Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
+// The host keeps its link, its addresses and its routes. The host only gets no packets any more, as with a switch
+// that has failed. (If the link went down instead, the host would notice and report it at once.) The connection
+// comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
 
-// Heal joins the host to the others again, with a link that is not slow.
+// Heal connects the host with the others again, at normal speed.
 func (h *Host) Heal(ctx context.Context) error {
 	return h.plugged(ctx, "heal", func(x commands) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
@@ -53,28 +54,30 @@ func (h *Host) Heal(ctx context.Context) error {
 	})
 }
 
-// Kill cuts the host's power. Its init and all of its processes are killed at once, and nothing is sent or written any
-// more. Its network ends too, so no connection is closed: the peers hear nothing. Its disk stays as it is, and keeps
-// also what the kernel had not written yet, because the page cache is the outer machine's.
+// Kill simulates a loss of the host's power. Kill kills init and all other processes of the host at once, so the
+// host sends and writes nothing more. The host's network ends too. Nothing closes its connections, so its peers get
+// no message. The host's disk stays as it is. The disk also keeps data that the host's kernel has not yet written,
+// because the page cache belongs to the outer machine.
 func (h *Host) Kill(ctx context.Context) error {
 	return h.alone(ctx, "kill", func(x commands) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
 			return err
 		}
-		if veth := h.state.veth(h.index); portState(veth) != "" { // before dying processes can send anything
+		// block the port before processes that end can send anything
+		if veth := h.state.veth(h.index); portState(veth) != "" {
 			if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 				return err
 			}
 		}
 		init := initOf(h.cgroup)
 		if init != 0 {
-			// Kill init first and alone: systemd must not see its services end.
+			// Kill init first and alone, so that systemd does not see how its services end.
 			_ = syscall.Kill(init, syscall.SIGKILL)
 		}
 		if err := killGroup(ctx, h.cgroup); err != nil {
 			return err
 		}
-		// init leaves its group before it has given up all that it holds.
+		// init leaves its group before it has released all of its resources.
 		ending, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("init of host %q does not end", h.Name))
 		defer cancel()
 		if init != 0 {
@@ -86,12 +89,12 @@ func (h *Host) Kill(ctx context.Context) error {
 	})
 }
 
-// Start boots a host that was killed, with its old disk, name and addresses, and returns when it runs. Its network is
-// neither cut nor slow.
+// Start boots a host that was killed. The host keeps its disk, name and addresses. Start returns when the host runs.
+// The host's network is neither cut nor slow.
 func (h *Host) Start(ctx context.Context) error {
 	return h.alone(ctx, "start", func(x commands) error {
 		if initOf(h.cgroup) == 0 {
-			// First remove what a killed Start has left.
+			// Remove the rest of a Start that was killed.
 			if err := errors.Join(killGroup(ctx, h.cgroup), h.state.unplug(ctx, x, h.index)); err != nil {
 				return err
 			}
@@ -106,13 +109,13 @@ func (h *Host) Start(ctx context.Context) error {
 	})
 }
 
-// Slow is what happens to the packets from and to a host.
+// Slow describes how slow and lossy a host's link is.
 type Slow struct {
-	Delay time.Duration // of each packet, in each direction: a round trip takes twice as long
-	Loss  float64       // the fraction of packets that is lost, in each direction; from 0 to less than 1
+	Delay time.Duration // delay of each packet in each direction, so a round trip takes twice as long
+	Loss  float64       // fraction of packets that get lost in each direction, from 0 to less than 1
 }
 
-// Validate refuses values that no link has.
+// Validate returns an error for values outside the possible range.
 func (s Slow) Validate() error {
 	if s.Delay < 0 || s.Delay > maxDelay {
 		return tutti.Errorf(tutti.CodeInvalid, "delay %s: from 0s to %s", s.Delay, maxDelay)
@@ -123,11 +126,11 @@ func (s Slow) Validate() error {
 	return nil
 }
 
-// maxDelay bounds how many packets a relay keeps.
+// maxDelay limits how many packets a relay must store.
 const maxDelay = 10 * time.Second
 
-// Slow sets how slow the host's link is, in place of the earlier value. A zero Slow makes the link normal. A host that
-// is cut stays cut.
+// Slow sets the delay and the loss of the host's link. Slow replaces the earlier values. A zero Slow makes the link
+// normal. If the host is cut, it stays cut.
 func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -151,7 +154,7 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 		if err := h.state.relay(ctx, x, h.index, relay, slow); err != nil {
 			return err
 		}
-		// A blocked port gives its packets only to the relay.
+		// If the port is blocked, only the relay gets its packets.
 		if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 			return err
 		}
@@ -163,7 +166,7 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	})
 }
 
-// Network says how a running host is joined to the others now.
+// Network returns the present state of a running host's connection to the others.
 func (h *Host) Network() Network {
 	port := h.port()
 	cut := portState(port) != portOpen
@@ -178,8 +181,8 @@ func (h *Host) Network() Network {
 	return NetworkUp
 }
 
-// port is the host's port of the bridge: the outer end of its pair, or the interface that stands in for it while the
-// link is slow.
+// port returns the host's port on the bridge. The port is the outer end of the host's pair, or the interface that
+// replaces it while the link is slow.
 func (h *Host) port() string {
 	tap := h.state.tap(h.index)
 	if _, err := net.InterfaceByName(tap); err == nil {
@@ -188,8 +191,9 @@ func (h *Host) port() string {
 	return h.state.veth(h.index)
 }
 
-// setPort opens or blocks a port and drops the addresses that the bridge has learned on it. The next packet teaches
-// them again. They are dropped first, because each change of a link by `ip` opens its port.
+// setPort opens or blocks a port. setPort first drops the addresses that the bridge has learned on the port. The
+// bridge learns the addresses again with the next packet. The order is important, because every change of a link by
+// `ip` opens its port.
 func (h *Host) setPort(ctx context.Context, x commands, port, state string) error {
 	if portState(port) == state {
 		return nil
@@ -208,7 +212,7 @@ func portState(port string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// plugged runs do like alone if the host runs: a host without power has no network.
+// plugged calls do in the same way as alone, but only if the host runs. A host without power has no network.
 func (h *Host) plugged(ctx context.Context, what string, do func(commands) error) error {
 	return h.alone(ctx, what, func(x commands) error {
 		if portState(h.state.veth(h.index)) == "" {
@@ -218,7 +222,7 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone runs do under the machine's lock, if the lab is still there.
+// alone calls do while it has the machine's lock, if the lab still exists.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaults lets each fault befall a host and looks at it from the host, from
-// another one and from the outer machine.
+// TestFaults applies each fault to a host. TestFaults checks the effect on the host, on another host and on
+// the outer machine.
 func TestFaults(t *testing.T) {
 	m := testMachine(t)
 	before := traces(t, m)
@@ -62,7 +62,8 @@ func TestFaults(t *testing.T) {
 func testKill(t *testing.T, m Machine, one, two *Host) {
 	const identity = "cat /etc/machine-id; hostname -f; ip -o -4 addr show eth0 | cut -d' ' -f7; cat /sys/class/net/eth0/address; cat /root/kept"
 	shell(t, one, "echo kept > /root/kept; echo lost > /run/lost; systemd-run --quiet --unit=there sleep 1000")
-	shell(t, two, "ping -q -c 1 -W 2 a-01 > /dev/null") // it knows the hardware address now
+	// after the ping, host two knows the hardware address of the other host
+	shell(t, two, "ping -q -c 1 -W 2 a-01 > /dev/null")
 	was := shell(t, one, identity)
 	pids, err := members(one.cgroup)
 	if err != nil {
@@ -70,7 +71,8 @@ func testKill(t *testing.T, m Machine, one, two *Host) {
 	}
 	twice(t, one.Kill)
 	for _, pid := range pids {
-		// One that has ended may still wait for its parent to ask how.
+		// A process that has ended may still be a zombie until its parent has
+		// read its exit status.
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(text), ") Z ") {
 			t.Errorf("a process of the host is still there: %s", text)
 		}
@@ -119,7 +121,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	}
 	wantNetwork(t, one, NetworkCut)
 	wantReach(t, two, one, false)
-	// 40 packets that each way loses half of: that all come is one in 10^24.
+	// The test sends 40 packets and half are lost in each direction. The
+	// probability that all arrive is 10^-24.
 	if err := one.Slow(t.Context(), Slow{Loss: 0.5}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +130,9 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	if err := one.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantReach(t, two, one, true) // so that its address is known: the question for it is lost, too, and is asked three times only
+	// the address must be known first. Otherwise the ARP request could get lost too, and the kernel sends it
+	// only three times
+	wantReach(t, two, one, true)
 	if err := one.Slow(t.Context(), Slow{Loss: 0.5}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +147,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	wantReach(t, two, one, true)
 }
 
-// testTransfer sends content over the slow link and back: segments and
-// checksums are what the kernel leaves to an interface.
+// testTransfer sends content over the slow link and back. testTransfer checks segments and checksums,
+// because the kernel leaves them to an interface.
 func testTransfer(t *testing.T, h *Host, outer string) {
 	var content []byte
 	url := serve(t, outer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +167,8 @@ func testTransfer(t *testing.T, h *Host, outer string) {
 	}
 }
 
-// twice does it twice: the second time changes nothing and is no error.
+// twice calls do twice. The second call must change nothing and return no
+// error.
 func twice(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	for range 2 {
@@ -184,7 +190,7 @@ func shell(t *testing.T, h *Host, script string) string {
 func wantReach(t *testing.T, from, to *Host, want bool) {
 	t.Helper()
 	tries := 1
-	if want { // a host may have asked in vain for an address and ask again a second later
+	if want { // if an ARP request got lost, the host repeats it a second later
 		tries = 5
 	}
 	got := shell(t, from, fmt.Sprintf("for i in $(seq %d); do ping -q -c 1 -W 1 %s > /dev/null && { echo yes; exit; }; done; echo no", tries, to.Name))

@@ -9,17 +9,19 @@ import (
 	"strings"
 )
 
-// The kernel forwards packets between interfaces only if this is 1. All labs share this setting, so it is restored when
-// the last bridge is gone. Its old value is kept outside of any lab. All callers hold the machine's lock.
+// The kernel forwards packets between interfaces only if this setting is 1. All labs share this setting. The last lab
+// that is removed restores the old value. The old value is stored outside of the labs' directories. All callers have
+// the machine's lock.
 const (
 	forwardSetting = "/proc/sys/net/ipv4/ip_forward"
 	forwardBefore  = runDir + "/ip_forward"
 )
 
-// runDir holds the state of the running machine, for all state directories.
+// runDir contains the state of the running machine. All state directories share runDir.
 const runDir = "/run/tutti/lab"
 
-// forward turns forwarding on. Before that, it records that it was off.
+// forward turns packet forwarding on. Before that change, forward stores that forwarding
+// was off.
 func forward() error {
 	now, err := os.ReadFile(forwardSetting)
 	if err != nil || strings.TrimSpace(string(now)) == "1" {
@@ -34,7 +36,7 @@ func forward() error {
 	return os.WriteFile(forwardSetting, []byte("1\n"), 0o644)
 }
 
-// restoreSettings restores the machine's settings if no lab has a bridge any more.
+// restoreSettings restores the machine's settings if there is no bridge of a lab any more.
 func restoreSettings() error {
 	links, err := net.Interfaces()
 	if err != nil {

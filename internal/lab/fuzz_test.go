@@ -10,8 +10,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// FuzzSpec: a lab file is refused in one line with its place, or names hosts,
-// paths and packages that commands can be given.
+// FuzzSpec checks that a lab file is either refused with a one-line error that
+// has the place, or has only hosts, paths and packages that are safe as
+// arguments of commands.
 func FuzzSpec(f *testing.F) {
 	for _, text := range []string{
 		"lab: swift\ndomain: swift.test\nmirror: http://mirror.test/debian\nrelease: trixie\npackages: [curl]\nenabled: [ssh]\ncached_facts: [a]\nbinds: [./code:/code, /a:/b]\nhosts:\n  proxy-01: {aliases: [api], release: bookworm, packages: [nginx]}\n  storage-01:\n",

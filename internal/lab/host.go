@@ -14,10 +14,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Host is a host of a lab that is up. Its methods may be called concurrently.
+// Host is a host of a lab that is up. The methods of a Host may be called concurrently.
 type Host struct {
-	Name    string     // as in the lab file
-	Names   []string   // all of them, the full one first
+	Name    string     // the name in the lab file
+	Names   []string   // all names, the full one first
 	Address netip.Addr // in the lab's subnet
 
 	machine Machine
@@ -31,16 +31,17 @@ func (m Machine) host(s state, i int) *Host {
 	return &Host{Name: h.Name, Names: h.Names, Address: h.Address, machine: m, state: s, index: i, cgroup: s.cgroup(i)}
 }
 
-// Running reports whether the host's init is there.
+// Running reports whether the host's init process exists.
 func (h *Host) Running() bool { return initOf(h.cgroup) != 0 }
 
 func (h *Host) down() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run: `tutti lab start %s` boots it", h.Name, h.Name)
 }
 
-// Command is a command on the host, as root, in its own environment and in the directory /. The caller sets its files
-// and runs it. If the host does not run, running the command returns that error. When ctx ends, the command is killed
-// with everything that it started in its process group.
+// Command returns a command that runs on the host as root, with its own environment and in the directory /. The
+// caller may set standard input and output, and then runs it. If the host does not run, running the command returns
+// an error that says that the host does not run. When ctx ends, the command is killed together with all processes in
+// its process group.
 func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {
@@ -54,14 +55,15 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// enter returns the arguments with which nsenter runs args in the namespaces of init.
+// enter returns the arguments for nsenter to run args in the namespaces of init.
 func enter(init int, args ...string) []string {
 	return append([]string{"--target", strconv.Itoa(init), "--all", "--root", "--wd", "--"}, args...)
 }
 
-// CopyIn copies a file or a directory of the outer machine to the host, with modes, owned by root. Destination is the
-// path of the copy itself, not a directory to put it into. Missing directories above it are made. A directory is merged
-// into an existing one. A single file appears complete or not at all.
+// CopyIn copies a file or a directory of the outer machine to the host. The copy has the same modes and belongs to
+// root. Destination is the path of the copy itself, not of the directory above it. CopyIn creates missing directories
+// above the destination. If the destination is an existing directory, CopyIn adds the files to it. A single file
+// appears only when it is complete.
 func (h *Host) CopyIn(ctx context.Context, source, destination string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -95,7 +97,7 @@ func (h *Host) copyDir(ctx context.Context, source, destination string) error {
 		return err
 	}
 	if err := h.copied(unpack, source); err != nil {
-		_ = pack.Process.Kill() // it may wait for a reader
+		_ = pack.Process.Kill() // tar may still wait for a reader
 		_ = pack.Wait()
 		return err
 	}
@@ -111,8 +113,8 @@ func (h *Host) copied(cmd *exec.Cmd, source string) error {
 	return nil
 }
 
-// Exec replaces this process by a command on the host. Files, the terminal's signals and the exit code are then the
-// command's own. It returns only if it fails.
+// Exec replaces this process by a command on the host. So the command has this process's files, gets the terminal's
+// signals, and sets the exit code. Exec returns only on an error.
 func (h *Host) Exec(args ...string) error {
 	init := initOf(h.cgroup)
 	if init == 0 {

@@ -73,8 +73,8 @@ func testCommands(t *testing.T, r *Running) {
 	}
 }
 
-// testApart looks for what hosts must not share with each other or with the
-// process that made them.
+// testApart checks that hosts share no identities or resources with each other
+// or with the outer machine.
 func testApart(t *testing.T, r *Running) {
 	ids := map[string]bool{}
 	for _, h := range r.Hosts {
@@ -112,7 +112,8 @@ func testCopy(t *testing.T, r *Running) {
 	if err := h.CopyIn(t.Context(), filepath.Join(dir, "sub", "tool"), "/opt/new/tool"); err != nil {
 		t.Fatal(err)
 	}
-	// /var/run is an absolute link on the host, which must not lead out of it.
+	// On the host, /var/run is a link to an absolute path. The link must not
+	// lead to a path outside of the host.
 	if err := h.CopyIn(t.Context(), dir, "/var/run/copied"); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func testOuter(t *testing.T, r *Running) {
 	}
 }
 
-// serve serves at an address of this machine until the test ends.
+// serve runs an HTTP server at an address of this machine until the test ends.
 func serve(t *testing.T, address string, handler http.Handler) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))

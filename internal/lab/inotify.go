@@ -10,42 +10,45 @@ import (
 	"strings"
 )
 
-// limit is a kernel limit that all hosts of all labs share, because they have no user namespaces: they all count as the
-// same root. Beyond it, systemd, udev and agents of a booting host fail with errors that do not name it. It is raised
-// for the labs. Its old value is kept outside of any lab until the last lab is gone. All callers of raise and restore
-// hold the machine's lock.
+// limit is a kernel limit that all hosts of all labs share. Hosts have no user namespaces, so they all count as the
+// same root user. If the limit is too low, systemd, udev and agents fail while a host boots, with errors that do not
+// name the limit. So labs raise the limit. The old value is stored outside of the labs' directories until the last
+// lab is removed. All callers of raise and restore have the machine's lock.
 type limit struct {
 	setting string // its file in /proc/sys
-	before  string // file that keeps what the limit was, and what it was raised to
+	before  string // file with the limit's old value and the raised value
 	machine int    // for the machine itself
 	host    int    // for each host
 }
 
-// The kernel's default limit of instances is 128. A host without any service has six, five of them systemd's, with 23 watches
-// (find /proc/[0-9]*/fd -lname '*inotify*', trixie). Agents, Puppet and services have more. The figures leave room for them.
+// The kernel's default limit for instances is 128. A host without services uses six instances with 23 watches, and
+// five of the six belong to systemd (find /proc/[0-9]*/fd -lname '*inotify*', trixie). Agents, Puppet and services
+// use more. The numbers below leave room for these programs.
 var limits = []limit{
 	{setting: "/proc/sys/fs/inotify/max_user_instances", before: runDir + "/inotify_instances", machine: 32, host: 16},
 	{setting: "/proc/sys/fs/inotify/max_user_watches", before: runDir + "/inotify_watches", machine: 8192, host: 1024},
 }
 
-// raiseLimits makes room for that many hosts. If a limit cannot be raised, it only logs that: the hosts may still work.
+// raiseLimits makes the limits large enough for this number of hosts. If raiseLimits cannot raise a limit, it only
+// logs the failure, because the hosts may still work.
 func (m Machine) raiseLimits(all []limit, hosts int) {
 	for _, l := range all {
 		switch from, to, err := l.raise(hosts); {
 		case err != nil:
-			m.logf("%d hosts may need more than the kernel allows, and that cannot be changed: %v; as root on the machine itself: sysctl -w %s=%d", hosts, err, l.name(), to)
+			m.logf("%d hosts may need more than the kernel allows, and tutti cannot change that: %v; as root on the machine itself, run: sysctl -w %s=%d", hosts, err, l.name(), to)
 		case to > from:
 			m.logf("%s raised from %d to %d for %d hosts, until the last lab is down", l.name(), from, to, hosts)
 		}
 	}
 }
 
-// name is the limit's name for sysctl.
+// name returns the limit's name for sysctl.
 func (l limit) name() string {
 	return strings.ReplaceAll(strings.TrimPrefix(l.setting, "/proc/sys/"), "/", ".")
 }
 
-// raise sets the limit to at least what the hosts need. It returns the old and the new value.
+// raise increases the limit to the value that the hosts need, if the limit is lower. raise returns the old and the
+// new value.
 func (l limit) raise(hosts int) (from, to int, err error) {
 	to = l.machine + l.host*hosts
 	if from, err = l.value(); err != nil || from >= to {
@@ -72,7 +75,7 @@ func (l limit) value() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// kept returns the limit before any lab, and the value to which the last lab has raised it.
+// kept returns the limit's value before the first lab, and the value that the last lab set.
 func (l limit) kept() (before, raised int, ok bool) {
 	text, err := os.ReadFile(l.before)
 	if err != nil {
@@ -82,7 +85,7 @@ func (l limit) kept() (before, raised int, ok bool) {
 	return before, raised, n == 2
 }
 
-// restore restores the limit, unless another program has changed it since.
+// restore restores the old value, except if another program has changed the limit since.
 func (l limit) restore() error {
 	before, raised, kept := l.kept()
 	if now, err := l.value(); kept && err == nil && now == raised {

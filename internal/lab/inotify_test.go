@@ -46,7 +46,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Where the kernel's settings cannot be changed, as in a container, it says what to do.
+// If the kernel's settings cannot be changed, as in a container, the log says what the
+// user can do.
 func TestALimitThatCannotBeRaisedIsSaid(t *testing.T) {
 	const constant = "/proc/sys/kernel/ngroups_max" // nobody may write it
 	if _, err := os.Stat(constant); err != nil {
@@ -54,7 +55,7 @@ func TestALimitThatCannotBeRaisedIsSaid(t *testing.T) {
 	}
 	var log bytes.Buffer
 	Machine{Log: &log}.raiseLimits([]limit{{setting: constant, before: filepath.Join(t.TempDir(), "before"), host: 65537}}, 2)
-	want := "2 hosts may need more than the kernel allows, and that cannot be changed: open " + constant
+	want := "2 hosts may need more than the kernel allows, and tutti cannot change that: open " + constant
 	if got := log.String(); !strings.Contains(got, want) || !strings.Contains(got, "sysctl -w kernel.ngroups_max=131074") {
 		t.Errorf("it says %q, want %q", got, want)
 	}
@@ -68,7 +69,7 @@ func TestTheLimitsAreThere(t *testing.T) {
 	}
 }
 
-// A small lab changes nothing on a machine, a large one does.
+// A small lab does not change the machine's limits, but a large lab does.
 func TestManyHostsNeedMoreThanAKernelHas(t *testing.T) {
 	const usual = 128
 	instances := limits[0]

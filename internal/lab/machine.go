@@ -15,28 +15,30 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Where bases and the state of labs are kept if a Machine does not name other directories.
+// These are the directories for bases and for the state of labs if a Machine does not name other ones.
 const (
 	DefaultCache = "/var/cache/tutti/lab"
 	DefaultState = "/var/lib/tutti/lab"
 )
 
-// Machine is the outer machine, on which hosts are made and which keeps bases and the state of labs. Several processes
-// may call its methods at the same time. Locks on files serialise them. All of them need root on Linux.
+// Machine is the outer machine. Hosts run on this machine, and the machine stores the bases and the state of labs.
+// Several processes may call its methods at the same time, because the methods lock files. All methods need root on
+// Linux.
 type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
-	State  string    // one directory per lab; empty is DefaultState
-	Mirror string    // Debian mirror; empty is the machine's own, by its apt configuration
-	Log    io.Writer // one line for each step that takes time; nil is silence
-	// Program is the command that runs tutti. A slow link and the preparation of a base start it again, as `tutti lab
-	// relay` and `tutti lab down`. Empty is the executable of this process, which must then be tutti.
+	State  string    // one directory for each lab. If State is empty, DefaultState is used
+	Mirror string    // a Debian mirror. If Mirror is empty, the machine's apt configuration decides
+	Log    io.Writer // Log gets one line for each step that takes time. If Log is nil, nothing is logged
+	// Program is the command that runs tutti. A slow link runs Program as `tutti lab relay`, and the preparation of a
+	// base runs it as `tutti lab down`. If Program is empty, the executable of this process is used, which must then
+	// be tutti.
 	Program []string
 }
 
 func (m Machine) cache() string { return orDefault(m.Cache, DefaultCache) }
 func (m Machine) state() string { return orDefault(m.State, DefaultState) }
 
-// tutti is the command that runs tutti with these arguments.
+// tutti returns the command line that runs tutti with these arguments.
 func (m Machine) tutti(args ...string) ([]string, error) {
 	program := m.Program
 	if len(program) == 0 {
@@ -62,7 +64,7 @@ func (m Machine) logf(format string, args ...any) {
 	}
 }
 
-// tools maps each command that a lab needs to the Debian package that has it.
+// tools maps each command that a lab needs to its Debian package.
 var tools = map[string]string{
 	"apt-get":        "apt",
 	"bridge":         "iproute2",
@@ -75,8 +77,8 @@ var tools = map[string]string{
 	"unshare":        "util-linux",
 }
 
-// Check says in one error why labs cannot be made here: the system is not Linux, the user is not root, or packages must
-// be installed.
+// Check returns one error with all reasons why this machine cannot run labs. The system may not be Linux, the user
+// may not be root, or packages may be missing.
 func Check() error {
 	if runtime.GOOS != "linux" {
 		return tutti.Errorf(tutti.CodeInvalid, "a lab needs Linux: its hosts are made of namespaces, which %s does not have", runtime.GOOS)
@@ -99,13 +101,13 @@ func Check() error {
 		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
-// lockEvery is how often a held lock is tried again. It is short compared with the work on a lab, and long compared
-// with the cost of a try.
+// lockEvery is how often lock tries again while another process has the lock. The interval is short compared to the
+// work on a lab, and long compared to the cost of one try.
 const lockEvery = 50 * time.Millisecond
 
-// lock holds the lock file at path until the returned file is closed, also in commands that inherited it. It waits for
-// another holder until ctx ends. The file stays: if it were removed, a third process could lock another file of the
-// same name.
+// lock locks the file at path until the returned file is closed. Commands that inherit the file must also close the
+// file. If another process has the lock, lock waits until ctx ends. The lock file is never removed. Otherwise a third
+// process could lock another file with the same name.
 func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)

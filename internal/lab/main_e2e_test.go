@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// A test that kills a process with -9 needs a process to kill: this test binary
-// itself, told by this variable what to do instead of testing.
+// Some tests kill a process with kill -9. The killed process is the test binary
+// itself, and the variable names what the process does instead of testing.
 const actEnv = "LAB_E2E_ACT"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// perform does what a process that is going to be killed does.
+// perform does the work of a process that the test will kill.
 func perform(ctx context.Context, act string) error {
 	m := Machine{State: os.Getenv("LAB_E2E_STATE"), Cache: os.Getenv("LAB_E2E_CACHE")}
 	m.Program = program(m)
@@ -65,7 +65,7 @@ func perform(ctx context.Context, act string) error {
 	return fmt.Errorf("unknown act %q", act)
 }
 
-// performTutti does what tutti does that is started again.
+// performTutti does the work of a tutti process that package lab starts.
 func performTutti(ctx context.Context, m Machine, args []string) error {
 	switch command := strings.Join(args[:2], " "); command {
 	case "lab relay":
@@ -81,17 +81,17 @@ func performTutti(ctx context.Context, m Machine, args []string) error {
 	}
 }
 
-// program starts this test binary in place of tutti.
+// program returns a command that runs this test binary in place of tutti.
 func program(m Machine) []string {
 	return []string{"env", actEnv + "=tutti", "LAB_E2E_STATE=" + m.State, "LAB_E2E_CACHE=" + m.Cache, os.Args[0]}
 }
 
-// prepared is a small base that the host a-01 has prepared.
+// prepared returns a small base, prepared on the host a-01 by a script.
 func prepared(script string) Definition {
 	return Definition{Preparation: Preparation{Script: script, Names: []string{"a-01.one.test", "a-01"}}}
 }
 
-// actor is a process that performs the act on m.
+// actor returns a process that performs the act on m.
 func actor(m Machine, act string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), actEnv+"="+act, "LAB_E2E_STATE="+m.State, "LAB_E2E_CACHE="+m.Cache)
@@ -102,7 +102,7 @@ func twoHosts(name string) Spec {
 	return Spec{Name: name, Hosts: []HostSpec{{Name: "a-01"}, {Name: "a-02"}}}
 }
 
-// testLog writes a machine's progress to the test's log.
+// testLog writes the progress of a machine to the test's log.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(p []byte) (int, error) {
@@ -110,14 +110,15 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// testMachine has a state directory of its own, and the cache of this machine.
+// testMachine returns a Machine with its own state directory and with this
+// machine's cache.
 func testMachine(t *testing.T) Machine {
 	m := Machine{State: t.TempDir(), Cache: DefaultCache, Log: testLog{t}}
 	m.Program = program(m)
 	return m
 }
 
-// up makes a lab that is gone at the end of the test.
+// up creates a lab and removes it when the test ends.
 func up(t *testing.T, m Machine, spec Spec) *Running {
 	t.Helper()
 	running, err := m.Up(t.Context(), spec)
@@ -126,7 +127,7 @@ func up(t *testing.T, m Machine, spec Spec) *Running {
 	}
 	t.Cleanup(func() {
 		if _, err := os.Stat(m.labDir(spec.Name)); err != nil {
-			return // the test took it down
+			return // the test has already removed the lab
 		}
 		if err := m.Down(context.Background(), spec.Name); err != nil {
 			t.Error(err)

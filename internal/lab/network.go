@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Names of the outer machine on every host.
+// These are names of the outer machine that every host knows.
 const (
 	outerName  = "outer"
 	serverName = "tutti-server"
 )
 
-// chooseSubnet returns a /24 that overlaps none of the taken ones. The search starts at a place that follows from the
-// lab's name, so a lab usually gets the same addresses again.
+// chooseSubnet returns a /24 network that does not overlap the networks in taken. The search begins at a place that
+// depends on the lab's name. So a lab usually gets the same addresses again.
 func chooseSubnet(name string, taken []netip.Prefix) (netip.Prefix, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // never fails
@@ -31,7 +31,7 @@ func chooseSubnet(name string, taken []netip.Prefix) (netip.Prefix, error) {
 			return subnet, nil
 		}
 	}
-	return netip.Prefix{}, tutti.Errorf(tutti.CodeConflict, "no free subnet in 10.87.0.0/16: take down labs that are not needed")
+	return netip.Prefix{}, tutti.Errorf(tutti.CodeConflict, "no free subnet in 10.87.0.0/16: remove labs that are not needed")
 }
 
 func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
@@ -43,7 +43,7 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return false
 }
 
-// takenSubnets are the networks in which this machine has addresses, routes (other than default) or name servers.
+// takenSubnets returns the networks of this machine's addresses, routes (except default routes) and name servers.
 func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 	var taken []netip.Prefix
 	addrs, err := net.InterfaceAddrs()
@@ -74,8 +74,8 @@ func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// resolvConf is the outer machine's resolver configuration, for hosts. Hosts cannot use a resolver that listens only on
-// loopback. systemd's resolver keeps the servers that it uses in a file.
+// resolvConf returns the outer machine's resolver configuration, for use on hosts. Hosts cannot use a resolver that
+// listens only on loopback. But systemd's resolver writes the servers that it uses into a file.
 func resolvConf() string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		text, err := os.ReadFile(path)
@@ -101,8 +101,8 @@ func nameservers(conf string) []string {
 	return servers
 }
 
-// outerMTU is the packet size of the interface with the default route. A host that sends larger packets works only if
-// others tell it their limit.
+// outerMTU returns the largest packet size of the interface with the default route. If a host sent larger packets,
+// they would only arrive if routers reported their limit to the host.
 func outerMTU() int {
 	const usual = 1500
 	f, err := os.Open("/proc/net/route")
@@ -121,12 +121,12 @@ func outerMTU() int {
 	return usual
 }
 
-// connect makes the bridge and the hosts' way out.
+// connect creates the bridge, and makes it possible for hosts to reach other networks.
 func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	if err := forward(); err != nil {
 		return err
 	}
-	// Set a fixed address: the kernel's own choice changes as ports come and go.
+	// The bridge gets a fixed address, because the kernel would change the address when ports are added or removed.
 	bridge := fmt.Sprintf("link add %[1]s mtu %[3]d address %[5]s type bridge\nlink set %[1]s up\naddr add %[2]s/%[4]d dev %[1]s\n",
 		s.bridge(), s.outer(), mtu, s.Subnet.Bits(), s.mac(0))
 	if err := x.run(ctx, bridge, "ip", "-batch", "-"); err != nil {
@@ -135,8 +135,8 @@ func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	return x.run(ctx, s.ruleset(), "nft", "-f", "-")
 }
 
-// ruleset lets hosts reach what the outer machine reaches, under its address. It is one separate table, so removing the
-// table removes every rule of the lab.
+// ruleset returns firewall rules with which hosts reach the networks of the outer machine, under its address. All
+// rules are in a separate table. So removing the table removes all rules of the lab.
 func (s state) ruleset() string {
 	return fmt.Sprintf(`table ip %[1]s {
 	chain out {
@@ -152,8 +152,8 @@ func (s state) ruleset() string {
 `, s.table(), s.Subnet, s.bridge())
 }
 
-// plug makes a host's network namespace and joins it to the bridge. The outer end of the pair is made from inside, so
-// it has its final name at once.
+// plug creates a host's network namespace and connects it to the bridge. plug creates the outer end of the pair
+// from inside the namespace, so this end has its final name from the beginning.
 func (s state) plug(ctx context.Context, x commands, host, mtu int) error {
 	ns := s.netns(host)
 	if err := os.WriteFile(ns, nil, 0o600); err != nil {
@@ -174,7 +174,7 @@ route add default via %[6]s
 	return x.run(ctx, "", "ip", "link", "set", s.veth(host), "master", s.bridge(), "up")
 }
 
-// unplug removes what plug has made, if it exists.
+// unplug removes everything that plug has created, if it exists.
 func (s state) unplug(ctx context.Context, x commands, host int) error {
 	if err := removeLink(ctx, x, s.veth(host)); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s state) unplug(ctx context.Context, x commands, host int) error {
 	return unmount(s.netns(host))
 }
 
-// disconnect removes all that connect and plug have made, if it exists.
+// disconnect removes everything that connect and plug have created, if it exists.
 func (s state) disconnect(ctx context.Context, x commands) error {
 	for i := range s.Hosts {
 		if err := s.unplug(ctx, x, i); err != nil {
@@ -192,7 +192,7 @@ func (s state) disconnect(ctx context.Context, x commands) error {
 	if err := removeLink(ctx, x, s.bridge()); err != nil {
 		return err
 	}
-	// Adding the table first lets the deletion succeed even if the table does not exist.
+	// Deleting a table that does not exist fails, so the command adds the table first.
 	return x.run(ctx, fmt.Sprintf("add table ip %[1]s\ndelete table ip %[1]s\n", s.table()), "nft", "-f", "-")
 }
 

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// tryLock takes an exclusive lock on f. The kernel drops it with the last descriptor of f, so also when all processes
-// that have one are killed.
+// tryLock tries to get an exclusive lock on f. The kernel releases the lock when the last descriptor of f is closed,
+// even if the processes are killed.
 func tryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -20,8 +20,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// runAttached runs cmd so that it is killed when this process ends, also by kill -9. The kernel sends this signal when
-// the starting thread ends. So the thread is held until the command has ended.
+// runAttached runs cmd. The kernel kills cmd when this process ends, even after a kill -9. The kernel does this when
+// the thread that started cmd ends. So runAttached keeps its thread until cmd has ended.
 func runAttached(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -29,17 +29,17 @@ func runAttached(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// setSession puts cmd into its own session, so that no signal of a terminal reaches it.
+// setSession lets cmd run in its own session, so cmd gets no signals from a terminal.
 func setSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// setGroup puts cmd into its own process group and kills the whole group when cmd's context ends. nsenter alone would
-// leave its child.
+// setGroup lets cmd run in its own process group, and kills the whole group when cmd's context ends. Without the
+// group, nsenter would be killed but not its child.
 func setGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// unmount removes every mount on path. It succeeds if there is no mount, or no path.
+// unmount removes all mounts on path. unmount returns no error if there is no mount or the path does not exist.
 func unmount(path string) error {
 	for {
 		err := syscall.Unmount(path, syscall.MNT_DETACH)

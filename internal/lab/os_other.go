@@ -9,7 +9,8 @@ import (
 	"os/exec"
 )
 
-// On other systems, Check returns an error before any of these is called.
+// On other systems, these functions are never called, because Check returns an
+// error first.
 
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
@@ -21,5 +22,5 @@ func setGroup(*exec.Cmd) {}
 
 func unmount(string) error { return errors.ErrUnsupported }
 
-// Relay passes packets for a slow link.
+// Relay copies packets for a slow link.
 func Relay(context.Context, string, string, Slow) error { return errors.ErrUnsupported }

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// prepare makes a base of a host. It boots the host in its own lab on the base's parent, runs the script, stops the
-// host and copies its files. The lab is gone afterwards, even if this process is killed.
+// prepare builds a base from a host. The host boots in a lab of its own, on the parent of the base. prepare runs
+// the script, stops the host and copies its files. The lab is removed afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	spec := b.lab()
 	unguard, err := m.guard(b, spec.Name)
@@ -24,7 +24,7 @@ func (m Machine) prepare(ctx context.Context, b building) (err error) {
 		return err
 	}
 	defer unguard()
-	// A lab of this name can only exist if a guard was killed, too.
+	// Such a lab exists only if an earlier guard was killed too.
 	if err := m.Down(ctx, spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 		return err
 	}
@@ -44,22 +44,23 @@ func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	return m.keep(ctx, b, host)
 }
 
-// lab is the lab in which the base's host is prepared.
+// lab returns the lab in which the host of the base is prepared.
 func (b building) lab() Spec {
 	parent, _ := b.parent()
 	names := b.Preparation.Names
 	return Spec{
 		Name:       "prepare-" + b.Digest().Hex()[:16],
 		Definition: parent,
-		Hosts:      []HostSpec{{Name: names[0], Aliases: names[2:]}}, // the second is the short one
+		Hosts:      []HostSpec{{Name: names[0], Aliases: names[2:]}}, // the second name is the short one
 	}
 }
 
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a process that removes the named lab when this process has ended, or when the returned function is
-// called, which waits for it. The guard holds the lock of the base until then, so the next builder finds no lab.
+// guard starts a process that removes the named lab. The new process removes the lab when this process has ended,
+// or when the caller calls the returned function. That function waits until the lab is removed. Until then the
+// guard has the lock of the base, so the next builder does not find the lab.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {
@@ -76,14 +77,14 @@ func (m Machine) guard(b building, lab string) (end func(), err error) {
 	}
 	return func() {
 		_ = lifeline.Close()
-		_ = cmd.Wait() // it finds no lab if everything succeeded
+		_ = cmd.Wait() // the guard finds no lab if everything succeeded
 	}, nil
 }
 
-// stopDeadline is how long a host may take to stop. systemd gives each service 90 seconds.
+// stopDeadline is how long a host may take to stop. systemd allows each service 90 seconds.
 const stopDeadline = 3 * time.Minute
 
-// powerOff lets the host's systemd stop everything, and returns when the host has ended.
+// powerOff makes the host's systemd stop everything, and returns when the host has ended.
 func (h *Host) powerOff(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopDeadline, fmt.Errorf("host %q does not stop within %s", h.Name, stopDeadline))
 	defer cancel()
@@ -95,13 +96,13 @@ func (h *Host) powerOff(ctx context.Context) error {
 		}
 		return err
 	}
-	return killGroup(ctx, h.cgroup) // nspawn is about to end
+	return killGroup(ctx, h.cgroup) // nspawn will end soon
 }
 
 //go:embed keep.sh
 var keepScript string
 
-// keep makes the base from a host that was stopped.
+// keep makes the base from the files of a stopped host.
 func (m Machine) keep(ctx context.Context, b building, h *Host) error {
 	own, err := m.hostFiles(ctx, h.state, h.index, b.Release)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// This script writes the name and the identity of its host into a file, enables a
-// unit for each boot, and starts a unit that notes when it is stopped.
+// This script writes the host's name and identity into a file. The script
+// enables a unit that runs at each boot, and starts a unit that records when it
+// is stopped.
 const preparesWell = `
 hostname -f > /etc/prepared
 cat /etc/machine-id >> /etc/prepared
@@ -36,7 +37,7 @@ const preparesNever = "echo 'the disk is there'; echo 'no such table' >&2; exit 
 
 const preparesForEver = "touch /var/lib/begun; sleep 86396"
 
-// preparing is a machine with a cache that holds the plain base only.
+// preparing returns a machine whose cache has only the plain base.
 func preparing(t *testing.T) Machine {
 	t.Helper()
 	m := testMachine(t)
@@ -99,8 +100,8 @@ func TestPreparedBase(t *testing.T) {
 	}
 }
 
-// wantOwnFilesReset fails unless the prepared base has what its parent has of the
-// files that each host writes itself.
+// wantOwnFilesReset checks the files that each host writes for itself. In the
+// prepared base, these files must be the same as in its parent.
 func wantOwnFilesReset(t *testing.T, m Machine) {
 	t.Helper()
 	dir := func(d Definition) string { return filepath.Join(m.Cache, d.dirName()) }

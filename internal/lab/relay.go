@@ -14,20 +14,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// A slow link is a process that passes packets on late, or drops them. tc's netem does the same in the kernel, but not
-// every kernel has it. One way that works everywhere is better than two of which each is tested only half of the time.
+// A slow link is a process that delays or drops packets. The netem of tc does the same in the kernel, but some
+// kernels do not have netem. One way that works everywhere is better than two ways of which each is tested only on
+// some machines.
 
 //go:embed relay.sh
 var relayScript string
 
-// How long a relay may take to begin, and how often that is checked.
+// These constants are how long a relay may take to begin, and how often relay checks for it.
 const (
 	relayDeadline = 20 * time.Second
 	relayEvery    = 10 * time.Millisecond
 )
 
-// relay starts the host's relay, which is the program with further arguments, in its own control group. It returns when
-// the interface exists that stands in for the host's port.
+// relay starts the host's relay in a control group of its own. The relay is the program with additional arguments.
+// relay returns when the interface exists that replaces the host's port.
 func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
 	groups := cgroupDirs(s.relayGroup(host))
 	args := append([]string{"-c", joinScript + relayScript, "sh", strconv.Itoa(len(groups))}, groups...)
@@ -57,7 +58,7 @@ func (s state) relay(ctx context.Context, x commands, host int, program []string
 	}
 }
 
-// ParseRelay reads the arguments of a relay.
+// ParseRelay parses the arguments of a relay process.
 func ParseRelay(args []string) (port, tap string, slow Slow, err error) {
 	if len(args) != 4 || !strings.HasPrefix(args[0], "tl") || !strings.HasPrefix(args[1], "tl") {
 		return "", "", Slow{}, tutti.Errorf(tutti.CodeInvalid, "a relay is started by `tutti lab slow` alone")

@@ -16,9 +16,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Relay makes the interface tap. It passes packets from port to tap and back, as slow says. Each frame has the kernel's
-// header that says which checksums and segments are still to be made (virtio_net_hdr). It returns when ctx ends or an
-// interface is gone. After that, tap is gone, too.
+// Relay creates the interface tap. Relay copies packets from port to tap and back, with the delay and loss in slow.
+// Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and segments must
+// still be made. Relay returns when ctx ends or an interface disappears. After Relay has returned, tap no longer
+// exists.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -45,8 +46,9 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 }
 
 const (
-	maxFrame   = 10 + 14 + 1<<16 // this header, Ethernet's header, and the largest packet that is still to be segmented
-	maxWaiting = 10_000          // frames; more are lost, as on any line
+	// the kernel's header, the Ethernet header, and the largest packet before segmentation
+	maxFrame   = 10 + 14 + 1<<16
+	maxWaiting = 10_000 // number of frames. More frames get lost, as on any line
 )
 
 type frame struct {
@@ -54,14 +56,14 @@ type frame struct {
 	bytes []byte
 }
 
-// pass passes frames in one direction until from is closed.
+// pass copies frames in one direction until from is closed.
 func (s Slow) pass(from, to *os.File) error {
 	waiting := make(chan frame, maxWaiting)
 	var group errgroup.Group
 	group.Go(func() error {
 		for f := range waiting {
 			<-time.After(time.Until(f.due))
-			_, _ = to.Write(f.bytes) // a packet that the interface does not take is lost
+			_, _ = to.Write(f.bytes) // if the interface does not accept a packet, the packet is lost
 		}
 		return nil
 	})
@@ -75,7 +77,7 @@ func (s Slow) read(from *os.File, into chan<- frame) error {
 	for {
 		n, err := from.Read(buf)
 		if errors.Is(err, unix.ENETDOWN) {
-			continue // it will come up again
+			continue // the interface will come up again
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", from.Name(), err)
@@ -90,7 +92,7 @@ func (s Slow) read(from *os.File, into chan<- frame) error {
 	}
 }
 
-// openPort opens an interface for all packets that arrive on it.
+// openPort opens an interface to read all packets that arrive on it.
 func openPort(name string) (*os.File, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
@@ -112,8 +114,8 @@ func openPort(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openTap makes an interface that exists as long as the file is open. Its packets are as large as those of the
-// interface like.
+// openTap creates an interface that exists as long as the file is open. The packets of this interface may be as large
+// as those of the interface like.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

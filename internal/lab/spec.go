@@ -11,26 +11,27 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Spec says which hosts a lab has and what is on them.
+// Spec describes the hosts of a lab and their content.
 type Spec struct {
 	Name       string // of the lab
-	Domain     string // of its hosts; empty is NAME.test
-	Mirror     string // Debian mirror; empty is the one of the machine's apt configuration
-	Definition        // the base of hosts that do not set their own
-	Binds      []Bind // of paths of the outer machine into every host
+	Domain     string // domain of the hosts. If Domain is empty, the domain is NAME.test
+	Mirror     string // a Debian mirror. If Mirror is empty, the machine's apt configuration decides
+	Definition        // base of the hosts that do not set their own
+	Binds      []Bind // binds of paths of the outer machine into every host
 	Hosts      []HostSpec
 }
 
 // HostSpec is one host of a Spec.
 type HostSpec struct {
-	Name     string   // its host name, or a full name with its own domain
-	Aliases  []string // further names by which the other hosts know it
+	Name     string   // a host name, or a full name with a domain of its own
+	Aliases  []string // additional names by which other hosts know this host
 	Release  string   // instead of the lab's
-	Packages []string // in addition to the lab's
-	Prepare  string   // script that this host runs once to make its own base; empty is none
+	Packages []string // in addition to the lab's packages
+	// script that this host runs once to make its own base. If Prepare is empty, there is no script
+	Prepare string
 }
 
-// Limits of a lab. They follow from the size of its subnet and the length of names in the kernel.
+// Limits of a lab. The limits depend on the size of the subnet, and on the length of interface names in the kernel.
 const (
 	maxHosts   = 200
 	maxLabName = 32
@@ -41,8 +42,8 @@ var (
 	hostNameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 )
 
-// ReadSpec reads the lab file at path. A mistake in it is one error with file, line and what to do. Relative paths in
-// it start at the file's directory.
+// ReadSpec reads the lab file at path. For a mistake in the file, ReadSpec returns one error with file, line and
+// remedy. Relative paths in the file are relative to the file's directory.
 func ReadSpec(path string) (Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -55,7 +56,7 @@ func ReadSpec(path string) (Spec, error) {
 	return parseSpec(path, filepath.Dir(abs), text)
 }
 
-// Validate checks what can be checked without the machine.
+// Validate checks everything that can be checked on any machine.
 func (s Spec) Validate() error {
 	if err := validateLabName(s.Name); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s Spec) Validate() error {
 		return err
 	}
 	if len(s.Hosts) == 0 || len(s.Hosts) > maxHosts {
-		return tutti.Errorf(tutti.CodeInvalid, "lab %q has %d hosts: from 1 to %d are possible", s.Name, len(s.Hosts), maxHosts)
+		return tutti.Errorf(tutti.CodeInvalid, "lab %q has %d hosts, but must have from 1 to %d", s.Name, len(s.Hosts), maxHosts)
 	}
 	for _, b := range s.Binds {
 		if err := b.Validate(); err != nil {
@@ -89,10 +90,10 @@ func (s Spec) validateHost(h HostSpec, taken map[string]string) error {
 	}
 	for _, name := range append([]string{h.Name}, h.Aliases...) {
 		if _, err := netip.ParseAddr(name); err == nil || !hostNameRE.MatchString(name) || len(name) > 253 {
-			return tutti.Errorf(tutti.CodeInvalid, "host name %q: lower-case letters, digits and '-' only, parts joined by '.'", name)
+			return tutti.Errorf(tutti.CodeInvalid, "host name %q: use only lower-case letters, digits and '-', in parts joined by '.'", name)
 		}
 		if of, ok := taken[name]; ok {
-			return tutti.Errorf(tutti.CodeInvalid, "host name %q is taken by %s", name, of)
+			return tutti.Errorf(tutti.CodeInvalid, "host name %q is already the name of %s", name, of)
 		}
 		taken[name] = "host " + h.Name
 	}
@@ -101,12 +102,12 @@ func (s Spec) validateHost(h HostSpec, taken map[string]string) error {
 
 func validateLabName(name string) error {
 	if !labNameRE.MatchString(name) || len(name) > maxLabName {
-		return tutti.Errorf(tutti.CodeInvalid, "lab name %q: lower-case letters, digits and '-' only, beginning with a letter, at most %d", name, maxLabName)
+		return tutti.Errorf(tutti.CodeInvalid, "lab name %q: use only lower-case letters, digits and '-', begin with a letter, and use at most %d characters", name, maxLabName)
 	}
 	return nil
 }
 
-// definition is the base of one host.
+// definition returns the definition of a host's base.
 func (s Spec) definition(h HostSpec) Definition {
 	d := s.Definition
 	d.Release = orDefault(h.Release, d.Release)
@@ -118,7 +119,7 @@ func (s Spec) definition(h HostSpec) Definition {
 	return d.normal()
 }
 
-// names are the names of a host in the order of /etc/hosts, the full one first.
+// names returns the names of a host in the order of /etc/hosts. The full name comes first.
 func (s Spec) names(h HostSpec) []string {
 	if strings.Contains(h.Name, ".") {
 		short, _, _ := strings.Cut(h.Name, ".")

@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// specReader turns the YAML of a lab file into a Spec. It keeps its first error, with the line.
+// specReader converts the YAML of a lab file to a Spec. specReader keeps the first error with its line.
 type specReader struct {
-	path string // as the user named it
+	path string // the path as the user wrote it
 	dir  string // absolute, of the file
 	err  error
 }
@@ -48,8 +48,8 @@ func (r *specReader) fail(line int, format string, args ...any) {
 	}
 }
 
-// lineOf finds the line of the value that a validation error quotes. If there is no such value, it returns the first
-// line.
+// lineOf returns the line of the value that a validation error quotes. If lineOf finds no such value, it returns
+// the first line.
 func (r *specReader) lineOf(n *yaml.Node, err error) int {
 	line := 1
 	var walk func(*yaml.Node)
@@ -81,7 +81,8 @@ func (r *specReader) spec(n *yaml.Node) Spec {
 	return s
 }
 
-// mapping calls the function of each key in n. Unknown and repeated keys are errors, with the known keys as a hint.
+// mapping calls the function for each key in n. Unknown and repeated keys are errors. The error names the known
+// keys.
 func (r *specReader) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n.Line, "want %s: a mapping of keys to values", what)
@@ -92,11 +93,11 @@ func (r *specReader) mapping(n *yaml.Node, what string, keys map[string]func(*ya
 		key, value := n.Content[i], n.Content[i+1]
 		read, ok := keys[key.Value]
 		if !ok {
-			r.fail(key.Line, "unknown key %q in %s: known are %s", key.Value, what, strings.Join(sortedKeys(keys), ", "))
+			r.fail(key.Line, "unknown key %q in %s: the known keys are %s", key.Value, what, strings.Join(sortedKeys(keys), ", "))
 			return
 		}
 		if first, ok := seen[key.Value]; ok {
-			r.fail(key.Line, "key %q is there already, on line %d", key.Value, first)
+			r.fail(key.Line, "key %q is already on line %d", key.Value, first)
 			return
 		}
 		seen[key.Value] = key.Line
@@ -132,7 +133,8 @@ func (r *specReader) words(n *yaml.Node) []string {
 	return words
 }
 
-// hosts reads a list of names, or a mapping of names to a host's own settings.
+// hosts reads the hosts. The hosts are either a list of names, or a mapping of names to the settings of each
+// host.
 func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 	var hosts []HostSpec
 	if n.Kind == yaml.SequenceNode {
@@ -142,7 +144,7 @@ func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 		return hosts
 	}
 	if n.Kind != yaml.MappingNode {
-		r.fail(n.Line, "want the hosts: a list of names, or a mapping of names to what each has of its own")
+		r.fail(n.Line, "want the hosts: a list of names, or a mapping of names to the settings of each host")
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -160,7 +162,7 @@ func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 	return hosts
 }
 
-// binds reads SOURCE:DESTINATION; hosts may not write to the outer machine.
+// binds reads entries of the form SOURCE:DESTINATION. Hosts must not be able to write to the outer machine.
 func (r *specReader) binds(n *yaml.Node) []Bind {
 	var binds []Bind
 	for _, text := range r.words(n) {
@@ -174,20 +176,20 @@ func (r *specReader) binds(n *yaml.Node) []Bind {
 	return binds
 }
 
-// script reads the file with the script that prepares a host.
+// script reads the file that contains a host's preparation script.
 func (r *specReader) script(n *yaml.Node) string {
 	text, err := readScript(r.absolute(r.word(n)))
 	if err != nil {
-		r.fail(n.Line, "prepare %q: %s: name a file with a shell script; its path is relative to the lab file", n.Value, err)
+		r.fail(n.Line, "prepare %q: %s: name a file with a shell script, with a path relative to the lab file", n.Value, err)
 	}
 	return text
 }
 
-// readScript reads a regular file. Other files may have no end.
+// readScript reads a script, which must be a regular file. Reading other files might never end.
 func readScript(path string) (string, error) {
 	info, err := os.Stat(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		return "", failed.Err // the caller's error names the path
+		return "", failed.Err // the caller's error already names the path
 	}
 	if err != nil {
 		return "", err
@@ -196,13 +198,13 @@ func readScript(path string) (string, error) {
 		return "", errors.New("not a regular file")
 	}
 	if info.Size() == 0 || info.Size() > maxScript {
-		return "", fmt.Errorf("it has %d bytes, from 1 to %d are possible", info.Size(), maxScript)
+		return "", fmt.Errorf("the file has %d bytes, but must have from 1 to %d", info.Size(), maxScript)
 	}
 	text, err := os.ReadFile(path)
 	return string(text), err
 }
 
-// absolute makes a path of the lab file absolute.
+// absolute returns the absolute path for a path in the lab file.
 func (r *specReader) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -47,7 +47,7 @@ func TestParseSpec(t *testing.T) {
 	}
 }
 
-// TestPrepare reads a script whose path is relative to the lab file.
+// TestPrepare reads a script with a path that is relative to the lab file.
 func TestPrepare(t *testing.T) {
 	dir := t.TempDir()
 	const script = "echo prepared > /etc/motd\n"
@@ -70,7 +70,7 @@ func TestPrepare(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "b.sh"), 0); err != nil {
 		t.Fatal(err)
 	}
-	const want = `lab.yaml:3: prepare "b.sh": it has 0 bytes, from 1 to 65536 are possible`
+	const want = `lab.yaml:3: prepare "b.sh": the file has 0 bytes, but must have from 1 to 65536`
 	if _, err := ReadSpec(filepath.Join(dir, "lab.yaml")); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("an empty script would be no preparation: %v, want %s", err, want)
 	}
@@ -80,23 +80,23 @@ func TestParseSpecErrors(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"empty":      {"an empty file says what is needed", "", "lab.yaml:1: the file is empty: it needs `lab: NAME` and `hosts: [NAME, ...]`"},
 		"syntax":     {"the parser's own error keeps its line", "lab: [\n", "lab.yaml: line 1: did not find expected node content"},
-		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: known are binds, cached_facts, domain, enabled, hosts, lab, mirror, packages, release`},
-		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: known are aliases, packages, prepare, release`},
-		"twice":      {"a repeated key says where it was first", "lab: a\nhosts: [b]\nlab: c\n", `lab.yaml:3: key "lab" is there already, on line 1`},
+		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: the known keys are binds, cached_facts, domain, enabled, hosts, lab, mirror, packages, release`},
+		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: the known keys are aliases, packages, prepare, release`},
+		"twice":      {"a repeated key says where it was first", "lab: a\nhosts: [b]\nlab: c\n", `lab.yaml:3: key "lab" is already on line 1`},
 		"no list":    {"a word where a list belongs", "lab: a\npackages: rsync\nhosts: [b]\n", "lab.yaml:2: want a list here, like [one, two]"},
 		"null name":  {"a key without a value", "lab:\nhosts: [b]\n", "lab.yaml:1: want one word here"},
-		"lab name":   {"a name that would leave the state directory", "lab: ../etc\nhosts: [b]\n", `lab.yaml:1: lab name "../etc": lower-case letters, digits and '-' only, beginning with a letter, at most 32`},
-		"host name":  {"a host's name becomes a word in /etc/hosts", "lab: a\nhosts:\n  - b\n  - 'c d'\n", `lab.yaml:4: host name "c d": lower-case letters, digits and '-' only, parts joined by '.'`},
-		"address":    {"an address is no name", "lab: a\nhosts: [10.0.0.1]\n", `lab.yaml:2: host name "10.0.0.1": lower-case letters, digits and '-' only, parts joined by '.'`},
-		"same host":  {"two hosts of one name", "lab: a\nhosts:\n  - b\n  - b\n", `lab.yaml:4: host name "b" is taken by host b`},
-		"outer":      {"the outer machine's name", "lab: a\nhosts: [tutti-server]\n", `lab.yaml:2: host name "tutti-server" is taken by the outer machine`},
-		"no hosts":   {"a lab without hosts", "lab: a\n", `lab.yaml:1: lab "a" has 0 hosts: from 1 to 200 are possible`},
-		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid": known are trixie, bookworm`},
+		"lab name":   {"a name that would leave the state directory", "lab: ../etc\nhosts: [b]\n", `lab.yaml:1: lab name "../etc": use only lower-case letters, digits and '-', begin with a letter, and use at most 32 characters`},
+		"host name":  {"a host's name becomes a word in /etc/hosts", "lab: a\nhosts:\n  - b\n  - 'c d'\n", `lab.yaml:4: host name "c d": use only lower-case letters, digits and '-', in parts joined by '.'`},
+		"address":    {"an address is no name", "lab: a\nhosts: [10.0.0.1]\n", `lab.yaml:2: host name "10.0.0.1": use only lower-case letters, digits and '-', in parts joined by '.'`},
+		"same host":  {"two hosts of one name", "lab: a\nhosts:\n  - b\n  - b\n", `lab.yaml:4: host name "b" is already the name of host b`},
+		"outer":      {"the outer machine's name", "lab: a\nhosts: [tutti-server]\n", `lab.yaml:2: host name "tutti-server" is already the name of the outer machine`},
+		"no hosts":   {"a lab without hosts", "lab: a\n", `lab.yaml:1: lab "a" has 0 hosts, but must have from 1 to 200`},
+		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid" is unknown: known releases are trixie, bookworm`},
 		"host's own": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
 		"bind":       {"a bind without destination", "lab: a\nhosts: [b]\nbinds: [/etc]\n", `lab.yaml:3: bind "/etc": want SOURCE:DESTINATION`},
-		"no script":  {"a script that is not there, on its line", "lab: a\nhosts:\n  b:\n    prepare: none.sh\n", `lab.yaml:4: prepare "none.sh": no such file or directory: name a file with a shell script; its path is relative to the lab file`},
-		"directory":  {"a script that is a directory", "lab: a\nhosts:\n  b: {prepare: .}\n", `lab.yaml:3: prepare ".": not a regular file: name a file with a shell script; its path is relative to the lab file`},
-		"endless":    {"a script that never ends", "lab: a\nhosts:\n  b: {prepare: /dev/zero}\n", `lab.yaml:3: prepare "/dev/zero": not a regular file: name a file with a shell script; its path is relative to the lab file`},
+		"no script":  {"a script that is not there, on its line", "lab: a\nhosts:\n  b:\n    prepare: none.sh\n", `lab.yaml:4: prepare "none.sh": no such file or directory: name a file with a shell script, with a path relative to the lab file`},
+		"directory":  {"a script that is a directory", "lab: a\nhosts:\n  b: {prepare: .}\n", `lab.yaml:3: prepare ".": not a regular file: name a file with a shell script, with a path relative to the lab file`},
+		"endless":    {"a script that never ends", "lab: a\nhosts:\n  b: {prepare: /dev/zero}\n", `lab.yaml:3: prepare "/dev/zero": not a regular file: name a file with a shell script, with a path relative to the lab file`},
 		"no source":  {"a bind of nothing", "lab: a\nhosts: [b]\nbinds: ['nowhere-at-all:/a']\n", `lab.yaml:1: bind /nowhere-at-all:/a: stat /nowhere-at-all: no such file or directory`},
 	}
 	for name, tt := range tests {

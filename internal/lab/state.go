@@ -16,14 +16,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// state is written to disk before anything of a lab is made. Every name on the outer machine follows from it.
+// state is on disk before anything of a lab is created. All names on the outer machine can be computed from it.
 type state struct {
 	Name   string       `json:"name"`
 	Domain string       `json:"domain"`
 	Subnet netip.Prefix `json:"subnet"`
 	Hosts  []hostState  `json:"hosts"`
 
-	dir string // of the lab, inside the machine's state directory
+	dir string // the lab's directory, inside the machine's state directory
 }
 
 type hostState struct {
@@ -36,8 +36,8 @@ type hostState struct {
 
 const stateFile = "lab.json"
 
-// id distinguishes labs in names that must be short. It depends on the directory, so labs of the same name in two state
-// directories do not collide.
+// id distinguishes labs in names that must be short. The id is computed from the directory. So labs with the same
+// name in two state directories have different ids.
 func (s state) id() string {
 	sum := sha256.Sum256([]byte(s.dir))
 	return hex.EncodeToString(sum[:4])
@@ -46,7 +46,7 @@ func (s state) id() string {
 // bridgeRE matches the bridge of any lab.
 var bridgeRE = regexp.MustCompile(`^tl[0-9a-f]{8}$`)
 
-// Names on the outer machine. An interface's name has at most 15 characters.
+// These methods return names on the outer machine. The name of an interface has at most 15 characters.
 func (s state) bridge() string             { return "tl" + s.id() }
 func (s state) table() string              { return "tutti_lab_" + s.id() }
 func (s state) veth(host int) string       { return s.bridge() + "h" + strconv.FormatInt(int64(host), 36) }
@@ -57,17 +57,17 @@ func (s state) hostDir(host int) string    { return filepath.Join(s.dir, "hosts"
 func (s state) netns(host int) string      { return filepath.Join(s.hostDir(host), "net") }
 func (s state) consoleLog(host int) string { return filepath.Join(s.hostDir(host), "console.log") }
 
-// mac is the hardware address of the bridge (0) or of a host (from 1 on). It never changes, because others remember it
-// and send to it.
+// mac returns the hardware address of the bridge (n is 0) or of a host (n is 1 or more). The address never changes,
+// because other hosts remember it.
 func (s state) mac(n int) string {
 	id := s.id()
 	return fmt.Sprintf("02:%s:%s:%s:%s:%02x", id[0:2], id[2:4], id[4:6], id[6:8], n)
 }
 
-// outer is the outer machine's address on the bridge, the first of the subnet.
+// outer returns the outer machine's address on the bridge, which is the first address of the subnet.
 func (s state) outer() netip.Addr { return s.Subnet.Addr().Next() }
 
-// firstHost is the last byte of the first host's address. The addresses before it are reserved.
+// firstHost is the last byte of the first host's address. The addresses before that byte are reserved.
 const firstHost = 11
 
 func (s state) address(host int) netip.Addr {
@@ -76,8 +76,8 @@ func (s state) address(host int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// save makes the lab's directory with its state, durably. After it has returned nil, Down finds everything that is made
-// later.
+// save creates the lab's directory with the state, and returns when both are on disk. After save has succeeded, Down
+// finds everything that is created later.
 func (s state) save() error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -113,7 +113,7 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// labDir is the directory of the named lab.
+// labDir returns the directory of the named lab.
 func (m Machine) labDir(name string) string { return filepath.Join(m.state(), name) }
 
 // load reads the state of the named lab.
@@ -124,7 +124,7 @@ func (m Machine) load(name string) (state, error) {
 	s := state{dir: m.labDir(name)}
 	text, err := os.ReadFile(filepath.Join(s.dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, tutti.Errorf(tutti.CodeNotFound, "no lab %q: `tutti lab list` shows those that are there", name)
+		return state{}, tutti.Errorf(tutti.CodeNotFound, "there is no lab %q: `tutti lab list` shows the labs", name)
 	}
 	if err != nil {
 		return state{}, err
@@ -135,8 +135,8 @@ func (m Machine) load(name string) (state, error) {
 	return s, nil
 }
 
-// names returns all labs that have a directory, sorted, including those whose Up was killed before it had made
-// anything.
+// names returns the names of all labs that have a directory, sorted. names includes labs whose Up was killed before
+// it had created anything.
 func (m Machine) names() ([]string, error) {
 	entries, err := os.ReadDir(m.state())
 	if errors.Is(err, fs.ErrNotExist) {

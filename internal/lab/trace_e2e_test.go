@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// traces are what a lab may leave on the outer machine, one line each. Labs of
-// others that come and go meanwhile are left out; everything else counts,
-// whatever its name.
+// traces returns everything on the outer machine that a lab might leave, one line
+// each. traces leaves out labs of other tests, because they may come and go during
+// the test. Everything else counts, no matter which name it has.
 func traces(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string
@@ -66,13 +66,13 @@ func traces(t *testing.T, m Machine) []string {
 	return lines
 }
 
-// testsEnv, with the number of the tests' process, is in the environment of each
-// process that they begin.
+// testsEnv is a variable in the environment of each process that the tests start.
+// The value of testsEnv is the process number of the tests.
 const testsEnv = "LAB_E2E_TESTS"
 
 var hostMountRE = regexp.MustCompile(`\s(\S+)/hosts/\d+/net\s`)
 
-// mountOf is a name of the lab that a mount belongs to.
+// mountOf returns the name of the lab to which a mount belongs.
 func mountOf(line string) string {
 	if match := hostMountRE.FindStringSubmatch(line); match != nil {
 		return state{dir: match[1]}.bridge()
@@ -80,8 +80,8 @@ func mountOf(line string) string {
 	return ""
 }
 
-// forwarding is the kernel's setting, or what it will be again when the labs
-// of others are down.
+// forwarding returns the kernel's setting. If labs of others are running,
+// forwarding returns the value that the setting will have after them.
 func forwarding(t *testing.T, m Machine) string {
 	t.Helper()
 	if text, err := os.ReadFile(forwardBefore); err == nil && othersUp(t, m) {
@@ -90,7 +90,8 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether labs of others are up, which have raised settings, too.
+// othersUp reports whether other labs are running. Other labs also raise the
+// settings.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()
@@ -100,8 +101,8 @@ func othersUp(t *testing.T, m Machine) bool {
 	return slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
 }
 
-// rules are the lines of the firewall, each with the table that it is in: that
-// alone tells whose it is.
+// rules returns the lines of the firewall. Each line has the name of its table,
+// because only the table shows to which lab the rule belongs.
 func rules(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("nft", "list", "ruleset").Output()
@@ -119,16 +120,17 @@ func rules(t *testing.T) []string {
 	return lines
 }
 
-// namespaces are those of the network that a process is in, each with the control
-// groups of that process: they tell whose it is. One outside the labs counts only
-// if a program of this test run began its process: other tests run beside this one.
+// namespaces returns the network namespaces of all processes. Each namespace has
+// the control groups of one of its processes, which show to which lab it belongs.
+// A namespace outside the labs counts only if a process of this test run created
+// it, because other tests run at the same time.
 func namespaces(t *testing.T) []string {
 	t.Helper()
-	links, err := filepath.Glob("/proc/[0-9]*/ns/net") // lsns fails if a process ends while it looks
+	links, err := filepath.Glob("/proc/[0-9]*/ns/net") // lsns fails if a process ends at that moment
 	if err != nil || len(links) == 0 {
 		t.Fatalf("%d processes have a network, %v", len(links), err)
 	}
-	first := map[string]int{} // the process of each that has been there the longest, by its number
+	first := map[string]int{} // the oldest process in each namespace, by its number
 	for _, link := range links {
 		ns, err := os.Readlink(link)
 		pid, bad := strconv.Atoi(strings.Split(link, "/")[2])
@@ -160,8 +162,8 @@ func namespaces(t *testing.T) []string {
 	return lines
 }
 
-// processes are those that name the machine's state directory in their command
-// line, and those that sleep as only the tests do.
+// processes returns the processes that name the machine's state directory in their
+// command line, and the processes that sleep in the way only the tests do.
 func processes(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string
@@ -184,13 +186,14 @@ func processes(t *testing.T, m Machine) []string {
 
 var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
 
-// foreign tells whether a trace is another lab's: it has the id of one, and not
-// of one of m. Counters that change by themselves are foreign too.
+// foreign reports whether a trace belongs to another lab. Such a trace has the id
+// of a lab that is not one of m. Counters that change by themselves also count as
+// foreign.
 func foreign(m Machine, line string) bool {
 	if strings.Contains(line, DefaultState+"/") {
 		return true
 	}
-	// Other tests mount what they need below their own temporary directories.
+	// Other tests use mounts below their own temporary directories.
 	if strings.HasPrefix(line, "mount ") && strings.Contains(line, " "+os.TempDir()+"/") && !strings.Contains(line, m.State) && hostMountRE.FindString(line) == "" {
 		return true
 	}

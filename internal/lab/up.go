@@ -17,17 +17,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Running is a lab that is up.
+// Running is a lab that is running.
 type Running struct {
 	Name   string
 	Domain string
 	Subnet netip.Prefix
-	Outer  netip.Addr // the outer machine's, as its hosts see it; they know it as tutti-server
-	Dir    string     // for files that belong to the lab
-	Hosts  []*Host    // in the order of the lab file
+	// the outer machine's address on the lab's network. Hosts know the outer machine as tutti-server
+	Outer netip.Addr
+	Dir   string  // directory for files that belong to the lab
+	Hosts []*Host // hosts in the order of the lab file
 }
 
-// Host returns the host with this name, which may be any of its names.
+// Host returns the host that has this name among its names.
 func (r *Running) Host(name string) (*Host, error) {
 	var names []string
 	for _, h := range r.Hosts {
@@ -39,12 +40,12 @@ func (r *Running) Host(name string) (*Host, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q: it has %s", name, r.Name, strings.Join(names, ", "))
 }
 
-// lockFile serialises making and removing labs on this machine, because labs choose free subnets and share a kernel
-// setting.
+// lockFile is locked while a process creates or removes a lab. The reason is that labs choose free subnets and share
+// a kernel setting.
 const lockFile = runDir + "/lock"
 
-// Up makes the lab and returns when every host runs. If it fails or ctx ends, it removes what it has made. If a lab of
-// that name exists, Up fails.
+// Up creates the lab and returns when every host is running. If Up fails or ctx ends, it removes everything that it
+// has created. If a lab with that name exists, Up returns an error.
 func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := Check(); err != nil {
 		return nil, err
@@ -75,8 +76,8 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	return m.running(s), nil
 }
 
-// Bases returns the directories of all bases that the lab's hosts need, by digest. It builds missing ones in parallel,
-// because dpkg uses only one core.
+// Bases returns the directories of all bases that the lab's hosts need, by digest. Bases builds missing bases in
+// parallel, because dpkg uses only one core.
 func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error) {
 	m.Mirror = orDefault(m.Mirror, spec.Mirror)
 	wanted := map[string]Definition{}
@@ -99,11 +100,11 @@ func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error
 	return out, group.Wait()
 }
 
-// plan decides everything about the lab, but makes nothing.
+// plan decides all properties of the lab, but creates nothing.
 func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[string]string) (state, error) {
 	s := state{Name: spec.Name, Domain: spec.domain(), dir: m.labDir(spec.Name)}
 	if _, err := os.Stat(filepath.Join(s.dir, stateFile)); err == nil {
-		return s, tutti.Errorf(tutti.CodeConflict, "lab %q is there already: take it down with `tutti lab down %s`", s.Name, s.Name)
+		return s, tutti.Errorf(tutti.CodeConflict, "lab %q already exists: remove it with `tutti lab down %s`", s.Name, s.Name)
 	}
 	taken, err := takenSubnets(ctx, x)
 	if err != nil {
@@ -121,7 +122,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// make makes the planned lab: first the network, then all hosts at once.
+// make creates the planned lab. First make creates the network, then all hosts at the same time.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()
@@ -151,17 +152,17 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 	return err
 }
 
-// hosts is the number of hosts of all labs, including a lab that is being made.
+// hosts returns the number of hosts of all labs, including a lab that is being created.
 func (m Machine) hosts() int {
 	n := 0
-	labs, _ := m.List() // the number is an estimate
+	labs, _ := m.List() // errors are ignored, because the number is an estimate
 	for _, lab := range labs {
 		n += len(lab.Hosts)
 	}
 	return n
 }
 
-// eachHost calls do for all hosts concurrently and joins their errors.
+// eachHost calls do for all hosts at the same time and joins their errors.
 func eachHost(s state, do func(host int) error) error {
 	errs := make([]error, len(s.Hosts))
 	var wait sync.WaitGroup
@@ -180,7 +181,8 @@ func (m Machine) running(s state) *Running {
 	return r
 }
 
-// Open returns the named lab, which another process may have made. An empty name means the only lab.
+// Open returns the named lab. Another process may have created the lab. If the name is empty, there must be only one
+// lab.
 func (m Machine) Open(name string) (*Running, error) {
 	name, err := m.only(name)
 	if err != nil {
@@ -193,7 +195,7 @@ func (m Machine) Open(name string) (*Running, error) {
 	return m.running(s), nil
 }
 
-// List returns the labs of this machine by name.
+// List returns the labs of this machine, sorted by name.
 func (m Machine) List() ([]*Running, error) {
 	names, err := m.names()
 	if err != nil {
@@ -203,7 +205,7 @@ func (m Machine) List() ([]*Running, error) {
 	for _, name := range names {
 		s, err := m.load(name)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // Up was killed before it had made anything
+			continue // Up was killed before it had created anything
 		}
 		if err != nil {
 			return nil, err

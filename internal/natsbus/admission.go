@@ -24,9 +24,10 @@ const (
 	refusedAgain = time.Hour
 )
 
-// UseJWT uses another JWT of the same key from now on. When no call is under way, it replaces the connection, and
-// returns when the new one is there. Calls that begin in between wait for it, so none is lost. If ctx ends earlier, the
-// next connection uses the JWT. Only one UseJWT may run at a time.
+// UseJWT makes the connection use another JWT of the same key. When no call is running, UseJWT replaces the
+// connection, and returns when the new connection is open. Calls that begin during the replacement wait for the new
+// connection, so no call gets lost. If ctx ends before the replacement, the next connection uses the new JWT. Only
+// one UseJWT may run at a time.
 func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	c.jwt.Store(&jwt)
 	for !c.turn.close(stallFor) {
@@ -37,7 +38,7 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return wrap(ctx.Err(), "use the new JWT: a call goes on and on")
+			return wrap(ctx.Err(), "replace the JWT: the running calls do not end")
 		}
 	}
 	defer c.turn.open()
@@ -45,7 +46,7 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	back := c.back
 	c.mu.Unlock()
 	if !c.nc.IsConnected() {
-		return nil // the next connection is on its way
+		return nil // the old connection is closed, and a new one is being opened
 	}
 	if err := c.nc.ForceReconnect(); err != nil {
 		return wrap(err, "use the new JWT")
@@ -61,15 +62,15 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	return nil
 }
 
-// admission reports, once and then from time to time, that the server does not admit this node, or that the node does
-// not know the server. Neither passes by itself.
+// admission reports that the server does not admit this node, or that the node does not know the server. admission
+// repeats the report every hour. Neither passes by itself.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex
 	said    time.Time
 }
 
-// tried notes how an attempt to connect ended.
+// tried records the result of an attempt to connect.
 func (a *admission) tried(log *slog.Logger, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,15 +82,16 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	case time.Since(a.said) >= refusedAgain:
 		a.said = time.Now()
 		if isStranger(err) {
-			a.refused(tutti.Wrap(tutti.CodeRefused, err, "the server is of a CA that this node does not know"))
+			a.refused(tutti.Wrap(tutti.CodeRefused, err, "this node does not trust the CA of the server's certificate"))
 			return
 		}
-		a.refused(tutti.Wrap(tutti.CodeUnauthenticated, err, "the server does not let this node in"))
+		a.refused(tutti.Wrap(tutti.CodeUnauthenticated, err, "the server refuses this node"))
 	}
 }
 
-// isRefusal reports whether the bus refused the credentials of a new connection. (If they have expired or were revoked,
-// the bus says so on an open connection. The next attempt to connect then ends with this error.)
+// isRefusal reports whether the bus refused the credentials of a new connection. (For a JWT that has expired or was
+// revoked, the bus first sends this error on the open connection. After that the next attempt to connect fails with
+// the same error.)
 func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
 
 // isStranger reports whether the server showed a certificate of a CA that this node does not trust.

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// attacker is a raw connection with a real node's credentials, and what the
-// bus told it that it may not do.
+// attacker is a raw connection with a real node's credentials. attacker collects the bus's messages
+// about actions that the bus does not permit.
 type attacker struct {
 	*nats.Conn
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ func attack(t *testing.T, bus *bustest.Bus, node bustest.Node) *attacker {
 	return a
 }
 
-// settle returns when the bus has handled everything sent so far and its
-// refusals have been noted: errors are delivered before the pong.
+// settle returns when the bus has handled all messages sent so far, and the attacker has noted all
+// refusals. The bus sends its errors before the answer to the ping.
 func (a *attacker) settle(t *testing.T) {
 	t.Helper()
 	if err := a.FlushWithContext(within(t)); err != nil {
@@ -73,7 +73,8 @@ func TestNodeHasNoOtherSubjects(t *testing.T) {
 		heard <- string(from) + " " + op
 		return nil, nil
 	})
-	// Names do not matter to the bus; these would, if they became subjects.
+	// The bus does not interpret node names. These names would do harm if the bus used them in
+	// subjects.
 	for _, name := range []tutti.NodeName{"web", "web.*", "*", ">"} {
 		t.Run(string(name), func(t *testing.T) {
 			victim, evil := bus.Join(t, "web.example.net"), bus.Join(t, name)
@@ -99,7 +100,7 @@ func TestNodeHasNoOtherSubjects(t *testing.T) {
 				}
 				a.wantRefused(t, "subscription", subject)
 			}
-			// The victim works, and nothing of the above reached anybody.
+			// The victim can still call the server, and no attack above had an effect on anybody.
 			c := dial(t, bus, victim)
 			if _, err := c.Call(within(t), "last", nil); err != nil {
 				t.Fatal(err)
@@ -164,7 +165,7 @@ func TestAnswersGoToTheirSenderOnly(t *testing.T) {
 		a := attack(t, bus, evil)
 		to := reply(string(evil.Key))
 		if err := a.PublishRequest("n."+string(evil.Key)+".op", to, nil); err != nil {
-			continue // the client would not even send it
+			continue // the client library refuses to send this subject
 		}
 		want := string(evil.Key) + ": an answer to " + to
 		if got := receive(t, denied, "denial of an answer to "+to); got != want {
@@ -287,7 +288,7 @@ func TestRevokedNodeIsCutOff(t *testing.T) {
 	}
 }
 
-// A message whose handler panics is the failure of that message alone.
+// If a handler panics, only the call that it handles fails.
 func TestAPanicFailsOneCall(t *testing.T) {
 	bus := bustest.Start(t)
 	denied := make(chan string, 10)
@@ -311,7 +312,8 @@ func TestAPanicFailsOneCall(t *testing.T) {
 	}
 }
 
-// Who sends far more than the server answers loses its connections and gets none; others are answered.
+// If a node sends far more than the server answers, the server closes its connections and refuses new
+// ones. The server still answers other nodes.
 func TestWhoFloodsIsPutOut(t *testing.T) {
 	t.Parallel()
 	bus := bustest.Start(t)
@@ -356,10 +358,11 @@ func TestWhoFloodsIsPutOut(t *testing.T) {
 		}
 	}
 	receive(t, gone, "end of the connection")
-	if got, want := receive(t, denied, "denial"), string(evil.Key)+": send far more than the server answers; its connections are ended for a while"; got != want {
+	if got, want := receive(t, denied, "denial"), string(evil.Key)+": send far more than the server answers; the server closes its connections for some time"; got != want {
 		t.Errorf("told of %q, want %q", got, want)
 	}
-	if _, gone, err = connect(); err == nil { // else it was ended before the client had seen that it is there
+	// if err is not nil, the server closed the connection before the client saw it open
+	if _, gone, err = connect(); err == nil {
 		receive(t, gone, "end of the next connection")
 	}
 	if _, err := dial(t, bus, honest).Call(within(t), "claim", nil); err != nil {

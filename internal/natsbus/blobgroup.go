@@ -14,31 +14,32 @@ import (
 )
 
 const (
-	// worthBatch is the number of messages from which an atomic batch is cheaper than single messages: a batch needs
-	// about four fsyncs, each single message needs one.
+	// worthBatch is the number of messages from which an atomic batch is cheaper than single messages. A batch needs
+	// about four fsyncs, and each single message needs one.
 	worthBatch = 5
 	// maxGroup bounds the bytes of one batch.
 	maxGroup = 4 << 20
 )
 
-// group gathers what many callers store at the same time. If no caller stores, a new one stores at once. Else it waits,
-// and then one of the waiting callers stores for all of them.
+// group gathers the messages that many callers store at the same time. If no other caller is storing, a new caller
+// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all of
+// them.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
 	busy    bool
 }
 
-// put is what one caller stores.
+// put is the set of messages that one caller stores.
 type put struct {
 	msgs []*nats.Msg
 	size int
 	done chan error    // its outcome
-	lead chan struct{} // closed when this put must store for all that wait
+	lead chan struct{} // closed when this caller must store the messages of all waiting callers
 }
 
-// store writes messages unless their subjects already have content. Subjects are made of digests, so that content is
-// the same. store returns when the messages are on disk.
+// store writes messages unless their subjects already have content. A subject is made of a digest, so an existing
+// message with the same subject has the same content. store returns when the messages are on disk.
 func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(err, "store a blob")
@@ -74,7 +75,7 @@ func (g *group) lead(store func([]*put)) {
 	store(all)
 }
 
-// join reports whether p must store at once; else it must wait.
+// join reports whether p must store at once. If join returns false, p must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +85,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// take returns the puts to store together. The leader's own is the first.
+// take returns the puts to store together. The first of the puts is the leader's own put.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +99,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// leave lets the next waiting put lead.
+// leave makes the next waiting put the leader.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,15 +108,15 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll tells every put its outcome. It does not end when the caller's ctx ends, because it stores for other callers
-// too.
+// storeAll stores all puts and sends each of them its result. storeAll does not end when the caller's ctx ends,
+// because storeAll works for other callers too.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
 	defer cancel()
 	if msgs := distinct(all); len(msgs) >= worthBatch {
 		err := b.storeBatch(ctx, msgs)
-		// If the batch was refused, nothing of it is stored. The usual reason is that one of the messages was there
-		// before.
+		// If NATS refused the batch, it stored no message of the batch. The usual reason is that the stream already
+		// has one of the messages.
 		if _, refused := errors.AsType[*jetstream.APIError](err); !refused {
 			for _, p := range all {
 				p.done <- err
@@ -178,7 +179,8 @@ func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// fresh returns the message to publish. The stream stores it only if its subject has none.
+// fresh returns a copy of the message for publishing. The stream stores the copy only if its subject has no message
+// yet.
 func fresh(m *nats.Msg) *nats.Msg {
 	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for key, values := range m.Header {
@@ -198,7 +200,7 @@ func markBatch(msgs []*nats.Msg) {
 	msgs[len(msgs)-1].Header.Set("Nats-Batch-Commit", "1")
 }
 
-// putChunks stores the chunks of large content, several at once.
+// putChunks stores the chunks of large content, several chunks at a time.
 func (b *Blobs) putChunks(ctx context.Context, digest tutti.Digest, content []byte) (chunks int, err error) {
 	var msgs []*nats.Msg
 	for len(content) > 0 {

@@ -19,14 +19,15 @@ const (
 	maxBlob     = 1 << 30
 	blobTimeout = 60 * time.Second
 
-	headerChunks = "Tutti-Chunks" // number of chunks; absent: the content is in this message
+	headerChunks = "Tutti-Chunks" // number of chunks. Without this header the whole content is in this message
 	headerSize   = "Tutti-Size"
 )
 
-// Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is the message blob.<hex>. Larger content is
-// in chunk.<hex>.<i>, and blob.<hex> has their number. Nothing is written twice. So the next Put continues one that was
-// cut off, and two at the same time do no harm. What many callers store at the same time goes to disk together. Any
-// number of goroutines may use it.
+// Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is stored in the message blob.<hex>.
+// Larger content is stored in the messages chunk.<hex>.<i>, and blob.<hex> has the number of chunks. Nothing is
+// written twice. If a Put is cut off, the next Put of the same content continues it. Two Puts of the same content at
+// the same time do no harm. If many callers store at the same time, their content goes to disk together. Any number
+// of goroutines may use it.
 type Blobs struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -36,15 +37,16 @@ type Blobs struct {
 	deleted atomic.Bool
 }
 
-// Stored is the stream's last sequence that was acknowledged to this process. By it, a file that lost an acknowledged
-// end can be told from one with only a torn end. 0 and known: content was deleted since, perhaps the last. Not known:
-// nothing was stored or deleted.
+// Stored returns the last sequence of the stream that NATS acknowledged to this process. A caller can compare this
+// sequence with the stream's file. So the caller can distinguish a lost acknowledged end from a torn end that was
+// never acknowledged. If seq is 0 and known is true, this process deleted content, perhaps the last stored content.
+// If known is false, this process stored and deleted nothing.
 func (b *Blobs) Stored() (seq uint64, known bool) {
 	seq = b.stored.Load()
 	return seq, seq > 0 || b.deleted.Load()
 }
 
-// acknowledged notes the sequence up to which the stream has stored.
+// acknowledged records that the stream has stored everything up to seq.
 func (b *Blobs) acknowledged(seq uint64) {
 	for {
 		before := b.stored.Load()
@@ -59,7 +61,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// OpenBlobs makes the stream if it does not exist.
+// OpenBlobs opens the stream. OpenBlobs creates the stream if it does not exist.
 func OpenBlobs(ctx context.Context, nc *nats.Conn) (*Blobs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -136,7 +138,7 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 func (b *Blobs) chunks(ctx context.Context, digest tutti.Digest, text string, size int) ([]byte, error) {
 	count, err := strconv.Atoi(text)
 	if err != nil || count != (size+blobChunk-1)/blobChunk {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %d in %q chunks", digest, size, text)
+		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: the stored size %d and the number of chunks %q do not fit", digest, size, text)
 	}
 	content := make([]byte, 0, size)
 	for i := range count {
@@ -178,7 +180,7 @@ func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
 func sizeOf(digest tutti.Digest, head *jetstream.RawStreamMsg) (int, error) {
 	size, err := strconv.Atoi(head.Header.Get(headerSize))
 	if err != nil || size < 0 || size > maxBlob {
-		return 0, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
+		return 0, tutti.Errorf(tutti.CodeDamaged, "blob %s: the stored size %q is invalid", digest, head.Header.Get(headerSize))
 	}
 	return size, nil
 }

@@ -32,11 +32,12 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 	return out, nil
 }
 
-// Delete implements tutti.Sweeping. The head is deleted first. If the deletion is cut off after that, what is left does
-// not count as content, and List still returns it.
+// Delete implements tutti.Sweeping. Delete deletes the head first. If the process ends after deleting the head,
+// the remaining chunks do not count as content, but List still returns the digest.
 //
-// The bus rewrites a block of its file when less than half of it is left (at its next sync, see embed.Options;
-// nats-server, shouldCompactSync). It removes an empty block, except the last one, to which it writes.
+// The bus rewrites a block of its file when less than half of the block is still in use. The bus rewrites blocks
+// at its next sync (see embed.Options, and shouldCompactSync in nats-server). The bus removes empty blocks,
+// except the last block, because new messages go to the last block.
 func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	if err := digest.Validate(); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	ctx, cancel := withTimeout(ctx, blobTimeout)
 	defer cancel()
 	b.deleted.Store(true)
-	b.stored.Store(0) // the last stored content may be what is deleted
+	b.stored.Store(0) // perhaps Delete has deleted the last stored content
 	for _, subject := range []string{"blob." + digest.Hex(), "chunk." + digest.Hex() + ".*"} {
 		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return wrap(err, "delete a blob")

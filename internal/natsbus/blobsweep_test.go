@@ -15,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 )
 
-// blocksOf returns the bytes of the files that have a stream's messages.
+// blocksOf returns the total size of the files that contain a stream's
+// messages.
 func blocksOf(t *testing.T, dir, stream string) int64 {
 	t.Helper()
 	var total int64
@@ -37,7 +38,8 @@ func blocksOf(t *testing.T, dir, stream string) int64 {
 	return total
 }
 
-// content is blobs of many sizes that do not compress, in all some MB.
+// content returns blob i. Blobs have many different sizes, cannot be
+// compressed, and together have some MB.
 func content(i int) []byte {
 	out := make([]byte, 1000+(i*7919)%200_000)
 	state := uint64(i + 1)
@@ -73,7 +75,8 @@ func TestTheDiskShrinksWithItsContent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Twice what is left, and a block that is being written.
+	// The goal is twice the remaining content, plus one block that is being
+	// written.
 	goal := 2*kept + 8<<20 + 1<<20
 	if before < 2*goal {
 		t.Fatalf("%d bytes on disk before: too few to show anything, the goal is %d", before, goal)
@@ -95,8 +98,8 @@ func TestTheDiskShrinksWithItsContent(t *testing.T) {
 	}
 }
 
-// What a Put has left that was cut off is no content, is listed and can be
-// removed.
+// The chunks of a Put that was cut off do not count as content. List returns
+// their digest, and Delete removes them.
 func TestHalfABlobIsListedAndRemoved(t *testing.T) {
 	t.Parallel()
 	bus := bustest.Start(t)

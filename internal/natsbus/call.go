@@ -13,18 +13,20 @@ import (
 
 const (
 	chunkTimeout = 15 * time.Second
-	// retryPause is the wait after a chunk that was not answered.
+	// retryPause is the wait after a chunk that got no answer.
 	retryPause = 250 * time.Millisecond
-	// maxUploads is how often a parcel is sent if the server forgets it.
+	// maxUploads is how often Call sends the same parcel if the server loses it.
 	maxUploads = 3
 )
 
-// Call asks the server and returns its answer. Errors have the code that the server gave them. CodeUnavailable: there
-// is no connection, it was lost during the call, or no server serves. CodeDeadline: no answer came in time (ctx's
-// deadline, else a minute). In both cases the server may have done what was asked.
+// Call sends a request to the server and returns the answer. Errors have the code that the server sent.
+// CodeUnavailable means that there is no connection, that the connection broke during the call, or that no server is
+// running. CodeDeadline means that no answer came before ctx's deadline, or within a minute if ctx has no deadline.
+// In both cases the server may have executed the request.
 //
-// Payload and answer may have up to 64 MiB. Large ones go in chunks. As long as ctx lasts, they continue after a lost
-// connection. If a call ended with CodeUnavailable and is repeated, it goes on with the chunks that the server has.
+// The payload and the answer may each have up to 64 MiB. Large payloads and answers are sent in chunks. If the
+// connection breaks, Call continues with the next chunk on a new connection until ctx ends. If a call ended with
+// CodeUnavailable and the caller repeats it, Call sends only the chunks that the server does not have yet.
 func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	if err := validateOp(op); err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 			return nil, err
 		}
 		if answer.Header.Get(headerStatus) == statusMissing {
-			continue // the server was restarted after it had the parcel
+			continue // the server received the parcel, and restarted before it answered
 		}
 		if err := failureOf(op, answer); err != nil {
 			return nil, err
@@ -60,7 +62,8 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server lost the content %d times", op, maxUploads)
 }
 
-// Send sends a message to the server and does not wait for an answer. The message may get lost. It has at most 128 KiB.
+// Send sends a message to the server and does not wait for an answer. The message may get lost. The message has at
+// most 128 KiB.
 func (c *Conn) Send(op string, payload []byte) error {
 	if err := validateOp(op); err != nil {
 		return err
@@ -81,7 +84,7 @@ func (c *Conn) Send(op string, payload []byte) error {
 	return nil
 }
 
-// SetTicket lets each later message carry a ticket.
+// SetTicket adds a ticket to each message that is sent later.
 func (c *Conn) SetTicket(ticket string) { c.ticket.Store(&ticket) }
 
 func (c *Conn) present(msg *nats.Msg) {
@@ -90,7 +93,7 @@ func (c *Conn) present(msg *nats.Msg) {
 	}
 }
 
-// request sends one message and waits for its answer, but not longer than the connection lasts on which it was sent.
+// request sends one message and waits for its answer. request stops waiting when the connection that it used breaks.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
 	if err := c.turn.enter(ctx); err != nil {
 		return nil, wrap(err, op)
@@ -120,7 +123,7 @@ func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg
 	return nil, wrap(err, op+": no answer from the server")
 }
 
-// payloadParcel names a payload by its content. So a repeated call has the same parcel.
+// payloadParcel returns a parcel whose id comes from the payload's digest, so a repeated call has the same parcel.
 func payloadParcel(payload []byte) parcel {
 	digest := tutti.DigestOf(payload)
 	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}
@@ -128,7 +131,7 @@ func payloadParcel(payload []byte) parcel {
 
 // upload sends a parcel in chunks. The server says at which offset the next chunk begins.
 func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
-	var chunk []byte // the first message only asks
+	var chunk []byte // the first message has no content, it only requests the offset
 	for offset := int64(0); ; {
 		answer, err := c.exchange(ctx, opPut, p, offset, chunk)
 		if err != nil {
@@ -147,7 +150,7 @@ func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
 	}
 }
 
-// contentOf returns the content of an answer. It fetches the content if it is a parcel.
+// contentOf returns the content of an answer. If the answer is a parcel, contentOf fetches its content in chunks.
 func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]byte, error) {
 	p, err := parcelOf(answer.Header)
 	if err != nil || p.id == "" {
@@ -160,27 +163,27 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 			return nil, err
 		}
 		if chunk.Header.Get(headerStatus) == statusMissing {
-			return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server started again before all of its answer was here", op)
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server restarted before this node had received the whole answer", op)
 		}
 		if err := failureOf(opGet, chunk); err != nil {
 			return nil, err
 		}
 		if len(chunk.Data) == 0 || int64(len(content)+len(chunk.Data)) > p.size {
-			return nil, tutti.Errorf(tutti.CodeInternal, "%s: the answer in chunks does not have the %d bytes announced", op, p.size)
+			return nil, tutti.Errorf(tutti.CodeInternal, "%s: the content of the answer does not have the announced %d bytes", op, p.size)
 		}
 		content = append(content, chunk.Data...)
 	}
 	if tutti.DigestOf(content) != p.digest {
-		return nil, tutti.Errorf(tutti.CodeInternal, "%s: the answer's digest is not the one announced", op)
+		return nil, tutti.Errorf(tutti.CodeInternal, "%s: the content of the answer does not have the announced digest", op)
 	}
 	done := nats.NewMsg("n." + string(c.key) + "." + opDone)
 	p.mark(done.Header)
-	_ = c.nc.PublishMsg(done) // if this is lost, the server forgets the parcel later
+	_ = c.nc.PublishMsg(done) // if this message is lost, the server drops the parcel later
 	return content, nil
 }
 
-// exchange sends a message about a chunk. It repeats it until it is answered or ctx ends: a chunk that comes twice does
-// no harm.
+// exchange sends a message about a chunk. exchange sends the message again until the server answers or ctx ends. The
+// server accepts the same chunk twice without harm.
 func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
 	for {
 		msg := nats.NewMsg("")
@@ -202,7 +205,7 @@ func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, 
 	}
 }
 
-// pause waits until another try makes sense.
+// pause waits until the connection is back, but at most for retryPause.
 func (c *Conn) pause(ctx context.Context, back <-chan struct{}) error {
 	timer := time.NewTimer(retryPause)
 	defer timer.Stop()

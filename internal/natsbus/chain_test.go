@@ -16,8 +16,9 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// forge makes the log's stream anew with what change makes of its messages, as
-// somebody could who owns the disk. The link headers stay as they are.
+// forge rewrites the stream of the log. The function change gets the messages
+// and returns the changed ones. An attacker who can write to the disk could do
+// the same. forge does not change the link headers.
 func forge(t *testing.T, bus *bustest.Bus, change func([]*nats.Msg) []*nats.Msg) {
 	t.Helper()
 	js := bus.JetStream(t)
@@ -54,7 +55,8 @@ func forge(t *testing.T, bus *bustest.Bus, change func([]*nats.Msg) []*nats.Msg)
 	}
 }
 
-// chained appends a, b, [c, d], e, [f, a large one] and returns the bus.
+// chained appends a single event a, an event b, a batch [c, d], an event e, and
+// a batch of f and a large event. It returns the bus.
 func chained(t *testing.T) *bustest.Bus {
 	t.Helper()
 	bus := bustest.Start(t)
@@ -77,7 +79,7 @@ func TestAForgedLogIsFound(t *testing.T) {
 		reason string
 		change func([]*nats.Msg) []*nats.Msg
 		code   tutti.Code
-		after  uint64 // how many events are read before it is found
+		after  uint64 // number of events that are read before the damage is found
 	}{
 		{"an event is another one", func(m []*nats.Msg) []*nats.Msg {
 			m[1].Data = []byte(strings.Replace(string(m[1].Data), `"b"`, `"x"`, 1))
@@ -142,7 +144,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 	_, err := natsbus.OpenLog(t.Context(), bus.Log(t), natsbus.LogOptions{})
 	wantCode(t, err, tutti.CodeDamaged)
 
-	// The stream of a release before, empty.
+	// The stream is empty and was made by the previous release.
 	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_LOG")
 	if err != nil {
@@ -171,7 +173,8 @@ func TestNoSingleEventCanBeRemoved(t *testing.T) {
 	if stream.DeleteMsg(t.Context(), 1) == nil {
 		t.Error("an event could be removed")
 	}
-	// The beginning can go without a snapshot only behind the log's back.
+	// The beginning disappears without a snapshot only if someone deletes it
+	// without the log's API.
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,7 @@ func TestASnapshotInATornAppendIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openLog(t, bus)
-	for round := range 2 { // with nothing behind it, and with an append of two
+	for round := range 2 { // round 0 has no event after the damage, round 1 has an append of two events
 		got, found, err := again.Snapshot(t.Context())
 		if err != nil || !found {
 			t.Fatalf("Snapshot: found %v, %v", found, err)

@@ -22,20 +22,21 @@ type DialOptions struct {
 	URLs   []string // nats://host:port
 	JWT    string
 	Seed   []byte
-	CA     []byte       // PEM, one or several; no other CA is trusted
-	Local  net.IP       // source address; nil: the system chooses
+	CA     []byte       // one or several CAs in PEM. The node trusts no other CA
+	Local  net.IP       // source address. If Local is nil, the system chooses an address
 	Logger *slog.Logger // may be nil
-	// NotAdmitted is called when the server starts to refuse the JWT, and then every hour. The connection is still
-	// tried, because the refusal may be lifted. It must not block. May be nil.
+	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour. Conn still tries
+	// to connect, because the server may accept the JWT again later. It must not block. May be nil.
 	NotAdmitted func(err error)
 }
 
 const (
-	dialTimeout  = 5 * time.Second
-	helloTimeout = 20 * time.Second // for TLS and the first messages: a server needs time when all nodes come back at once
+	dialTimeout = 5 * time.Second
+	// the time for TLS and the first messages. A server is slow when all nodes connect at once
+	helloTimeout = 20 * time.Second
 	reconnectMin = 100 * time.Millisecond
 	reconnectMax = 15 * time.Second
-	pingInterval = 10 * time.Second // a silent server is noticed after two pings
+	pingInterval = 10 * time.Second // a server that does not answer is noticed after two pings
 )
 
 // Conn is a node's connection to the bus. It reconnects for ever. Any number of goroutines may use it.
@@ -46,21 +47,22 @@ type Conn struct {
 	jwt    atomic.Pointer[string]
 	dialer *dialer
 	ticket atomic.Pointer[string]
-	// turn is the turnstile of every call. It is shut while the connection is replaced.
+	// turn is a turnstile that every call passes through. turn is closed while the connection is being replaced.
 	turn      turnstile
 	admission admission
 
 	mu        sync.Mutex
 	onConnect []func()
-	online    context.Context // ends with the present connection
+	online    context.Context // online ends when the present connection ends
 	offline   context.CancelFunc
-	back      chan struct{} // closed when there is a connection again
+	back      chan struct{} // back is closed when there is a connection again
 }
 
 var errDisconnected = errors.New("the connection to the server was lost")
 
-// Dial connects to the bus. It returns after the first attempt, whether that succeeded or not, and goes on trying.
-// Connected and OnConnect show the success. An error means that the options are wrong or ctx has ended.
+// Dial connects to the bus. Dial returns after the first attempt to connect, even if the attempt failed. After the
+// first attempt, Conn goes on trying. Connected and OnConnect tell the caller when there is a connection. Dial
+// returns an error if the options are invalid or ctx has ended.
 func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "connect to the bus")
@@ -92,15 +94,16 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		nats.Name("tutti node"),
 		nats.Secure(), // the dialer does it
 		nats.TLSHandshakeFirst(),
-		nats.SkipHostLookup(), // the dialer needs the name that the certificate has
+		nats.SkipHostLookup(), // the dialer needs the host's name, because the certificate contains the name
 		nats.UserJWT(func() (string, error) { return *c.jwt.Load(), nil }, kp.Sign),
 		nats.CustomInboxPrefix("i."+key),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a server that was restored from a backup may know us again
+		// after a restore from a backup, the server may accept this node's JWT again
+		nats.IgnoreAuthErrorAbort(),
 		nats.IgnoreDiscoveredServers(),
 		nats.CustomReconnectDelay(reconnectDelay),
-		// Nothing is sent later than it was said: the caller asks again, with newer data.
+		// The client must not send old messages after a reconnect. The caller repeats its request with newer data.
 		nats.ReconnectBufSize(-1),
 		nats.Timeout(helloTimeout),
 		nats.SetCustomDialer(to),
@@ -112,7 +115,8 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	}
 	c.nc = nc
 	if nc.IsConnected() {
-		<-first // the handler runs soon; a call before it would find no connection
+		// the connect handler runs soon, and an earlier call would fail because there is no connection
+		<-first
 	}
 	return c, nil
 }
@@ -140,7 +144,7 @@ func (c *Conn) handlers(log *slog.Logger) []nats.Option {
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.admission.tried(log, err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if isRefusal(err) { // the client library reports it this way
+			if isRefusal(err) { // the client library uses this error for a refusal
 				c.admission.tried(log, err)
 				return
 			}
@@ -170,7 +174,8 @@ func (c *Conn) disconnected() {
 	c.offline()
 }
 
-// OnConnect registers f. It is called after each new connection, and at once if there is one now. f must not block.
+// OnConnect registers f. Conn calls f after each new connection, and at once if it is connected now. f must not
+// block.
 func (c *Conn) OnConnect(f func()) {
 	c.mu.Lock()
 	c.onConnect = append(c.onConnect[:len(c.onConnect):len(c.onConnect)], f)
@@ -181,8 +186,8 @@ func (c *Conn) OnConnect(f func()) {
 	}
 }
 
-// OnRing registers f, which is called for each doorbell of the server, one after another. Call OnRing once. Doorbells
-// are lost while there is no connection, so ask the server after each OnConnect.
+// OnRing registers f. Conn calls f for each doorbell of the server, one call at a time. Call OnRing once. Doorbells
+// get lost while there is no connection. So request news from the server after each OnConnect.
 func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 	prefix := "d." + string(c.key) + "."
 	_, err := c.nc.Subscribe(prefix+">", func(msg *nats.Msg) {
@@ -194,11 +199,11 @@ func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 	return nil
 }
 
-// UseCA trusts the CAs in a PEM text, and no others, from the next connection on.
+// UseCA replaces the trusted CAs by the CAs in a PEM text. The change applies from the next connection on.
 func (c *Conn) UseCA(caPEM []byte) error { return c.dialer.use(caPEM) }
 
-// Proved is the CA by which the server has proved itself on the latest connection, as the digest of its public key;
-// empty: there was no connection.
+// Proved returns the digest of the public key of the CA that signed the server's certificate on the latest
+// connection. Proved returns an empty digest if there was no connection yet.
 func (c *Conn) Proved() tutti.Digest {
 	if pin := c.dialer.proved.Load(); pin != nil {
 		return *pin
@@ -209,14 +214,15 @@ func (c *Conn) Proved() tutti.Digest {
 // Key is the node's key.
 func (c *Conn) Key() tutti.NodeKey { return c.key }
 
-// Connected reports whether there is now a connection that calls use.
+// Connected reports whether there is a connection now that calls can use.
 func (c *Conn) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.online.Err() == nil && c.nc.IsConnected()
 }
 
-// Close ends the connection and returns when it is completely closed. Calls under way end with CodeUnavailable.
+// Close ends the connection and returns when the connection is completely closed. Running calls end with
+// CodeUnavailable.
 func (c *Conn) Close() {
 	c.nc.Close()
 	<-c.closed

@@ -17,11 +17,13 @@ const (
 	connectAgain = 100 * time.Millisecond
 )
 
-// Connect makes one of the server's own connections: to the account of the log, or to that of the nodes. URL is empty
-// for an embedded bus, whose InProcess option says where it is. If the bus closes the first connection, as it does on a
-// machine that is too busy to answer in time, Connect tries again for a minute. If ctx ends, or if a bus on the network
-// refuses the credentials, Connect returns an error at once. A connection that was made reconnects for ever. It keeps no message to
-// send it later, because its writer has given up an append that comes late.
+// Connect opens one of the server's own connections. The connection's credentials belong either to the account of
+// the log or to the account of the nodes. The URL is empty for an embedded bus. In this case the InProcess option
+// connects to the bus. On a very busy machine the bus may close the first connection because the client answers too
+// late. In this case Connect tries again for a minute. Connect returns an error at once if ctx ends, or if a bus on
+// the network refuses the credentials. After the first success, the connection reconnects for ever. The connection
+// does not buffer messages for later. The writer has already given up an append that would be sent after a
+// reconnect.
 func Connect(ctx context.Context, url, jwt string, seed []byte, options ...nats.Option) (*nats.Conn, error) {
 	options = append([]nats.Option{
 		nats.Name("tutti server"),
@@ -29,7 +31,7 @@ func Connect(ctx context.Context, url, jwt string, seed []byte, options ...nats.
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(connectAgain),
 		nats.ReconnectBufSize(-1),
-		nats.Timeout(helloTimeout), // a busy machine takes longer than the client's two seconds
+		nats.Timeout(helloTimeout), // on a busy machine, two seconds (the client's default) are too short
 	}, options...)
 	ctx, cancel := context.WithTimeoutCause(ctx, firstTry,
 		tutti.Errorf(tutti.CodeUnavailable, "no connection to the bus in %s", firstTry))

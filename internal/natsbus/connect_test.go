@@ -13,11 +13,11 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// closesFirst is a way to the bus whose first connections are closed before the bus says anything.
+// closesFirst connects to the bus, but closes the first connections before the bus sends anything.
 type closesFirst struct {
 	bus   *bustest.Bus
 	times int
-	end   context.CancelFunc // called in place of the next connection, if it is there
+	end   context.CancelFunc // if end is set, end is called instead of the next connection
 	tries int
 }
 
@@ -73,8 +73,8 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestRefusedCredentialsAreNotTriedAgain connects over the network: in the process, the bus closes the pipe before the
-// client has read its refusal.
+// TestRefusedCredentialsAreNotTriedAgain connects over the network. On an in-process connection, the bus closes the
+// pipe before the client has read the refusal.
 func TestRefusedCredentialsAreNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	bus, other := bustest.Start(t), bustest.Start(t)

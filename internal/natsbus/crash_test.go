@@ -18,8 +18,8 @@ const crashDir = "TUTTI_TEST_CRASH_DIR"
 
 const crashBatch = 40
 
-// TestCrashChild is no test: it appends batches until it is killed, and says
-// which were acknowledged.
+// TestCrashChild is not a test. TestCrashChild appends batches until it is
+// killed, and prints which batches were acknowledged.
 func TestCrashChild(t *testing.T) {
 	dir := os.Getenv(crashDir)
 	if dir == "" {
@@ -46,9 +46,10 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
-// TestKilledWhileAppending kills a process with bus and writer in the middle of
-// its appends, several times on one log: what it had acknowledged is there, and
-// every batch is there as a whole or not at all.
+// TestKilledWhileAppending runs a process with bus and writer, and kills it in
+// the middle of its appends. The test kills the process several times on one
+// log. Afterwards the log has all acknowledged events, and has each batch either
+// completely or not at all.
 func TestKilledWhileAppending(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,8 +80,8 @@ func TestKilledWhileAppending(t *testing.T) {
 	}
 }
 
-// killAfter runs the child, kills it after so many acknowledgements and returns
-// the last one.
+// killAfter runs the child, kills it after the given number of acknowledgements,
+// and returns the last acknowledged sequence.
 func killAfter(t *testing.T, dir string, acks int) uint64 {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$")
@@ -104,8 +105,8 @@ func killAfter(t *testing.T, dir string, acks int) uint64 {
 			t.Fatal(err)
 		}
 		if acks--; acks == 0 {
-			// It is in its next append by now; acknowledgements that come before
-			// it dies are read too.
+			// The child is already in its next append. The test also reads
+			// acknowledgements that the child sends before it dies.
 			if err := child.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

@@ -12,14 +12,14 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// cutter passes connections on to the bus and cuts the first one after so many
-// bytes in one direction.
+// cutter forwards connections to the bus. cutter cuts the first connection
+// after a given number of bytes in one direction.
 type cutter struct {
 	listener net.Listener
 	target   string
 	up       bool
 	after    int64
-	passed   atomic.Int64 // in that direction, over all connections
+	passed   atomic.Int64 // number of bytes in that direction, over all connections
 	cuts     atomic.Int64
 	running  sync.WaitGroup
 }

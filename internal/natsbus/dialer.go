@@ -11,15 +11,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// dialer connects with TLS to a server whose certificate is from one of the trusted CAs. It tells the server which CAs
-// it trusts (ADR 0027).
+// dialer opens TLS connections. dialer accepts a server only if one of the trusted CAs signed its certificate.
+// dialer sends the server the list of trusted CAs (ADR 0027).
 type dialer struct {
 	net.Dialer
 	trust  atomic.Pointer[tls.Config]
-	proved atomic.Pointer[tutti.Digest] // the CA that proved the latest connection
+	proved atomic.Pointer[tutti.Digest] // the CA that signed the server's certificate on the latest connection
 }
 
-// use trusts the CAs in a PEM text from the next connection on.
+// use replaces the trusted CAs by the CAs in a PEM text, from the next connection on.
 func (d *dialer) use(caPEM []byte) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
 	for block, rest := pem.Decode(caPEM); block != nil; block, rest = pem.Decode(rest) {
@@ -39,7 +39,7 @@ func (d *dialer) use(caPEM []byte) error {
 
 func pinOf(ca *x509.Certificate) tutti.Digest { return tutti.DigestOf(ca.RawSubjectPublicKeyInfo) }
 
-// Dial implements nats.CustomDialer. The connection that it returns has finished TLS.
+// Dial implements nats.CustomDialer. Dial returns a connection after its TLS handshake is finished.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -64,5 +64,5 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return t, nil
 }
 
-// SkipTLSHandshake tells the client library that TLS is finished.
+// SkipTLSHandshake tells the client library that Dial has already done the TLS handshake.
 func (*dialer) SkipTLSHandshake() bool { return true }

@@ -1,15 +1,17 @@
-// Package natsbus is the log, the blobs and the transport between nodes and server, on NATS with JetStream.
+// Package natsbus contains the log, the blobs, and the transport between nodes and the server. All three use NATS
+// with JetStream.
 //
-// The log is one stream with one writer. Every append names the sequence that it follows. NATS refuses it if another
-// event is there, and a writer that is refused ends. (Rejected: compare-and-set per subject. A deposed writer would
-// still own the other subjects.)
+// The log is one stream with one writer. Every append names the sequence of the event before it. NATS refuses the
+// append if another event has that place. A writer whose append was refused ends. (Rejected: compare-and-set per
+// subject. A deposed writer would still own the other subjects.)
 //
-// A node speaks on subjects that contain its public key and on no others:
+// A node uses only subjects that contain its public key:
 //
 //	n.<KEY>.<op>   node → server   calls and messages
 //	i.<KEY>.<…>    server → node   answers
 //	d.<KEY>.<op>   server → node   doorbells
 //
-// The bus enforces who may publish and subscribe where. The server enforces that an answer goes to the node that asked:
-// it answers only to i.<KEY>.… of the key in the subject, and only the holder of the key can have used that subject.
+// The bus enforces which connection may publish and subscribe to which subjects. The server enforces that an answer
+// goes only to the node that sent the request. The server answers only to i.<KEY>.…, where KEY is the key in the
+// request's subject. Only the owner of that key can use the subject.
 package natsbus

@@ -7,20 +7,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// What a node may send beyond the calls that it may have at once. A host that compiles for a fleet with all its
-// processors is told to ask again about 64 times a second, in small calls.
+// These constants limit the messages that a node may send in excess of its simultaneous calls. If a host uses all its
+// processors to compile for a fleet, the server answers about 64 of its small calls a second with "ask again".
 const (
 	excessCalls     = 2_000
 	excessCallsEach = 200 // regained each second
 	excessBytes     = 32 << 20
 	excessBytesEach = 1 << 20
-	// outFor is how long a node is put out the first time. Each further time it doubles, up to outAtMost.
+	// outFor is how long the server locks a node out the first time. The time doubles with each further time, up to
+	// outAtMost.
 	outFor    = 30 * time.Second
 	outAtMost = time.Hour
 )
 
-// excess counts what nodes send beyond what they may. The bus takes messages faster than the server can answer them. Without
-// a bound, a few nodes could fill the queue of unread messages, and then the calls of all other nodes would be lost, too.
+// excess counts the messages of each node that exceed its limit. The bus takes messages faster than the server can
+// answer them. Without this limit, a few nodes could fill the queue of unread messages. Then the calls of all other
+// nodes would get lost too.
 type excess struct {
 	mu    sync.Mutex
 	of    map[tutti.NodeKey]*excessOf
@@ -30,13 +32,14 @@ type excess struct {
 type excessOf struct {
 	calls, bytes float64 // how many are left
 	at           time.Time
-	times        int       // how often it was put out
-	until        time.Time // the node is out until then
+	times        int       // how often the server locked the node out
+	until        time.Time // the node is locked out until this time
 }
 
 func newExcess() *excess { return &excess{of: map[tutti.NodeKey]*excessOf{}} }
 
-// more counts a message. out: the node is out. since: it is out because of this message.
+// more counts a message. The result out reports whether the node is locked out. The result since reports whether this
+// message is the reason.
 func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +65,7 @@ func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since b
 	return true, true
 }
 
-// isOut reports whether a node is out.
+// isOut reports whether a node is locked out.
 func (e *excess) isOut(key tutti.NodeKey, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +73,7 @@ func (e *excess) isOut(key tutti.NodeKey, now time.Time) bool {
 	return of != nil && now.Before(of.until)
 }
 
-// sweep forgets the nodes that have not sent too much for some time.
+// sweep removes nodes that have stayed below their limit for some time.
 func (e *excess) sweep(now time.Time) {
 	if now.Sub(e.swept) < time.Minute {
 		return

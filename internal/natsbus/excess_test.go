@@ -7,7 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestWhatIsTooMuch: so many calls at once, so many each second; who has sent more is out, the next time for longer.
+// TestWhatIsTooMuch checks the limits: a number of calls at once and a number of calls each second. A node that
+// exceeds a limit is locked out, and each further time for longer.
 func TestWhatIsTooMuch(t *testing.T) {
 	e, now := newExcess(), time.Unix(1e9, 0)
 	const node, other = tutti.NodeKey("A"), tutti.NodeKey("B")

@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// TestAnAppendWaitsForFiles: as long as no file can be opened an append waits, and nothing of it is
-// stored; then the log takes events as before.
-func TestAnAppendWaitsForFiles(t *testing.T) { // beside no other test: the limit is the process's
+// TestAnAppendWaitsForFiles checks that an append waits while no file can be opened, and that
+// nothing of it is stored. Later the log accepts events again.
+func TestAnAppendWaitsForFiles(t *testing.T) { // not parallel, because the limit applies to the whole process
 	bus := bustest.Start(t)
 	log := openLog(t, bus)
 	if _, err := log.Append(t.Context(), 0, []tutti.Event{setValue("a"), setValue("b")}); err != nil {

@@ -16,12 +16,14 @@ import (
 
 const fuzzKey = tutti.NodeKey("UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 
-// FuzzWire: whatever a node writes into headers, subject and chunks, it is
-// answered with a status; no more is kept than was announced and allowed; and a
-// handler gets content only if it is the one announced.
+// FuzzWire checks what a node's headers, subject and chunks can cause. The server
+// answers each message with a status. The server stores no more bytes than were
+// announced and allowed. A handler gets content only if that content has the announced
+// digest.
 //
-// Found: handled-by-another-digest, handled-by-another-digest-in-chunks (a call named a
-// parcel by another digest than it was put with, and the handler got its content).
+// Found: handled-by-another-digest, handled-by-another-digest-in-chunks. In both, a
+// call named another digest for a parcel than the upload did, and the handler got the
+// content.
 func FuzzWire(f *testing.F) {
 	content := "hello"
 	digest := string(tutti.DigestOf([]byte(content)))
@@ -68,7 +70,7 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// checkWireAnswer checks one answer as its node reads it.
+// checkWireAnswer checks one answer in the way in which the node reads it.
 func checkWireAnswer(t *testing.T, op string, asked, answer *nats.Msg) {
 	t.Helper()
 	status := answer.Header.Get(headerStatus)
@@ -95,9 +97,9 @@ func checkWireAnswer(t *testing.T, op string, asked, answer *nats.Msg) {
 	}
 }
 
-// FuzzSubject: a message is of the node that the bus let use the subject, is
-// answered in that node's inbox only, and ids of events never become subjects as
-// they came.
+// FuzzSubject checks that a message always counts as sent by the node whose subject it
+// used. The server answers a message only in the inbox of the message's node. Ids of
+// events never become part of a subject without encoding.
 func FuzzSubject(f *testing.F) {
 	f.Add("n."+string(fuzzKey)+".claim", "i."+string(fuzzKey)+".x.1", "web.example.net")
 	f.Add("n."+string(fuzzKey)+".a.b", "i."+string(fuzzKey)+".>", "log.>")
@@ -121,9 +123,10 @@ func FuzzSubject(f *testing.F) {
 	})
 }
 
-// FuzzStored: what the stream has for a message of the log is refused or is one.
+// FuzzStored checks that a stored message is either refused or is a valid message of
+// the log.
 //
-// Found: tab-before-the-part (a tab before the part of a batch was passed over).
+// Found: tab-before-the-part (the code ignored a tab before the part of a batch).
 func FuzzStored(f *testing.F) {
 	f.Add("1/1", string(tutti.DigestOf(nil)), "", uint64(1))
 	f.Add("2/3", "", "x", uint64(1))

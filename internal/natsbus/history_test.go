@@ -30,27 +30,27 @@ import (
 // historyDir is set in the process that runs the bus of TestHistory.
 const historyDir = "TUTTI_TEST_HISTORY_DIR"
 
-// TestHistoryChild is no test: it runs a bus until it is killed.
+// TestHistoryChild is not a test. TestHistoryChild runs a bus until it is killed.
 func TestHistoryChild(t *testing.T) {
 	dir := os.Getenv(historyDir)
 	if dir == "" {
 		return
 	}
 	fmt.Printf("bus %s\n", bustest.StartSyncIn(t, dir).URL())
-	_, _ = io.Copy(io.Discard, os.Stdin) // its end is that of the parent
+	_, _ = io.Copy(io.Discard, os.Stdin) // the child ends when its parent ends
 }
 
-// relay passes connections on to a bus that may be another one each time. It is the
-// end of their TLS on either side: it looks for appends in what is sent.
+// relay forwards connections to a bus. After a restart, relay forwards to the new
+// bus process. relay ends TLS on both sides, so it can look for appends in the data.
 type relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu          sync.Mutex
 	target      string
-	bus, client *tls.Config // as whom it answers, and calls
+	bus, client *tls.Config // TLS settings for its clients, and for its own connections to the bus
 	open        map[net.Conn]bool
-	armed       bool // the next append reaches the bus, and its answer nobody
+	armed       bool // the next append will reach the bus, but its client will get no answer
 }
 
 func newRelay(t *testing.T) *relay {
@@ -73,7 +73,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// trust makes the relay one of the fleet of that authority.
+// trust gives the relay a certificate of that authority.
 func (r *relay) trust(t *testing.T, authority *identity.Authority) {
 	t.Helper()
 	config, err := identity.ClientTLS(authority.CA())
@@ -100,7 +100,7 @@ func (r *relay) pass(raw net.Conn) {
 	r.mu.Unlock()
 	client, server := net.Conn(tls.Server(raw, asBus)), net.Conn(tls.Client(onward, asClient))
 	var both sync.WaitGroup
-	var mute atomic.Bool // the client hears nothing more
+	var mute atomic.Bool // when set, the relay sends the client nothing more
 	for to, from := range map[net.Conn]net.Conn{client: server, server: client} {
 		both.Go(func() {
 			buf := make([]byte, 64<<10)
@@ -108,7 +108,7 @@ func (r *relay) pass(raw net.Conn) {
 				n, err := from.Read(buf)
 				last := from == client && r.swallows(buf[:n])
 				if last {
-					mute.Store(true) // before the bus can answer
+					mute.Store(true) // set before the bus can answer
 				}
 				if n > 0 && (from == client || !mute.Load()) {
 					if _, wrote := to.Write(buf[:n]); wrote != nil {
@@ -128,15 +128,16 @@ func (r *relay) pass(raw net.Conn) {
 	both.Wait()
 }
 
-// arm lets the connections end when the bus has the next append, and its client no
-// answer.
+// arm makes the relay cut its connections when the bus has received the next append.
+// The client then gets no answer.
 func (r *relay) arm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.armed = true
 }
 
-// swallows reports, once, whether it is armed and this is a part of an append.
+// swallows reports whether the relay is armed and the data is a part of an append.
+// swallows reports true only once.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *relay) swallows(sent []byte) bool {
 	return true
 }
 
-// cut ends all connections wherever they are.
+// cut ends all connections at once.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +158,7 @@ func (r *relay) cut() {
 	}
 }
 
-// startBus runs a bus in a process of its own and lets the relay lead there.
+// startBus runs a bus in a process of its own and makes the relay forward to it.
 func (r *relay) startBus(t *testing.T, dir string) (kill func()) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHistoryChild$")
@@ -190,17 +191,17 @@ func (r *relay) startBus(t *testing.T, dir string) (kill func()) {
 	return nil
 }
 
-// What clients do. An append names the event that it is to come behind; a read
-// sees all that is there.
+// What clients do. An append names the event after which its events shall be stored.
+// A read returns all events.
 type (
 	operation struct {
 		read   bool
-		behind string   // the last event that the writer knows of
+		behind string   // the last event that the writer knows
 		events []string // what is appended
 	}
 	result struct {
 		conflict bool
-		sum      tutti.Digest // of all events, for a read
+		sum      tutti.Digest // for a read, the sum of all events
 	}
 	list struct {
 		last string
@@ -215,9 +216,10 @@ func (l list) with(events ...string) list {
 	return l
 }
 
-// theLog is a list: an append is stored as a whole behind the very event that it
-// names; a read returns all of it. A conflict changes nothing; it may also be
-// told to a writer who was right but does not know of a torn append.
+// theLog is the model: a list. An append is stored completely, directly after the
+// event that it names. A read returns the whole list. A conflict changes nothing. A
+// writer may also get a conflict although it named the last event, if it does not
+// know of a torn append.
 var theLog = porcupine.Model{
 	Init: func() any { return list{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -234,8 +236,9 @@ var theLog = porcupine.Model{
 	},
 }
 
-// unknown is theLog for an append whose outcome nobody was told: it may happen
-// any time later, or never, which is as good as behind everything else.
+// unknown is the model for an append without an answer. The append may happen at any
+// later time, or never. Never has the same effect as an append after all other
+// events.
 func unknown(state list, op operation) (bool, any) {
 	if op.behind != state.last {
 		return true, state
@@ -243,7 +246,7 @@ func unknown(state list, op operation) (bool, any) {
 	return true, state.with(op.events...)
 }
 
-// history is what clients saw.
+// history records the operations of all clients and their results.
 type history struct {
 	began    time.Time
 	mu       sync.Mutex
@@ -258,10 +261,12 @@ func (h *history) now() int64 { return int64(time.Since(h.began)) }
 
 const never = int64(1) << 62
 
-// checkDeadline only bounds a hang: a history is judged within a second.
+// checkDeadline only stops a test that hangs. The check of a history takes less than
+// a second.
 const checkDeadline = 5 * time.Minute
 
-// note adds an operation that began at call. Reads that failed are none.
+// note adds an operation that began at the time call. note does not add reads that
+// failed.
 func (h *history) note(client int, call int64, op operation, res result, err error) {
 	end := h.now()
 	h.mu.Lock()
@@ -282,7 +287,7 @@ func (h *history) note(client int, call int64, op operation, res result, err err
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: op, Call: call, Output: output, Return: end})
 }
 
-// client is a writer, and a reader, with a connection of its own.
+// client is a writer and a reader with its own connection.
 type client struct {
 	*history
 	id    int
@@ -298,7 +303,7 @@ func (c *client) run(ctx context.Context) {
 		if !c.connected(ctx) || c.read(ctx) != nil {
 			continue
 		}
-		if refused == c.known.last { // behind nothing new: the log ends in a torn append
+		if refused == c.known.last { // there is no newer event, so the log ends in a torn append
 			if again, err := natsbus.OpenLog(ctx, c.nc, natsbus.LogOptions{}); err == nil {
 				c.log = again
 			}
@@ -319,7 +324,7 @@ func (c *client) run(ctx context.Context) {
 			c.seq, c.known = seq, c.known.with(op.events...)
 		case tutti.CodeConflict:
 			refused = op.behind
-		default: // whether it is in the log is not known
+		default: // the client does not know whether the log has the append
 		}
 	}
 }
@@ -337,7 +342,7 @@ func (c *client) connected(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// read reads what is new to this client.
+// read reads the events that are new for this client.
 func (c *client) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -356,13 +361,13 @@ func (c *client) read(ctx context.Context) error {
 	return nil
 }
 
-// historyRounds is how often the bus is killed, the connections are cut, or an append
-// is not answered, in turn.
+// historyRounds is the number of rounds. In each round the test kills the bus, cuts
+// the connections, or suppresses the answer of an append, in turn.
 const historyRounds = 9
 
-// TestHistory lets writers race on one log while the bus is killed and
-// connections are cut: what they saw must be what a list would have shown them,
-// in some order that fits the clock.
+// TestHistory lets several writers write to one log while it kills the bus and cuts
+// connections. The results that the clients saw must be possible for a list, in some
+// order that agrees with the clock.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), newRelay(t)
@@ -402,7 +407,7 @@ func TestHistory(t *testing.T) {
 	h.verify(t)
 }
 
-// grow waits for some more acknowledged appends.
+// grow waits until some more appends are acknowledged.
 func (h *history) grow(t *testing.T) {
 	t.Helper()
 	for range 15 {

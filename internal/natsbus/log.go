@@ -17,10 +17,10 @@ import (
 
 const (
 	logStream     = "TUTTI_LOG"
-	maxInline     = 128 << 10 // a larger event is kept as a blob
+	maxInline     = 128 << 10 // a larger event is stored as a blob
 	appendTimeout = 15 * time.Second
 
-	headerPart = "Tutti-Part" // i/n: the i-th event of an append of n
+	headerPart = "Tutti-Part" // i/n means that this is event i of an append of n events
 	headerBlob = "Tutti-Blob" // the digest of the event
 	headerLink = "Tutti-Link" // see tutti.Link
 )
@@ -36,16 +36,16 @@ type Log struct {
 	tail tail
 }
 
-// tail is the end of the log, as far as this Log knows.
+// tail is the end of the log that this Log knows of.
 type tail struct {
 	place
-	// end is the stream's last sequence. The messages between seq and end are the beginning of a batch that a loss of
-	// power cut off. It was never acknowledged. It stays in the stream, but is not read and is not part of the chain.
-	// The next append comes after it.
+	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
+	// a batch that a loss of power cut off. It was never acknowledged. These messages stay in the stream, but no
+	// reader returns them, and they are not part of the chain. The next append comes after end.
 	end uint64
 }
 
-// place is the end of a whole append, and the link there.
+// place is the end of a complete append, with the link there.
 type place struct {
 	seq  uint64
 	link tutti.Digest
@@ -57,16 +57,16 @@ var (
 	_ tutti.Chained  = (*Log)(nil)
 )
 
-// LogOptions say how to open the log.
+// LogOptions are the settings of the log.
 type LogOptions struct {
-	// Blobs keeps the events that are larger than a message.
+	// Blobs stores the events that are too large for a message.
 	Blobs tutti.Blobs
-	// Replicas is how many servers of a cluster keep the log; 0 means 1.
+	// Replicas is how many servers of a cluster store the log. 0 means 1.
 	Replicas int
 }
 
-// OpenLog makes the log's stream if it does not exist. CodeDamaged: a release that did not chain its entries made it.
-// It stays unchanged.
+// OpenLog opens the log. OpenLog creates the log's stream if it does not exist. OpenLog returns CodeDamaged if the
+// log comes from a release that did not chain its entries. In this case the log stays unchanged.
 func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -79,7 +79,7 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 		if old.CachedInfo().Config.DenyPurge {
 			return nil, unchained("the log")
 		}
-		config.FirstSeq = old.CachedInfo().Config.FirstSeq // keep that of a restored log
+		config.FirstSeq = old.CachedInfo().Config.FirstSeq // a restored log keeps its first sequence
 	}
 	stream, err := js.CreateOrUpdateStream(ctx, config)
 	if err != nil {
@@ -103,7 +103,7 @@ func logConfig(o LogOptions) jetstream.StreamConfig {
 		Name:               logStream,
 		Subjects:           []string{"log.>"},
 		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardNew, // a full log refuses new events and never drops old ones
+		Discard:            jetstream.DiscardNew, // a full log refuses new events and never deletes old ones
 		MaxMsgs:            -1,
 		MaxBytes:           -1,
 		MaxMsgsPerSubject:  -1,
@@ -115,8 +115,8 @@ func logConfig(o LogOptions) jetstream.StreamConfig {
 	}
 }
 
-// Torn is the last sequence of a batch that a loss of power left incomplete at the end of the log, 0 if there is none.
-// The next append comes after it.
+// Torn returns the last sequence of an incomplete batch at the end of the log. A loss of power leaves such a batch.
+// Torn returns 0 if there is none. The next append comes after this sequence.
 func (l *Log) Torn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,15 +126,15 @@ func (l *Log) Torn() uint64 {
 	return l.tail.end
 }
 
-// End is the sequence of the last event, as far as this Log knows.
+// End returns the sequence of the last event that this Log knows of.
 func (l *Log) End() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tail.seq
 }
 
-// Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the outcome is not known: the caller must
-// read the log before it writes again. One append has at most 20,000 events.
+// Append implements tutti.Log. Append returns CodeUnavailable or CodeDeadline if the outcome is unknown. The caller
+// must then read the log before it appends again. One append has at most 20,000 events.
 func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
 	if len(events) == 0 {
 		return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: no events")
@@ -175,8 +175,9 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// behind returns the end of the log that an append after the event last follows. If another writer may have written
-// since, the stream is asked. The stream itself refuses an append that does not follow its end.
+// behind returns the end of the log. The next append, which names the event last, comes after this end. If another
+// writer may have written in the meantime, behind reads the end from the stream. If an append names a wrong end, the
+// stream refuses the append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail
@@ -191,7 +192,7 @@ func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	return tail{at, last}, err
 }
 
-// encode makes the message of an event and its digest. It stores a large event as a blob first.
+// encode returns the message of an event, and its digest. encode stores a large event as a blob first.
 func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Digest, error) {
 	if e.Body == nil {
 		return nil, "", tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
@@ -217,11 +218,12 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	return msg, digest, nil
 }
 
-// batchAgain is the wait before a batch is sent again that the bus could not assemble.
+// batchAgain is the wait before Append sends a batch again after the bus could not assemble it.
 const batchAgain = 100 * time.Millisecond
 
-// publishWhole calls publish until the bus has assembled the batch, or ctx ends. The bus assembles it in a file. If it
-// can open no more files, it says that the batch is incomplete and stores nothing. Later some file will be closed.
+// publishWhole repeats publish until the bus has assembled the batch, or ctx ends. The bus assembles a batch in a
+// file. If the bus can open no more files, it reports that the batch is incomplete, and stores nothing. publish
+// succeeds in a later try, when some file has been closed.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	for {
 		seq, err := l.publish(ctx, msgs)
@@ -236,17 +238,18 @@ func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error
 	}
 }
 
-// errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus: nothing of the batch is stored.
+// errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus. errCodeIncompleteBatch means that the bus
+// stored nothing of the batch.
 const errCodeIncompleteBatch = 10176
 
-// publish stores all messages or none, and returns the sequence of the last one.
+// publish stores either all messages or none. publish returns the sequence of the last message.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
 		markBatch(msgs)
 	}
 	for i, msg := range msgs[:len(msgs)-1] {
-		// The bus writes a batch into a file of its own. Waiting now and then keeps the bus from holding a large batch
-		// in memory, and shows a refusal early.
+		// The bus writes a batch into a file of its own. publish waits for an answer now and then. So the bus need
+		// not hold a large batch in memory, and publish sees a refusal early.
 		if i%500 == 499 {
 			if _, err := l.request(ctx, msg); err != nil {
 				return 0, err
@@ -262,7 +265,7 @@ func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 		return 0, err
 	}
 	if ack.Stream != logStream || ack.Sequence == 0 {
-		return 0, tutti.Errorf(tutti.CodeUnavailable, "append to the log: not acknowledged by the stream; whether it is stored is not known")
+		return 0, tutti.Errorf(tutti.CodeUnavailable, "append to the log: the stream did not acknowledge; it is unknown whether the event is stored")
 	}
 	return ack.Sequence, nil
 }
@@ -273,19 +276,19 @@ type pubAck struct {
 	Error    *jetstream.APIError `json:"error"`
 }
 
-// request publishes msg and waits for the stream's answer. An empty answer means that the message of a batch was taken,
-// and that nothing is stored yet.
+// request publishes msg and waits for the stream's answer. An empty answer means that the bus accepted a message of a
+// batch, but has stored nothing yet.
 func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	var ack pubAck
 	reply, err := l.nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case err != nil:
-		return ack, wrap(err, "append to the log; whether it is stored is not known")
+		return ack, wrap(err, "append to the log; it is unknown whether the event is stored")
 	case len(reply.Data) == 0:
 		return ack, nil
 	}
 	if err := json.Unmarshal(reply.Data, &ack); err != nil {
-		return ack, tutti.Wrap(tutti.CodeUnavailable, err, "append to the log: acknowledgement")
+		return ack, tutti.Wrap(tutti.CodeUnavailable, err, "append to the log: decode the acknowledgement")
 	}
 	if ack.Error == nil {
 		return ack, nil
@@ -297,13 +300,13 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an expected sequence. A cluster may say so without the sequence that it
-// has (10164).
+// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may
+// report a wrong sequence with code 10164, without its own sequence.
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }
 
-// wrap gives an error of the NATS client its code.
+// wrap adds a code to an error of the NATS client.
 func wrap(err error, doing string) error {
 	code := tutti.CodeUnavailable
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
@@ -312,7 +315,7 @@ func wrap(err error, doing string) error {
 	return tutti.Wrap(code, err, "%s", doing)
 }
 
-// withTimeout bounds ctx if it has no deadline yet.
+// withTimeout adds a deadline to ctx if ctx has none.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

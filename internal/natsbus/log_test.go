@@ -33,8 +33,8 @@ func keys(t *testing.T, log tutti.Log, after uint64) []string {
 	return got
 }
 
-// tear writes the first parts of a batch behind the event with the link before,
-// as a loss of power would leave them.
+// tear writes the first parts of a batch after the event with the link before.
+// A loss of power leaves the same messages.
 func tear(t *testing.T, bus *bustest.Bus, before tutti.Digest, parts, of int) {
 	t.Helper()
 	js := bus.JetStream(t)
@@ -124,7 +124,8 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 	}
 	restart(t)
-	// Behind what the connection kept to send it later, if it did.
+	// If the connection had stored messages to send them later, this append
+	// would come after them.
 	receive(t, back, "reconnection")
 	if _, err := log.Append(t.Context(), 1, []tutti.Event{setValue("d")}); err != nil {
 		t.Errorf("append after the restart: %v", err)

@@ -60,13 +60,13 @@ func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
 		return "", err
 	}
 	if whole, err := l.whole(ctx, m); err != nil || !whole {
-		return "", cmp.Or(err, tutti.Errorf(tutti.CodeNotFound, "read the log: nobody has seen event %d: its append is not whole", seq))
+		return "", cmp.Or(err, tutti.Errorf(tutti.CodeNotFound, "read the log: event %d is part of an incomplete append that no reader has seen", seq))
 	}
 	return m.link, nil
 }
 
-// chain yields the messages of whole appends after the sequence after, up to the last one at the time of the call. It
-// checks that each link fits the entry before.
+// chain yields the messages of all complete appends after the sequence after. chain ends at the message that was
+// the last one at the time of the call. chain checks that each link fits the entry before it.
 func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		state, err := l.state(ctx)
@@ -82,9 +82,9 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 			return
 		}
 		link := whole.link
-		var batch []message // of one append, yielded as a whole or not at all
+		var batch []message // messages of one append, which chain yields completely or not at all
 		for m, err := range l.messages(ctx, whole.seq, state.LastSeq) {
-			// A part 1 after an incomplete batch: the messages before it are torn.
+			// If an incomplete batch is followed by a part 1, the messages of that batch are torn.
 			if err == nil && m.part == 1 {
 				link, batch = whole.link, batch[:0]
 			}
@@ -108,21 +108,21 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 	}
 }
 
-// follows verifies that m directly follows the entry with the link before, and returns m's own link.
+// follows checks that m directly follows the entry with the link before. follows returns the link of m.
 func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	digest := m.blob
 	if digest == "" {
 		digest = tutti.DigestOf(m.data)
 	}
 	if m.link != tutti.LinkOf(before, digest) {
-		return "", tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit what is before it: one of them was changed, or one between them removed; "+
+		return "", tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit the event before it: one of them was changed, or an event between them was removed; "+
 			"restore the log: tutti server restore", m.seq)
 	}
 	return m.link, nil
 }
 
-// place returns the end of the last whole append that ends at the event after or before it. CodeNotFound: the log does
-// not have this event, or no longer.
+// place returns the end of the last complete append that ends at or before the event after. place returns
+// CodeNotFound if the log does not have this event (any more).
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -151,7 +151,7 @@ func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOp
 	return parse(raw.Sequence, raw.Header, raw.Data)
 }
 
-// state returns which sequences the stream has now.
+// state returns the sequences that the stream has now.
 func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -170,7 +170,7 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages after the sequence after, up to last, without a gap.
+// messages yields the messages after the sequence after, up to last. There is no gap between the messages.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {
@@ -204,7 +204,7 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	consumer, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       first,
-		AckPolicy:         jetstream.AckNonePolicy, // a message that gets lost on the way shows as a gap
+		AckPolicy:         jetstream.AckNonePolicy, // a lost message is noticed as a gap
 		MemoryStorage:     true,
 		InactiveThreshold: 2 * readTimeout,
 	})
@@ -214,15 +214,15 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	return consumer, nil
 }
 
-// deleteConsumer need not succeed: the bus removes an idle consumer by itself.
+// deleteConsumer ignores errors, because the bus itself removes an idle consumer.
 func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns the messages from next on that the bus has sent within readTimeout, at most count, and the reason why
-// there are no more.
+// fetch returns at most count messages, beginning with next, that the bus sent within readTimeout. fetch also
+// returns the reason why there are no more.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")
@@ -270,14 +270,14 @@ func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 	return m, nil
 }
 
-// unchained says that a log was not written by this release, or was changed to look so. The two cases cannot be told
-// apart, so the log is not read.
+// unchained is the error for a log without links. Either an older release wrote the log, or someone removed the
+// links. Tutti cannot distinguish the two cases, so it does not read the log.
 func unchained(what string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
 		"make the fleet anew (tutti server init), or restore the log (tutti server restore)", what)
 }
 
-// raw returns the bytes of a message's event.
+// raw returns the event in a message, as bytes.
 func (l *Log) raw(ctx context.Context, m message) ([]byte, error) {
 	if m.blob == "" {
 		return m.data, nil

@@ -16,8 +16,9 @@ const (
 	restoreBatchBytes = 4 << 20
 )
 
-// Restorer rebuilds the log from its entries, with their old sequences and links. It writes them in its own batches.
-// These need not match the original appends, which are whole in any case.
+// Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes the entries
+// in batches of its own. These batches may differ from the original appends, because all entries come from complete
+// appends.
 type Restorer struct {
 	log   *Log
 	seq   uint64       // of the last message
@@ -26,8 +27,8 @@ type Restorer struct {
 	bytes int
 }
 
-// RestoreLog begins a log after the event after, whose link is link. The log must not exist yet. The content that its
-// entries need must be stored before the log is read.
+// RestoreLog begins a new log after the event after. The link of that event is link. The log must not exist yet. The
+// caller must store the content that the entries need before somebody reads the log.
 func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Digest) (*Restorer, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -45,12 +46,12 @@ func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Dig
 	return &Restorer{log: &Log{nc: nc}, seq: after, link: link}, nil
 }
 
-// Add adds the next entry. CodeInvalid: it does not fit the one before it.
+// Add adds the next entry. Add returns CodeInvalid if the entry does not fit the entry before it.
 func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	if e.Seq <= r.seq || e.Link != tutti.Link(r.link, e.Raw) {
 		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit what is before it, %d", e.Seq, r.seq)
 	}
-	for r.seq+1 < e.Seq { // sequences that a loss of power had torn have no event
+	for r.seq+1 < e.Seq { // a sequence that was torn by a loss of power has no event
 		if err := r.put(ctx, r.torn()); err != nil {
 			return err
 		}
@@ -70,7 +71,7 @@ func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	return r.put(ctx, msg)
 }
 
-// torn is a message that is never read: the beginning of a batch that never ends.
+// torn returns a message that readers skip. The message looks like the beginning of a batch whose end is missing.
 func (r *Restorer) torn() *nats.Msg {
 	msg := nats.NewMsg("log.torn.restored")
 	msg.Header.Set(headerPart, "1/2")

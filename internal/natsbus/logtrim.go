@@ -17,8 +17,8 @@ func (l *Log) Snapshot(ctx context.Context) (e tutti.Event, found bool, err erro
 	return events[len(events)-1], true, nil
 }
 
-// snapshots returns the SnapshotTaken events of the log, the oldest first, and their bodies. After each one, the log
-// drops the one before, so there are one or two.
+// snapshots returns the SnapshotTaken events of the log and their bodies, oldest first. After a new snapshot the log
+// drops the previous one, so there are one or two.
 func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tutti.SnapshotTaken, err error) {
 	subject := jetstream.WithGetMsgSubject(subjectOf(&tutti.SnapshotTaken{}))
 	for from := uint64(1); ; {
@@ -47,7 +47,7 @@ func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tu
 	}
 }
 
-// whole reports whether the append of m is in the log up to its end.
+// whole reports whether the log has the complete append to which m belongs.
 func (l *Log) whole(ctx context.Context, m message) (bool, error) {
 	last, err := l.get(ctx, m.seq+uint64(m.parts-m.part))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
@@ -63,33 +63,33 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 		return err
 	}
 	if len(snapshots) == 0 || snapshots[len(snapshots)-1].Through != through {
-		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the latest snapshot is not of it", through)
+		return tutti.Errorf(tutti.CodeInvalid, "drop the log up to event %d: the latest snapshot ends at another event", through)
 	}
 	m, err := l.get(ctx, through)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		_, err := l.trimmed(ctx, through)
-		return err // nil: the events are already gone
+		return err // err is nil if the events are already deleted
 	}
 	if err != nil {
 		return err
 	}
 	if link := snapshots[len(snapshots)-1].Link; m.part != m.parts || m.link != link {
-		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the snapshot says that an append ends there with link %s, which it does not", through, link)
+		return tutti.Errorf(tutti.CodeInvalid, "drop the log up to event %d: the snapshot says that an append ends there with link %s, but the log differs", through, link)
 	}
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := l.stream.Purge(ctx, jetstream.WithPurgeSequence(through+1)); err != nil {
-		return wrap(err, "let go of the beginning of the log")
+		return wrap(err, "drop the beginning of the log")
 	}
 	state, err := l.state(ctx)
 	if err == nil && state.FirstSeq != through+1 {
-		err = tutti.Errorf(tutti.CodeDamaged, "let go of the log up to event %d: it begins with event %d now", through, state.FirstSeq)
+		err = tutti.Errorf(tutti.CodeDamaged, "drop the log up to event %d: afterwards the log begins with event %d", through, state.FirstSeq)
 	}
 	return err
 }
 
-// trimmed is place for an event that the log no longer has. Such an event is the end of a snapshot, from which the log
-// goes on.
+// trimmed does the work of place for an event that the log no longer has. Such an event must be the end of a
+// snapshot, because the log goes on from there.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	return place{}, l.missing(ctx, after)
 }
 
-// missing says why the event seq is not there. CodeNotFound: it was trimmed or never existed. CodeDamaged: the log has
-// lost it.
+// missing returns the reason why the log does not have the event seq. CodeNotFound means that the log dropped the
+// event on purpose, or never had it. CodeDamaged means that the event got lost.
 func (l *Log) missing(ctx context.Context, seq uint64) error {
 	state, err := l.state(ctx)
 	switch {

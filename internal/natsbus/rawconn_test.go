@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// rawConn speaks the bus's protocol by hand: the client library would refuse
-// to send what the tests send.
+// rawConn sends the bus's protocol without the client library. The library
+// would refuse to send what the tests send.
 type rawConn struct {
 	t *testing.T
 	*tls.Conn
@@ -55,12 +55,12 @@ func rawTLS(t *testing.T, bus *bustest.Bus, node bustest.Node, config *tls.Confi
 
 func (c *rawConn) pub(subject string, size int) {
 	fmt.Fprintf(c, "PUB %s %d\r\n", subject, size)
-	// The server may have closed already; ping finds out.
+	// Errors are ignored, because ping notices a closed connection.
 	_, _ = c.Write(make([]byte, size))
 	_, _ = c.Write([]byte("\r\n"))
 }
 
-// ping reports whether the connection was closed by the server.
+// ping reports whether the server has closed the connection.
 func (c *rawConn) ping() (closed bool) {
 	_, _ = c.Write([]byte("PING\r\n"))
 	for {

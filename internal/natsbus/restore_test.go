@@ -11,9 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// A restored log has the sequences and links that it had, behind what was let go
-// and with a gap where a loss of power had torn an append; it is appended to as
-// ever, and opened again.
+// A restored log has the same sequences and links as the original. The restored
+// log begins after the events that were dropped, and has a gap where a loss of
+// power had torn an append. The restored log can be appended to and opened
+// again.
 func TestARestoredLogIsTheSame(t *testing.T) {
 	t.Parallel()
 	bus := bustest.Start(t)

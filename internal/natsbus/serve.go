@@ -17,60 +17,64 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Handler answers one call of a node. Many goroutines call it at once. Calls of one node may overtake each other and
-// come twice. An error reaches the node with its code and text. The answer to a message (Conn.Send) is dropped. The
-// context ends when the node no longer waits, or the server stops. It has the call's tutti.Turn, except for operations
-// in Light.
+// Handler answers one call of a node. Many goroutines call a Handler at once. Calls of one node may arrive in another
+// order than they were sent, and may arrive twice. If the handler returns an error, the node gets its code and text.
+// For a message (Conn.Send), the server drops the handler's answer. The context ends when the node stops waiting, or
+// when the server stops. The context contains the call's tutti.Turn, except for operations in Light.
 type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
 
-// ServeOptions say how to serve nodes.
+// ServeOptions are the settings of Serve.
 type ServeOptions struct {
 	Handler  Handler
-	SpoolDir string // content above 128 KiB passes through here; emptied at start and end
-	// Ready is called when calls of nodes begin to arrive. May be nil.
+	SpoolDir string // directory for content above 128 KiB. Serve empties the directory at its start and end
+	// Serve calls Ready when it begins to receive calls. May be nil.
 	Ready func()
-	// Denied is called each time a node tries something that it may not do. It must not block. May be nil.
+	// Serve calls Denied each time a node tries an action that it may not do. It must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
-	// Excess is called for each message beyond what its node may have at work, with the message's bytes. If it returns out,
-	// the message is not answered. It must not block. May be nil.
+	// Serve calls Excess for each message of a node that already has the most calls it may have. Serve passes the
+	// message's bytes to Excess. If Excess returns true, Serve does not answer the message. It must not block. May be
+	// nil.
 	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
-	// Concurrency is how many handlers run at once; 0 means 64.
+	// Concurrency is how many handlers run at once. 0 means 64.
 	Concurrency int
-	// Light operations do not wait for others: they only report something, and their handlers are quick. One node has
-	// one of them at work. Others that arrive in that time are dropped.
+	// Light are operations that do not wait for other calls, because they only report something and their handlers
+	// are quick. One node may have one such operation running at a time. If more light messages of this node arrive
+	// meanwhile, Serve drops them.
 	Light []string
 }
 
 const (
 	concurrency       = 64
 	concurrencyOfNode = 16
-	// concurrencyLarge bounds the memory for content in chunks.
+	// concurrencyLarge is the limit of simultaneous calls with content in chunks, because these need much memory.
 	concurrencyLarge = 4
-	// maxTries is how often a call with content in chunks is tried. After that, the node must send the content again.
+	// maxTries is how often a node may repeat a call with the same stored chunks. After maxTries calls, the node must
+	// send the content again.
 	maxTries         = 8
 	concurrencyLight = 16
-	// againPause is the delay of an answer that tells the node to ask again.
+	// againPause is how long the server delays an answer that asks the node to call again.
 	againPause = 250 * time.Millisecond
 )
 
-// server is the state of one Serve.
+// server is the state of one call of Serve.
 type server struct {
 	ServeOptions
 	nc      *nats.Conn
 	spool   *spool
 	turns   *turns
-	large   *turns // for calls whose content came in chunks; they do not hold up other calls
+	large   *turns // calls with content in chunks wait here, so they do not delay other calls
 	light   chan struct{}
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	ofNode  map[tutti.NodeKey]int  // calls that wait or are at work
-	telling map[tutti.NodeKey]bool // nodes with a light call at work
+	ofNode  map[tutti.NodeKey]int  // number of calls that wait or run
+	telling map[tutti.NodeKey]bool // nodes with a running light call
 }
 
-// Serve answers nodes on nc, the server's connection to the account of the nodes, until ctx ends. It returns after the
-// last handler. It answers only calls whose reply address is in the inbox of their own sender.
+// Serve answers calls of nodes until ctx ends. nc is the server's connection to the account of the nodes. Serve
+// returns after the last handler has returned. Serve answers only calls whose reply address is in the sender's own
+// inbox.
 func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	if o.Concurrency == 0 {
 		o.Concurrency = concurrency
@@ -122,7 +126,7 @@ func (s *server) subscribe(subject string) (*nats.Subscription, error) {
 	return sub, wrap(err, "serve nodes")
 }
 
-// receive passes messages on until ctx ends.
+// receive passes each message to accept until ctx ends.
 func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
@@ -140,7 +144,7 @@ func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept fun
 	}
 }
 
-// acceptLight handles an operation of Light, without waiting for other calls.
+// acceptLight runs the handler of a light operation at once, without waiting for other calls.
 func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	if !ok || msg.Reply != "" {
@@ -178,7 +182,7 @@ func (s *server) told(key tutti.NodeKey) {
 	delete(s.telling, key)
 }
 
-// accept checks a message, and starts its handler when it is its node's turn.
+// accept checks a message. accept starts the handler when it is the node's turn.
 func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	switch {
@@ -206,10 +210,10 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 			ctx, turn := tutti.WithTurn(ctx, turns.leave)
 			defer turn.End() // a second one does nothing
 			var answer *nats.Msg
-			if ctx.Err() == nil { // else the node no longer waits
+			if ctx.Err() == nil { // if ctx has ended, the node no longer waits for an answer
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			turn.End() // the large part of the answer is in the spool
+			turn.End() // other calls may begin now, because the large part of the answer is in the spool
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)
@@ -218,7 +222,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	})
 }
 
-// turnsOf are the turns for which a call waits.
+// turnsOf returns the turns in which a call must wait.
 func (s *server) turnsOf(op string, header nats.Header) *turns {
 	if header.Get(headerParcel) == "" || op == opPut || op == opGet || op == opDone {
 		return s.turns
@@ -226,8 +230,8 @@ func (s *server) turnsOf(op string, header nats.Header) *turns {
 	return s.large
 }
 
-// hold delays an answer that tells the node to ask again, so that a node that does so at once does not keep the server
-// busy. The delay holds one of the node's calls, and no handler.
+// hold delays an answer that asks the node to call again. Otherwise a node that calls again at once would keep the
+// server busy. During the delay, the call counts as one of the node's calls, but occupies no handler.
 func (s *server) hold(ctx context.Context, answer *nats.Msg) {
 	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {
 		return
@@ -262,13 +266,13 @@ func (s *server) dispatch(ctx context.Context, key tutti.NodeKey, op string, msg
 	return s.call(ctx, key, op, msg.Data)
 }
 
-// handle calls the handler. A panic fails this call only.
+// handle calls the handler. If a handler panics, only its own call fails.
 func (s *server) handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Logger.Error("a message of a node caused a panic", "key", key, "op", op, "panic", p, "stack", string(debug.Stack()))
 			s.deny(key, "cause a panic in "+op)
-			answer, err = nil, tutti.Errorf(tutti.CodeInternal, "%s: a mistake of the server, see its log", op)
+			answer, err = nil, tutti.Errorf(tutti.CodeInternal, "%s: internal error of the server, see the server's log", op)
 		}
 	}()
 	return s.Handler(ctx, key, op, payload)
@@ -298,15 +302,15 @@ func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload
 	return msg
 }
 
-// callLarge calls the handler with a parcel that was put before. The parcel stays for some tries if the node has to ask
-// again, for example with a newer ticket.
+// callLarge calls the handler with a parcel that the node has already uploaded. The server keeps the parcel for some
+// tries, because the node may have to repeat the call, for example with a newer ticket.
 func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p parcel) *nats.Msg {
 	e := s.spool.find(key, p.id)
 	if e == nil {
 		return missing()
 	}
 	if e.parcel != p {
-		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: announced before as something else", p.id))
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announced it before with another size or digest", p.id))
 	}
 	payload, err := e.content()
 	if err != nil {
@@ -324,7 +328,7 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 
 func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 	if p.id == "" {
-		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks: no id"))
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks: the id is missing"))
 	}
 	offset, err := offsetOf(msg.Header)
 	if err != nil {
@@ -373,12 +377,13 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 	answer.Subject = to.Reply
 	if err := s.nc.PublishMsg(answer); err != nil {
-		// The node runs into its deadline and asks again.
+		// The node gets no answer before its deadline and calls again.
 		s.Logger.Warn("an answer to a node was not sent", "error", err)
 	}
 }
 
-// enter counts a call of a node. One node cannot take the room of all waiting calls.
+// enter counts a call of a node. enter returns false if the node already has too many calls. So one node cannot use
+// all the room for waiting calls.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +402,7 @@ func (s *server) leave(key tutti.NodeKey) {
 	}
 }
 
-// tooMuch notes a message that will not be answered, and reports whether its node is out.
+// tooMuch counts a message that gets no answer, and reports whether its node is locked out.
 func (s *server) tooMuch(key tutti.NodeKey, msg *nats.Msg) (out bool) {
 	return s.Excess != nil && s.Excess(key, len(msg.Data))
 }
@@ -408,7 +413,8 @@ func (s *server) deny(key tutti.NodeKey, what string) {
 	}
 }
 
-// Ring rings the doorbell of a node. It is lost if the node is not connected. It has at most MaxRing bytes.
+// Ring rings the doorbell of a node. The doorbell gets lost if the node is not connected. The payload has at most
+// MaxRing bytes.
 func Ring(nc *nats.Conn, key tutti.NodeKey, op string, payload []byte) error {
 	if err := key.Validate(); err != nil {
 		return err

@@ -18,8 +18,8 @@ const (
 	parcelLife        = 10 * time.Minute // after its last chunk
 )
 
-// spool keeps parcels in files while they come in or go out. It does not survive the server: a node sends its parcel
-// again. There is a limit for each node and one for all.
+// spool stores parcels in files while they are uploaded or downloaded. A restart of the server empties the spool,
+// and nodes send their parcels again. Each node has a limit, and all nodes together have another limit.
 type spool struct {
 	dir string
 	now func() time.Time
@@ -63,14 +63,14 @@ func (s *spool) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// open returns the entry of a parcel. It makes the entry if it does not exist.
+// open returns the entry of a parcel, and creates the entry if necessary.
 func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if e := s.entries[key][p.id]; e != nil {
 		if e.parcel != p {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: announced again as something else", p.id)
+			return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announces it again with another size or digest", p.id)
 		}
 		e.used = now
 		return e, nil
@@ -96,8 +96,9 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for size bytes of a node that has mine bytes with them. Nodes that have more lose the parcels that
-// they have not used for longest. The announced size counts, even if nothing has come yet. The caller holds s.mu.
+// room makes room for size bytes. Together with these bytes, the node will then have mine bytes. Nodes with more
+// bytes lose their parcels, least recently used first. The announced size of a parcel counts from the beginning,
+// even if no chunk has arrived. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey
@@ -136,7 +137,7 @@ func (s *spool) find(key tutti.NodeKey, id string) *entry {
 	return e
 }
 
-// drop removes a parcel, if it is there.
+// drop removes a parcel if it exists.
 func (s *spool) drop(key tutti.NodeKey, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,8 @@ func (s *spool) expire(now time.Time) {
 	}
 }
 
-// remove: the caller holds s.mu. A goroutine that still works on the entry finds its file closed.
+// remove removes a parcel. The caller holds s.mu. If another goroutine still uses the entry, it gets an error
+// because the file is closed.
 func (s *spool) remove(key tutti.NodeKey, id string) {
 	e := s.entries[key][id]
 	if e == nil {
@@ -164,12 +166,13 @@ func (s *spool) remove(key tutti.NodeKey, id string) {
 		delete(s.entries, key)
 	}
 	s.total -= e.size
-	_ = os.Remove(filepath.Clean(e.file.Name())) // the next start empties the spool in any case
+	// if the removal fails, the next start of the server removes the file
+	_ = os.Remove(filepath.Clean(e.file.Name()))
 	e.file.Close()
 }
 
-// write appends a chunk if it is the next one, and returns how many bytes are there now. A chunk that comes twice or
-// early changes nothing.
+// write appends a chunk if it is the next one, and returns how many bytes are stored now. A chunk that arrives twice
+// or too early changes nothing.
 func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,7 +180,7 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 		return e.have, nil
 	}
 	if e.have+int64(len(chunk)) > e.size {
-		return 0, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: longer than the %d bytes announced", e.id, e.size)
+		return 0, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: more bytes than the %d announced", e.id, e.size)
 	}
 	if _, err := e.file.WriteAt(chunk, offset); err != nil {
 		return 0, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
@@ -192,24 +195,24 @@ func (e *entry) fill(content []byte) error {
 	return err
 }
 
-// content returns the whole parcel, verified.
+// content returns the complete content of a parcel after checking its digest.
 func (e *entry) content() ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.have != e.size {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: %d of %d bytes are here", e.id, e.have, e.size)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: only %d of %d bytes have arrived", e.id, e.have, e.size)
 	}
 	content := make([]byte, e.size)
 	if _, err := e.file.ReadAt(content, 0); err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
 	}
 	if tutti.DigestOf(content) != e.digest {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: its digest is not the one announced", e.id)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the digest is not the announced one", e.id)
 	}
 	return content, nil
 }
 
-// tried counts a call with the parcel that must be made again.
+// tried counts a call with this parcel that the node has to repeat.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -217,7 +220,7 @@ func (e *entry) tried() int {
 	return e.tries
 }
 
-// chunk returns the chunk at offset, empty at the end.
+// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

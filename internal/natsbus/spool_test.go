@@ -38,8 +38,8 @@ func files(t *testing.T, s *spool) int {
 	return len(entries)
 }
 
-// TestWhoHasMostGivesRoom: nodes that announce much, and send nothing, keep nobody out. What was not touched for longest
-// goes first, and for a node that has as much as they nobody does.
+// TestWhoHasMostGivesRoom checks that nodes which announce large parcels and send nothing do not block other nodes.
+// The least recently used parcel is removed first. But no node loses a parcel to a node that has equally many bytes.
 func TestWhoHasMostGivesRoom(t *testing.T) {
 	s, now := testSpool(t)
 	large := parcel{digest: tutti.DigestOf(nil), size: MaxPayload}
@@ -66,7 +66,7 @@ func TestWhoHasMostGivesRoom(t *testing.T) {
 	if gone != "one" || s.find("honest", "report") == nil {
 		t.Errorf("%q gave room, want the one of a node that was not touched for longest", gone)
 	}
-	// The others have as much as a node that asks for more, or less.
+	// No other node has more bytes than the node that needs room.
 	if s.room(maxSpool, maxSpoolPerNode) {
 		t.Error("nodes that have less give room")
 	}

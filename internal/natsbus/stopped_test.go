@@ -19,15 +19,15 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// stoppedBus and stoppedKeys are set in the process that is stopped: where the
-// bus is, and its identity.
+// stoppedBus and stoppedKeys are set in the process that the test stops. The two
+// variables contain the bus's address and the process's identity.
 const (
 	stoppedBus  = "TUTTI_TEST_STOPPED_BUS"
 	stoppedKeys = "TUTTI_TEST_STOPPED_KEYS"
 )
 
-// TestStoppedChild is no test: it appends one event, says so, and appends another
-// one when it is told to.
+// TestStoppedChild is not a test. TestStoppedChild appends one event and reports
+// it. TestStoppedChild appends another event when the parent asks for it.
 func TestStoppedChild(t *testing.T) {
 	if os.Getenv(stoppedBus) == "" {
 		return
@@ -69,8 +69,8 @@ func dialLog(t *testing.T, authority *identity.Authority, url string) *nats.Conn
 	return nc
 }
 
-// TestAStoppedWriterCannotWrite stops a writer's process, lets another one write,
-// and lets the first go on.
+// TestAStoppedWriterCannotWrite stops a writer's process, lets another writer
+// write, and then continues the first process.
 func TestAStoppedWriterCannotWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -46,7 +46,8 @@ func TestBlobs(t *testing.T) {
 	})
 }
 
-// A thousand runs that end together would wait for thousands of fsyncs.
+// If each blob needed its own fsync, a thousand runs that end together would
+// wait for thousands of fsyncs.
 func TestBlobsPutAtOnceGoToDiskTogether(t *testing.T) {
 	bus := bustest.StartSync(t)
 	blobs := openBlobs(t, bus)

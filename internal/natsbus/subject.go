@@ -17,8 +17,9 @@ var (
 // maxEncodedID keeps subjects far shorter than the bus's limit.
 const maxEncodedID = 128
 
-// subjectOf returns where an event is stored: log.<noun>.<verb>.<id>. An id that is not a plain word is encoded, and a
-// long one is hashed. An encoded id begins with `=`, a hashed one with `~`; a plain word contains neither.
+// subjectOf returns the subject under which an event is stored: log.<noun>.<verb>.<id>. If the id is not a plain
+// word, it is encoded. A long id is hashed. An encoded id begins with `=`, and a hashed id begins with `~`. A plain
+// word contains neither character.
 func subjectOf(b tutti.Body) string {
 	id := b.ID()
 	switch {

@@ -59,8 +59,8 @@ func dial(t *testing.T, bus *bustest.Bus, node bustest.Node) *natsbus.Conn {
 	return c
 }
 
-// within returns a context that ends long after what is tested has, also on a
-// machine that is busy: it only bounds a hang.
+// within returns a context that ends long after the tested action, even on a busy machine. The context only
+// stops a test that hangs.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -233,7 +233,8 @@ func TestDialWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConnectedIsWhatCallsUse: the client library has a connection a moment before calls use it.
+// TestConnectedIsWhatCallsUse checks Connected in the moment after the client library has connected, but
+// before calls use the connection.
 func TestConnectedIsWhatCallsUse(t *testing.T) {
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web")
@@ -262,7 +263,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log that says when a message begins with a text, and waits then.
+// holdUp is a log handler. When a message begins with a given text, the handler reports this and blocks.
 type holdUp struct {
 	slog.Handler
 	text        string
@@ -344,7 +345,8 @@ func TestLargePayloadOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// A payload that was there when the server could not take it does not go up again.
+// If the server has the payload but cannot handle the call yet, a repeated call does not upload the payload
+// again.
 func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
@@ -382,7 +384,8 @@ func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// Content that no call can take is not read without an end: the node sends it again, which costs it as much.
+// The server does not read the same stored content for ever if no call accepts it. After some tries, the
+// node must send the content again.
 func TestALargeCallHasSomeTries(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -406,7 +409,7 @@ func TestALargeCallHasSomeTries(t *testing.T) {
 	}
 }
 
-// Calls with content in chunks, of which few are at work at once, do not hold up the others.
+// Only a few calls with content in chunks run at once. The waiting ones do not delay other calls.
 func TestLargeCallsHoldUpNoOthers(t *testing.T) {
 	bus := bustest.Start(t)
 	hold, entered := make(chan struct{}), make(chan struct{}, 100)
@@ -462,7 +465,7 @@ func TestSendAndRing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// An answered call after the subscription proves that the bus has it.
+	// When a call after the subscription has been answered, the bus has processed the subscription.
 	for _, conn := range []*natsbus.Conn{c, o} {
 		if _, err := conn.Call(within(t), "sync", nil); err != nil {
 			t.Fatal(err)
@@ -516,8 +519,8 @@ func TestServeBoundsOneNode(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBeatsDoNotWaitForCalls: while all handlers are at work, what a node tells is heard. One that
-// tells much has one of its own at work.
+// TestBeatsDoNotWaitForCalls checks that the server handles light messages while all handlers are busy. If
+// one node sends many light messages, only one of them is handled at a time.
 func TestBeatsDoNotWaitForCalls(t *testing.T) {
 	bus := bustest.Start(t)
 	hold, entered, heard := make(chan struct{}), make(chan struct{}, 100), make(chan tutti.NodeKey, 100)

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// TestAHandlerThatWaitsGivesUpItsPlace: others are answered meanwhile. What follows the answer comes after the handler has
-// returned, also if that went wrong.
+// TestAHandlerThatWaitsGivesUpItsPlace checks that other calls are answered while one handler waits. A function
+// registered to run after the answer runs when the handler has returned, even if the handler failed.
 func TestAHandlerThatWaitsGivesUpItsPlace(t *testing.T) {
 	bus := bustest.Start(t)
 	waits, others, after := make(chan struct{}), make(chan struct{}), make(chan string, 2)

@@ -6,20 +6,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// turns bounds how many calls run at once. If more calls wait, the nodes take turns, no matter how many calls each of
-// them has.
+// turns bounds how many calls run at once. If more calls wait, the nodes take turns. A node with many calls does not
+// come more often than a node with one.
 type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[tutti.NodeKey][]func()
-	ring    []tutti.NodeKey // nodes with waiting calls, the next one first
+	ring    []tutti.NodeKey // nodes with waiting calls, in the order of their turns
 }
 
 func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// enter calls begin, now or when an earlier call leaves. It does not wait, and begin must not wait either.
+// enter calls the function begin, either now or when an earlier call leaves. enter does not wait, and begin must not
+// wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {
@@ -35,14 +36,14 @@ func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	begin()
 }
 
-// leave is called at the end of a call that has begun.
+// leave must be called at the end of a call that has begun.
 func (t *turns) leave() {
 	if begin := t.next(); begin != nil {
 		begin()
 	}
 }
 
-// next returns the call whose turn it is; nil: no call waits.
+// next returns the waiting call that is next. next returns nil if no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestNodesTakeTurns: whoever has one call that waits gets in before the others' second one.
+// TestNodesTakeTurns checks that a node's first waiting call begins before the second waiting call
+// of any other node.
 func TestNodesTakeTurns(t *testing.T) {
 	turns := newTurns(2)
 	var began []string
@@ -43,8 +44,8 @@ func TestNodesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestAskAgainComesALittleLater: whoever is to ask again hears it after a moment, everybody else at
-// once.
+// TestAskAgainComesALittleLater checks that the answer "ask again" is delayed a little, and that
+// all other answers are sent at once.
 func TestAskAgainComesALittleLater(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

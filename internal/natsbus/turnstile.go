@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// turnstile counts the calls inside. It can be shut for a moment to change what the calls use. The zero value is open.
+// turnstile counts the running calls. turnstile can be shut for a moment, for example to replace the connection that
+// calls use. The zero value is open.
 type turnstile struct {
 	mu     sync.Mutex
 	inside int
-	shut   chan struct{} // closed when the turnstile opens again; nil: it is open
-	empty  chan struct{} // closed when the last call leaves; nil: close does not wait
+	shut   chan struct{} // closed when the turnstile opens again. shut is nil while the turnstile is open
+	empty  chan struct{} // closed when the last call leaves. empty is nil if close does not wait
 }
 
-// enter waits while the turnstile is shut. An error is ctx's. Without an error, leave must follow.
+// enter waits while the turnstile is shut, or until ctx ends. An error is ctx's. If enter returns no error, the
+// caller must call leave later.
 func (t *turnstile) enter(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -42,8 +44,8 @@ func (t *turnstile) leave() {
 	}
 }
 
-// close shuts the turnstile and waits until no call is inside. If that takes longer than patience, it opens the
-// turnstile again and reports false.
+// close shuts the turnstile and waits until all calls have left. If this takes longer than patience, close opens the
+// turnstile again and returns false.
 func (t *turnstile) close(patience time.Duration) bool {
 	t.mu.Lock()
 	t.shut = make(chan struct{})
@@ -65,7 +67,7 @@ func (t *turnstile) close(patience time.Duration) bool {
 	}
 }
 
-// open must be called once after a close that reported true.
+// The caller must call open once after a close that returned true.
 func (t *turnstile) open() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

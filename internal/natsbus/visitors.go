@@ -15,22 +15,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxConnections is how many connections a node may have: its present one, one that is lost but that the bus still has,
-// and one more.
+// maxConnections is how many connections a node may have. A node has its present connection, perhaps a lost one that
+// the bus has not noticed yet, and perhaps one more.
 const maxConnections = 3
 
-// VisitorOptions are called when clients connect to the bus.
+// VisitorOptions are functions that Visitors calls when clients connect to the bus.
 type VisitorOptions struct {
 	// Disconnect ends a connection.
 	Disconnect func(id uint64) error
-	// Refused is called when the bus did not let a client in. It must not block.
+	// Refused is called when the bus refused a client. It must not block.
 	Refused func(from, what string, cause error)
-	// Denied is called when a node did something that it may not do. It must not block.
+	// Denied is called when a node did an action that it may not do. It must not block.
 	Denied func(key tutti.NodeKey, what string)
 	Logger *slog.Logger // may be nil
 }
 
-// Visitors are the connections of nodes to the bus.
+// Visitors tracks the connections of nodes to the bus.
 type Visitors struct {
 	o      VisitorOptions
 	excess *excess
@@ -52,7 +52,7 @@ type visitor struct {
 	host string
 }
 
-// visitorEvent is what the bus says about a connection.
+// visitorEvent is a message of the bus about a connection.
 type visitorEvent struct {
 	Client struct {
 		ID   uint64 `json:"id"`
@@ -62,8 +62,8 @@ type visitorEvent struct {
 	Reason string `json:"reason"`
 }
 
-// Watch follows which clients connect and which are refused, until ctx ends. nc is the server's connection to the
-// system account. A node that opens too many connections loses the oldest one.
+// Watch observes which clients connect and which clients the bus refuses, until ctx ends. nc is the server's
+// connection to the system account. If a node opens too many connections, Watch closes its oldest one.
 func (v *Visitors) Watch(ctx context.Context, nc *nats.Conn) error {
 	msgs := make(chan *nats.Msg, 1<<14)
 	for _, subject := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR"} {
@@ -89,11 +89,11 @@ func (v *Visitors) Watch(ctx context.Context, nc *nats.Conn) error {
 func (v *Visitors) handle(msg *nats.Msg) {
 	var e visitorEvent
 	if err := json.Unmarshal(msg.Data, &e); err != nil {
-		v.o.Logger.Warn("the bus said something about a connection that nobody understands", "error", err)
+		v.o.Logger.Warn("the bus sent an unknown message about a connection", "error", err)
 		return
 	}
-	// The client chooses the user name that the bus reports. The bus has verified the JWT, except in the events that
-	// say that it has not.
+	// The user name in the bus's message comes from the client and cannot be trusted. The bus has verified the JWT,
+	// except in messages about a failed authentication.
 	key, known := keyOf(e.Client.JWT)
 	switch {
 	case strings.HasSuffix(msg.Subject, ".AUTH.ERR"):
@@ -108,22 +108,22 @@ func (v *Visitors) handle(msg *nats.Msg) {
 	default:
 		v.left(key, e.Client.ID)
 		if e.Reason == expired {
-			v.o.Denied(key, "stay with a JWT that has ended")
+			v.o.Denied(key, "use a JWT that has expired")
 		}
 	}
 }
 
-// expired is the bus's reason for ending a connection with its JWT.
+// expired is the reason that the bus gives when it closes a connection whose JWT has expired.
 const expired = "Authentication Expired"
 
-// keyOf returns the key of the node that a JWT is for.
+// keyOf returns the key of the node to which a JWT belongs.
 func keyOf(text string) (tutti.NodeKey, bool) {
 	claims, err := jwt.DecodeUserClaims(text)
 	if err != nil {
 		return "", false
 	}
 	key := tutti.NodeKey(claims.Subject)
-	// The server's own users do not have the limits of nodes.
+	// The limits of nodes are in their JWTs, and the server's own users do not have these limits.
 	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
 }
 
@@ -151,18 +151,18 @@ func (v *Visitors) connected(key tutti.NodeKey, new visitor) {
 
 func (v *Visitors) disconnect(who visitor) {
 	if err := v.o.Disconnect(who.id); err != nil {
-		v.o.Logger.Debug("a connection of a node was gone already", "error", err)
+		v.o.Logger.Debug("a connection of a node was already closed", "error", err)
 	}
 }
 
-// Excess notes a message that is more than a node may send. A node that sends many of them loses its connections, and is
-// let in again after some time. out: the node is out now.
+// Excess counts a message that exceeds the node's limit. If a node sends many such messages, Excess closes its
+// connections. The node may connect again after some time. Excess returns true if the node is locked out now.
 func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	out, since := v.excess.more(key, bytes, time.Now())
 	if !since {
 		return out
 	}
-	v.o.Denied(key, "send far more than the server answers; its connections are ended for a while")
+	v.o.Denied(key, "send far more than the server answers; the server closes its connections for some time")
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, who := range v.there[key] {
@@ -171,7 +171,7 @@ func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	return out
 }
 
-// Violated notes that the holder of the JWT used a subject that it may not use.
+// Violated reports that a client with this JWT used a subject that it may not use.
 func (v *Visitors) Violated(jwt, what string) {
 	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)

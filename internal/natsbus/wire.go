@@ -16,34 +16,34 @@ import (
 const (
 	// MaxPayload is the largest content of a call or an answer.
 	MaxPayload = 64 << 20
-	// MaxRing is the largest content of a doorbell.
+	// MaxRing is the largest payload of a doorbell.
 	MaxRing = chunkSize
 
-	// chunkSize is the largest content of one message. Larger content goes in chunks.
+	// chunkSize is the largest content of one message. Larger content is sent in chunks.
 	chunkSize = 128 << 10
 
 	defaultTimeout = 60 * time.Second
 	maxTimeout     = 15 * time.Minute
 )
 
-// Headers of calls and answers. Every answer has a status. A message without one is not a success, no matter who sent
-// it.
+// These are the headers of calls and answers. Every answer has a status. A message without a status does not mean
+// success, no matter who sent it.
 const (
 	headerStatus  = "Tutti-Status" // statusOK, statusMissing, or a tutti.Code
 	headerTimeout = "Tutti-Timeout-Ms"
-	headerTicket  = "Tutti-Ticket" // ticket of the node's machine; see tutti.Hello
-	headerParcel  = "Tutti-Parcel" // the id of content that goes in chunks
+	headerTicket  = "Tutti-Ticket" // the ticket of the node's machine, see tutti.Hello
+	headerParcel  = "Tutti-Parcel" // the id of content that is sent in chunks
 	headerDigest  = "Tutti-Digest"
 	headerOffset  = "Tutti-Offset"
 
 	statusOK      = "ok"
-	statusMissing = "missing" // the parcel is not here, or no longer: send it again
+	statusMissing = "missing" // the server does not have the parcel (any more), so the node must send it again
 )
 
-// The operations of the transport itself.
+// These are the operations of the transport itself.
 const (
-	opPut  = "_put"  // a chunk for the server, or the question how much it has
-	opGet  = "_get"  // a chunk for the node
+	opPut  = "_put"  // the node sends a chunk, or asks how many bytes the server has
+	opGet  = "_get"  // the node requests a chunk
 	opDone = "_done" // the node has the whole parcel
 )
 
@@ -76,7 +76,7 @@ func success(data []byte) *nats.Msg {
 	return msg
 }
 
-// failureOf returns the error that an answer carries, nil for a success.
+// failureOf returns the error in an answer, or nil if the answer means success.
 func failureOf(op string, answer *nats.Msg) error {
 	switch status := answer.Header.Get(headerStatus); status {
 	case statusOK:
@@ -101,7 +101,7 @@ func (p parcel) mark(header nats.Header) {
 	header.Set(headerSize, strconv.FormatInt(p.size, 10))
 }
 
-// parcelOf reads what mark wrote. The zero value: there is no parcel.
+// parcelOf reads the headers that mark wrote. parcelOf returns the zero value if there is no parcel.
 func parcelOf(header nats.Header) (parcel, error) {
 	p := parcel{id: header.Get(headerParcel), digest: tutti.Digest(header.Get(headerDigest))}
 	if p.id == "" {
@@ -132,8 +132,8 @@ func timeoutOf(header nats.Header) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// senderOf reads the subject of a message from a node. The key is valid even if the rest is not, because the bus lets
-// no other client use it.
+// senderOf parses the subject of a message from a node. The key can be trusted even if the rest of the subject is
+// invalid, because the bus lets no other client use the subject.
 func senderOf(subject string) (key tutti.NodeKey, op string, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 3 || parts[0] != "n" || tutti.NodeKey(parts[1]).Validate() != nil {
@@ -142,8 +142,8 @@ func senderOf(subject string) (key tutti.NodeKey, op string, ok bool) {
 	return tutti.NodeKey(parts[1]), parts[2], len(parts) == 3
 }
 
-// ownInbox reports whether reply is a plain subject in the inbox of key. The bus does not check which reply address a
-// node names.
+// ownInbox reports whether reply is a plain subject in the inbox of this key. The bus does not check the reply
+// address that a node sends.
 func ownInbox(key tutti.NodeKey, reply string) bool {
 	rest, ok := strings.CutPrefix(reply, "i."+string(key)+".")
 	if !ok || strings.ContainsAny(rest, "*> \t\r\n") {

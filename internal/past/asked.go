@@ -10,14 +10,14 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// Asked is what a run asked, in normal form and stored.
+// Asked has the questions of a run, in normal form and stored.
 type Asked struct {
 	Content *tutti.Asked
 	Digest  tutti.Digest
 }
 
-// StoreAsked keeps what a run asked as blobs. Equal reads are equal blobs, and the
-// absent keys of nodes of one role are equal blobs, too.
+// StoreAsked stores the questions of a run as blobs. Equal reads are stored as one blob.
+// Absent keys are a separate blob, which is equal for all nodes of one role.
 func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (Asked, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
@@ -35,17 +35,17 @@ func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, ke
 	return Asked{p.asked.share(digest, content), digest}, nil
 }
 
-// Room says whether there is room for size bytes of content that is not kept yet. nil: there is always room.
+// Room checks whether there is room for size more bytes of new content. If the Room is nil, there is always room.
 type Room func(ctx context.Context, size int) error
 
-// Store keeps content as a blob of JSON, if the blob is not there yet.
+// Store stores content as a blob of JSON, if the blob is not stored already.
 func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
-	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same as before
+	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same as earlier runs
 	if err == nil && !has && room != nil {
 		err = room(ctx, len(raw))
 	}
@@ -55,8 +55,7 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 	return digest, err
 }
 
-// normalAsked returns what a run asked, without what differs between runs that
-// got the same answers.
+// normalAsked returns the questions of a run without the parts that differ between runs with the same answers.
 func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error) {
 	type keyed struct {
 		key  string
@@ -95,7 +94,8 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked returns what StoreAsked kept. It reads the blob only if its content is not known.
+// loadAsked returns the questions that StoreAsked has stored. The function reads the blob only if the content is not
+// in memory.
 func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked, error) {
 	if known := p.asked.known(digest); known != nil {
 		return known, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/audit"
 )
 
-// Audit returns a reader of the audit trail, whose Pass hands the entries to yield. CodeInternal: this log has no audit trail.
+// Audit returns a reader of the audit trail. The reader's method Pass gives the entries to yield. Audit returns
+// CodeInternal if this log has no audit trail.
 func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*AuditReader, error) {
 	log, ok := p.trimmed()
 	if !ok {
@@ -18,7 +19,7 @@ func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*Audit
 	return &AuditReader{ReadAudit: in, past: p, log: log, yield: yield}, nil
 }
 
-// AuditReader passes entries on. After is the last entry that it has seen.
+// AuditReader reads entries of the audit trail. After is the last entry that the reader has read.
 type AuditReader struct {
 	api.ReadAudit
 	past  *Past
@@ -27,13 +28,13 @@ type AuditReader struct {
 	begun bool
 }
 
-// Pass passes on the entries after After.
+// Pass yields the entries after After.
 func (r *AuditReader) Pass(ctx context.Context) error {
 	for {
 		taken := r.past.taken.Load()
 		err := r.read(ctx, taken)
 		if now := r.past.taken.Load(); now != taken && (err == nil || tutti.CodeOf(err) == tutti.CodeNotFound) {
-			continue // trimmed under the reader: the next snapshot's segments have it
+			continue // the log has dropped these events during the read: the segments of the next snapshot have them
 		}
 		return err
 	}
@@ -98,8 +99,8 @@ func (r *AuditReader) pass(e api.AuditEntry) error {
 	return r.yield(e)
 }
 
-// segments stores the audit trail of the events up to a sequence, which the log is about to let go. It follows
-// the trail of what was let go before.
+// segments stores the audit trail of the events up to a sequence, before the log drops these events. The
+// new segments continue the trail of the events that were dropped earlier.
 func (k *keeper) segments(ctx context.Context, through uint64, now time.Time) ([]tutti.AuditSegment, error) {
 	var kept []tutti.AuditSegment
 	var after uint64

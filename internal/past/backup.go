@@ -9,15 +9,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Copy takes a copy of the log, in this order.
+// Copy receives a copy of the log, in this order.
 type Copy interface {
-	// Begin says after which event the log begins, and that event's link.
+	// Begin gets the event after which the log begins, with the link of this event.
 	Begin(after uint64, link tutti.Digest) error
 	Entry(tutti.Entry) error
 	Blob(content []byte) error
 }
 
-// allThere returns an error if needed content is missing. CodeDamaged.
+// allThere returns CodeDamaged if needed content is missing.
 func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) error {
 	var gone []string
 	for _, digest := range slices.Sorted(maps.Keys(needed)) {
@@ -32,13 +32,13 @@ func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) err
 	if len(gone) == 0 {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "content that was acknowledged is gone, %d in all: %s; a backup would lack it as well: look for an earlier one, and at the disk",
+	return tutti.Errorf(tutti.CodeDamaged, "acknowledged content is missing, %d in all: %s; a new backup would lack it as well: look for an earlier backup, and check the disk",
 		len(gone), strings.Join(gone[:min(len(gone), 5)], "; "))
 }
 
-// CopyLog hands out the log up to one event, and all content that it needs.
-// Meanwhile nothing is let go. It also works before Open. CodeDamaged: content that
-// the log needs is gone; nothing was handed out.
+// CopyLog copies the log up to one event, and all content that the log needs. During the copy the server
+// drops no events and removes no content. CopyLog also works before Open. CopyLog returns CodeDamaged if
+// content is missing that the log needs. If CopyLog returns CodeDamaged, it has copied nothing.
 func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -56,7 +56,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	if taken != nil {
 		after, link = taken.Through, taken.Link
 	}
-	// Begin no copy that would be incomplete.
+	// Do not begin a copy that would be incomplete.
 	found, err := (&keeper{Past: p, log: log}).content(ctx)
 	if err == nil {
 		err = p.allThere(ctx, found.needed)
@@ -75,14 +75,14 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 			return err
 		}
 	}
-	// Events that were appended since then name more content. To copy that, too, does no harm.
+	// Events that were appended since then can name more content. A copy may have this content as well.
 	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}
 	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
 		content, err := p.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // the digest names no content of the server
+			continue // the digest does not name content of the server
 		}
 		if err == nil {
 			err = to.Blob(content)

@@ -9,13 +9,12 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// foreignReports are the reports of foreign runs. A report stays as long as its run, and at most
-// as long as all reports.
+// foreignReports has the reports of foreign runs. A report stays as long as its run, but not longer than other reports.
 type foreignReports struct {
 	nodes map[tutti.NodeName]retain.Foreigns
 	told  map[tutti.RunID]tutti.Event
 	stay  []retain.Ended // in the order of the log
-	gone  uint64         // the reports up to this event are too old to stay
+	gone  uint64         // the reports up to this event are older than the limit
 }
 
 func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
@@ -26,7 +25,7 @@ func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
 	f.told[b.Result.Run] = e
 }
 
-// name notes the digests of the reports that stay.
+// name adds the digests of the reports that stay.
 func (f *foreignReports) name(c *content, keep time.Duration, now time.Time) {
 	for _, runs := range f.nodes {
 		for _, b := range runs {

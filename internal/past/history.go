@@ -10,9 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// History yields the events after a sequence, in order, up to the last one at
-// the time of the call: first those of the latest snapshot, then those of the log.
-// It ends with the first error.
+// History yields the events after a sequence, in order, up to the last event at the time of the call. First
+// History yields the events of the latest snapshot, then the events of the log. History stops at the first error.
 func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
 		for {
@@ -31,7 +30,7 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 			}
 			for e, err := range p.opts.Log.Read(ctx, after) {
 				if tutti.CodeOf(err) == tutti.CodeNotFound && p.taken.Load() != taken {
-					break // trimmed under the reader; the snapshot has it
+					break // the log has dropped these events during the read: the snapshot has them
 				}
 				if !yield(e, err) || err != nil {
 					return
@@ -46,17 +45,18 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 }
 
 const (
-	// atATurn is how many items one reader reads before others have a turn.
+	// atATurn is how many items a reader reads before other readers have their turn.
 	atATurn = 64
-	// readersAtOnce is how many readers read the past at once, on any machine. The log reads in batches that have a deadline of their
-	// own. The more readers there are at once, the later each batch comes.
+	// readersAtOnce is how many readers read old events at the same time, on any machine. The log reads in batches, and
+	// each batch has its own deadline. With more readers at the same time, each batch would come later.
 	readersAtOnce = 2
 	// turnWait is how long a reader waits for a turn.
 	turnWait = time.Minute
 )
 
-// inTurns yields what seq yields. It reads only while it has one of the slots: so readers of the past leave
-// the processors to the writer and to nodes. While it yields, it holds no slot: a slow caller keeps no other waiting.
+// inTurns yields the items of seq. The function reads only while it has one of the slots. So readers of old
+// events leave the processors to the writer and to nodes. While inTurns yields, it has no slot. So a slow
+// caller does not block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T
@@ -72,9 +72,9 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 			select {
 			case slots <- struct{}{}:
 			case <-patience.C:
-				return nil, tutti.Errorf(tutti.CodeUnavailable, "waited %s for others who read the past; ask again", turnWait)
+				return nil, tutti.Errorf(tutti.CodeUnavailable, "waited %s while others read old events; ask again", turnWait)
 			case <-ctx.Done():
-				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others who read the past")
+				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting while others read old events")
 			}
 			defer func() { <-slots }()
 			for len(read) < atATurn && more {
@@ -101,7 +101,8 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 	}
 }
 
-// HistoryInTurns is History for callers who may ask again and again: few read at once, see inTurns.
+// HistoryInTurns is like History, but for callers who may call it again and again. Only a few such
+// callers read at the same time, see inTurns.
 func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return inTurns(ctx, p.readers, p.History(ctx, after))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// numbers yields so many numbers, and an error behind them. It is read by one at a time, or fails.
+// numbers yields this many numbers, and then an error. The function fails if two goroutines read at the same time.
 func numbers(t *testing.T, reading *atomic.Int64, count int, end error) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for i := range count {
@@ -32,7 +32,8 @@ func numbers(t *testing.T, reading *atomic.Int64, count int, end error) iter.Seq
 	}
 }
 
-// TestThePastIsReadInTurns: all of it, in order; whoever passes it on holds up nobody.
+// TestThePastIsReadInTurns checks that a reader gets all items in their order, and that a
+// slow caller does not block other readers.
 func TestThePastIsReadInTurns(t *testing.T) {
 	slots, broken := make(chan struct{}, 1), errors.New("broken")
 	var reading atomic.Int64
@@ -74,7 +75,7 @@ func TestThePastIsReadInTurns(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	slots <- struct{}{} // by somebody else
+	slots <- struct{}{} // another reader has the slot
 	cancel()
 	for _, err := range inTurns(ctx, slots, numbers(t, &reading, 1, nil)) {
 		if tutti.CodeOf(err) != tutti.CodeDeadline {
@@ -83,7 +84,7 @@ func TestThePastIsReadInTurns(t *testing.T) {
 	}
 }
 
-// TestTwoReadThePastOnAnyMachine: the others wait, and are told so if it takes too long.
+// TestTwoReadThePastOnAnyMachine checks that other readers wait, and get an error if the wait is too long.
 func TestTwoReadThePastOnAnyMachine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64))
 	synctest.Test(t, func(t *testing.T) {

@@ -17,28 +17,28 @@ const (
 	sweepEvery  = time.Hour
 )
 
-// keeper shortens the past without the writer's queue: it takes snapshots, lets the log
-// drop the events that they have, and removes blobs that nothing names.
+// keeper shortens the log outside the writer's queue. The keeper takes snapshots, makes the log
+// drop the events that a snapshot has, and removes blobs that nothing names.
 //
-// The order is: the snapshot's blob, the segment's blob, snapshot.taken, the log.
-// Each is durable before the next one begins. An interruption before snapshot.taken
-// leaves blobs that a sweep removes. After snapshot.taken, only the log is still to be
-// shortened, which every start does again.
+// The order is: the blob of the snapshot, the blob of the segment, the event snapshot.taken, and the log.
+// Each step of the keeper is durable before the next one begins. If the server ends before snapshot.taken, there
+// are some unused blobs, which a sweep removes. If the server ends after snapshot.taken, the next start shortens
+// the log.
 type keeper struct {
 	*Past
 	log  trimmedLog
 	emit Emit
 }
 
-// Due says that there are enough events for a snapshot.
+// Due tells the keeper that a snapshot is due.
 func (p *Past) Due() {
 	select {
 	case p.due <- struct{}{}:
-	default: // said already
+	default: // the keeper knows already that a snapshot is due
 	}
 }
 
-// Snapshot takes a snapshot now and lets the log drop the events that it has.
+// Snapshot takes a snapshot now, and makes the log drop the events that the snapshot has.
 func (p *Past) Snapshot(ctx context.Context, emit Emit) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -47,7 +47,7 @@ func (p *Past) Snapshot(ctx context.Context, emit Emit) error {
 	return (&keeper{p, log, emit}).snapshot(ctx)
 }
 
-// Keep takes snapshots when they are due and sweeps, until ctx ends.
+// Keep takes due snapshots and sweeps, until ctx ends.
 func (p *Past) Keep(ctx context.Context, emit Emit) {
 	log, ok := p.trimmed()
 	if !ok {
@@ -55,7 +55,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 	k := &keeper{p, log, emit}
 	if err := k.trim(ctx); err != nil {
-		k.opts.Logger.Error("the log was not let go", "error", err)
+		k.opts.Logger.Error("the log did not drop old events", "error", err)
 	}
 	sweeps := time.NewTicker(sweepEvery)
 	defer sweeps.Stop()
@@ -76,7 +76,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 }
 
-// pause waits after a failure, so that the work is not tried again after every append.
+// pause waits after a failure. Without the pause, the keeper would try again after every append.
 func (k *keeper) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -84,7 +84,7 @@ func (k *keeper) pause(ctx context.Context) {
 	}
 }
 
-// snapshot takes a snapshot of all that is in the log now.
+// snapshot takes a snapshot of all events that are in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,18 +98,18 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// took lets the log drop the events of a snapshot whose event is appended.
+// took makes the log drop the events of a snapshot, after the event snapshot.taken was appended.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
-	k.taken.Store(taken) // before the log drops events: its readers then go on with the snapshot
+	k.taken.Store(taken) // set this before the log drops events, so that readers go on with the snapshot
 	select {
-	case <-k.due: // said before this snapshot was taken
+	case <-k.due: // the signal was set before the snapshot was taken
 	default:
 	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)
 	return k.trim(ctx)
 }
 
-// trim lets the log drop the events that the latest snapshot has.
+// trim makes the log drop the events that the latest snapshot has.
 func (k *keeper) trim(ctx context.Context) error {
 	if taken := k.taken.Load(); taken != nil {
 		return k.log.Trim(ctx, taken.Through)
@@ -117,7 +117,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	return nil
 }
 
-// state stores the events that are still needed, and the audit trail of the others.
+// state stores the events that are still needed, and the audit trail of all others.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	ledger, operators := retain.New(), fold.Operators{}
 	var last tutti.Event
@@ -153,8 +153,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	return taken, err
 }
 
-// each calls f for all events of the log and of its latest snapshot, in order, until
-// f returns false.
+// each calls f for all events of the latest snapshot and of the log, in order, until f returns false.
 func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool) error {
 	for entry, err := range k.entries(ctx) {
 		var e tutti.Event
@@ -162,7 +161,7 @@ func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool
 			e, err = event(entry)
 		}
 		if err != nil {
-			return tutti.Wrap("", err, "read what is to be kept")
+			return tutti.Wrap("", err, "read the events that must be kept")
 		}
 		if !f(entry, e) {
 			return nil

@@ -7,11 +7,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keptLinks is for how many of the last events the links are in memory. A claim that names one of
-// them is answered without the disk. Nodes claim every half minute.
+// keptLinks is how many of the last events have their link in memory. For a claim that names
+// one of these events, the server need not read the disk. Each node claims every half minute.
 const keptLinks = 8192
 
-// links are the links of the last events, by sequence.
+// links has the links of the last events, by sequence.
 type links struct {
 	mu   sync.Mutex
 	last [keptLinks]struct {
@@ -24,14 +24,14 @@ func (l *links) note(events ...tutti.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		if e.Link != "" { // a snapshot's events have no link
+		if e.Link != "" { // the events of a snapshot have no link
 			at := &l.last[e.Seq%keptLinks]
 			at.seq, at.link = e.Seq, e.Link
 		}
 	}
 }
 
-// of returns the link of an event; empty: it is not in memory.
+// of returns the link of an event. The function returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,26 +41,28 @@ func (l *links) of(seq uint64) tutti.Digest {
 	return ""
 }
 
-// lookupsAtOnce bounds the lookups of older events at once, for all callers. Every caller can name such an event, in
-// a short message.
+// lookupsAtOnce limits how many lookups of older events run at the same time, for all callers together. The
+// limit is needed because every caller can name such an event in a short message.
 const lookupsAtOnce = 2
 
-// Note keeps the links of events in memory.
+// Note stores the links of events in memory.
 func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 
-// Link returns the link of one of the last events; empty: it is not in memory.
+// Link returns the link of one of the last events. Link returns an empty digest if the link is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink equals no event's link: the log has no event at this sequence, though a caller has seen one.
+// noLink differs from the link of every event. The constant means that the log has no event at this
+// sequence, although a caller has seen one.
 const noLink tutti.Digest = "none"
 
-// LinkOfOld looks up the link of one event on disk; empty: the snapshot has replaced the event.
+// LinkOfOld reads the link of one event from disk. LinkOfOld returns an empty digest if a snapshot
+// has replaced the event.
 func (p *Past) LinkOfOld(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	select {
 	case p.lookups <- struct{}{}:
 		defer func() { <-p.lookups }()
 	case <-ctx.Done():
-		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others whose last seen event is looked up")
+		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the lookups of other callers")
 	}
 	link, err := p.opts.Log.LinkAt(ctx, seq)
 	switch {

@@ -1,6 +1,7 @@
-// Package past has what is stored of a fleet: its log, the snapshot that replaces the beginning of the log, and the
-// content that both name. It reads them for the writer, for readers and for copies, and removes what is not needed any more.
-// It does not know the writer: its callers give it a function that appends events.
+// Package past manages the stored data of a fleet: its log, the snapshot that replaces the beginning of the log, and
+// the content that both name. The package reads this data for the writer, for readers and for copies. The package
+// also removes data that is not needed any more. The package does not know the writer. The callers give package past
+// a function that appends events.
 package past
 
 import (
@@ -14,20 +15,21 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Tearing is a log that a loss of power may leave with half an append at its
-// end, which readers skip. The next event goes after the sequence Torn.
+// Tearing is a log that may end with half an append after a loss of power. Readers skip
+// this half append. The next event gets a sequence after Torn.
 type Tearing interface {
 	Torn() uint64
 }
 
-// Options are what is stored, and how long it stays.
+// Options say which data is stored, and how long it stays.
 type Options struct {
 	Log    tutti.Log
 	Blobs  tutti.Blobs
 	Logger *slog.Logger
-	// KeepReports is which reports and logs of runs are kept; all.
+	// KeepReports says which reports and logs of runs are kept. The default is all of them.
 	KeepReports retain.Reports
-	// Scrubs remembers when all content was read last. All content is read once per ScrubEvery. nil or 0: never.
+	// Scrubs remembers when the server last read all content. The server reads all content once per
+	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, it never does.
 	Scrubs     Scrubs
 	ScrubEvery time.Duration
 }
@@ -35,11 +37,11 @@ type Options struct {
 // Emit appends an event of the server and returns when it is on disk.
 type Emit func(ctx context.Context, body tutti.Body) error
 
-// Past is what is stored. All its methods may be called concurrently.
+// Past is the stored data of a fleet. All methods are safe for concurrent calls.
 type Past struct {
 	opts    Options
-	taken   atomic.Pointer[tutti.SnapshotTaken] // the latest one
-	mu      sync.Mutex                          // held while the past is shortened or copied
+	taken   atomic.Pointer[tutti.SnapshotTaken] // the latest snapshot
+	mu      sync.Mutex                          // locked while the log is shortened or copied
 	due     chan struct{}                       // says that a snapshot is due
 	readers chan struct{}                       // slots of readers of the past, see inTurns
 	lookups chan struct{}                       // slots of lookups of old events, see LinkOfOld
@@ -47,7 +49,7 @@ type Past struct {
 	asked   *sharedAsked
 }
 
-// New returns what is stored. Open begins to read it.
+// New returns a Past. Open begins to read the stored data.
 func New(opts Options) *Past {
 	return &Past{
 		opts:    opts,
@@ -58,7 +60,7 @@ func New(opts Options) *Past {
 	}
 }
 
-// Open looks up the latest snapshot. It must come before all methods that read, except CopyLog.
+// Open looks up the latest snapshot. The caller must call Open before all methods that read, except CopyLog.
 func (p *Past) Open(ctx context.Context) error {
 	log, ok := p.trimmed()
 	if !ok {
@@ -71,7 +73,8 @@ func (p *Past) Open(ctx context.Context) error {
 	return err
 }
 
-// Through is the last event that the latest snapshot covers. Of the events up to it only the needed ones are kept.
+// Through returns the last event that the latest snapshot covers. Of the events up to Through, only the needed
+// events are kept.
 func (p *Past) Through() uint64 {
 	if taken := p.taken.Load(); taken != nil {
 		return taken.Through
@@ -79,7 +82,7 @@ func (p *Past) Through() uint64 {
 	return 0
 }
 
-// trimmedLog is a log whose beginning is dropped after a snapshot has it.
+// trimmedLog is a log that can drop its beginning after a snapshot has replaced it.
 type trimmedLog interface {
 	tutti.Log
 	tutti.Trimming
@@ -91,7 +94,7 @@ func (p *Past) trimmed() (log trimmedLog, ok bool) {
 	return log, ok
 }
 
-// snapshot returns the event of the log's latest snapshot, or nil.
+// snapshot returns the event snapshot.taken of the latest snapshot, or nil.
 func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, error) {
 	e, found, err := log.Snapshot(ctx)
 	if err != nil || !found {
@@ -99,7 +102,7 @@ func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, error)
 	}
 	taken, ok := e.Body.(*tutti.SnapshotTaken)
 	if !ok {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
+		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is not a snapshot, but %s", e.Seq, e.Body.Kind())
 	}
 	return taken, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// Replay calls apply for all events that are kept, in order. It loads what the log keeps
-// of them as blobs.
+// Replay calls apply for all events that still exist, in order. Replay also loads the parts
+// of events that are stored as blobs.
 func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	last := uint64(0)
 	for e, err := range p.History(ctx, 0) {
@@ -20,7 +20,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 		}
 		err := p.Hydrate(ctx, e.Body)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			err = tutti.Wrap(tutti.CodeDamaged, err, "content that was acknowledged is gone; put back a backup: tutti server restore")
+			err = tutti.Wrap(tutti.CodeDamaged, err, "acknowledged content is missing; restore a backup: tutti server restore")
 		}
 		if err != nil {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
@@ -31,7 +31,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	return nil
 }
 
-// Torn is the sequence up to which the log may hold a torn append that readers skip.
+// Torn returns the sequence up to which the log may have a half append that readers skip.
 func (p *Past) Torn() uint64 {
 	if l, ok := p.opts.Log.(Tearing); ok {
 		return l.Torn()
@@ -39,10 +39,10 @@ func (p *Past) Torn() uint64 {
 	return 0
 }
 
-// refoldEvery is how long to wait before the log is read again after an error.
+// refoldEvery is how long Refold waits before it reads the log again after an error.
 const refoldEvery = 5 * time.Second
 
-// Refold folds the log again; nil: ctx has ended.
+// Refold folds the log again. Refold returns nil if ctx has ended.
 func (p *Past) Refold(ctx context.Context) *fold.State {
 	for ctx.Err() == nil {
 		state, taken := fold.New(), p.taken.Load()
@@ -52,7 +52,7 @@ func (p *Past) Refold(ctx context.Context) *fold.State {
 			state.Seq = max(state.Seq, p.Torn())
 			return state
 		case err == nil:
-			continue // a snapshot may have let go of what it was about to read
+			continue // a snapshot may have made the log drop events that Refold was about to read
 		}
 		p.opts.Logger.Error("readers have no fold of the log", "error", err)
 		select {
@@ -63,7 +63,7 @@ func (p *Past) Refold(ctx context.Context) *fold.State {
 	return nil
 }
 
-// Hydrate loads the part of an event that the log keeps as a blob.
+// Hydrate loads the part of an event that is stored as a blob.
 func (p *Past) Hydrate(ctx context.Context, body tutti.Body) error {
 	var err error
 	switch b := body.(type) {

@@ -18,7 +18,7 @@ func valueSet(seq uint64) tutti.Event {
 	return tutti.Event{Seq: seq, At: time.Unix(0, 0), By: "operator:ada", Body: &tutti.ValueSet{Key: "shared/x", Value: json.RawMessage("1")}}
 }
 
-// readLog calls a hook before it is read.
+// readLog is a log that calls a hook before each read.
 type readLog struct {
 	*memory.Log
 	before func(after uint64) error
@@ -31,9 +31,9 @@ func (l *readLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 	return l.Log.Read(ctx, after)
 }
 
-// TestANewFoldIsOfTheWholeLog: what a snapshot lets go while the log is read could be
-// what took back something that was read before; a log that cannot be read is read
-// again.
+// TestANewFoldIsOfTheWholeLog checks a refold during which a snapshot drops events. A
+// dropped event may have withdrawn something that an earlier event had set, so the refold
+// must begin again. If the log returns an error, the refold reads it again as well.
 func TestANewFoldIsOfTheWholeLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &readLog{Log: memory.NewLog()}

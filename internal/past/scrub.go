@@ -11,16 +11,17 @@ import (
 
 // Scrub is the result of reading all named content once.
 type Scrub struct {
-	At    time.Time `json:"at"` // when it ended
+	At    time.Time `json:"at"` // when the scrub ended
 	Blobs int       `json:"blobs"`
 	Bytes int64     `json:"bytes"`
-	// Damaged says what cannot be read, or is gone though it was not removed; at most maxDamaged entries.
+	// Damaged lists content that cannot be read, or that is missing although nobody removed it. Damaged
+	// has at most maxDamaged entries.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
 // Scrubs remembers scrubs outside the log.
 type Scrubs interface {
-	// Last is when all content was read last; zero: never.
+	// Last returns when the last scrub ended. Last returns the zero time if there was no scrub.
 	Last() time.Time
 	// Done records a finished scrub.
 	Done(Scrub) error
@@ -28,13 +29,13 @@ type Scrubs interface {
 
 const (
 	maxDamaged = 100
-	// firstScrub is how long after its start a server begins at the earliest, because a start is busy.
+	// firstScrub is the earliest time of a scrub after a start of the server, because the server is busy at first.
 	firstScrub = time.Hour
-	// scrubShare: a scrub reads for 1/scrubShare of the time, so that it disturbs no other work.
+	// scrubShare limits a scrub to 1/scrubShare of the time, so that it does not disturb other work.
 	scrubShare = 10
 )
 
-// Scrub reads all content every ScrubEvery, until ctx ends.
+// Scrub reads all content once per ScrubEvery, until ctx ends.
 func (p *Past) Scrub(ctx context.Context) {
 	log, ok := p.trimmed()
 	if !ok || p.opts.Scrubs == nil || p.opts.ScrubEvery <= 0 {
@@ -48,7 +49,7 @@ func (p *Past) Scrub(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		if time.Since(p.opts.Scrubs.Last()) < p.opts.ScrubEvery { // a backup has read all content meanwhile
+		if time.Since(p.opts.Scrubs.Last()) < p.opts.ScrubEvery { // a backup has read all content in the meantime
 			continue
 		}
 		found, err := k.scrub(ctx)
@@ -59,7 +60,7 @@ func (p *Past) Scrub(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.opts.Logger.Error("the stored content was not scrubbed", "error", err)
+			p.opts.Logger.Error("the scrub of the stored content failed", "error", err)
 		case len(found.Damaged) == 0:
 			p.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs)
 		default:
@@ -70,7 +71,8 @@ func (p *Past) Scrub(ctx context.Context) {
 	}
 }
 
-// scrub reads all named content. It reads again at the end what it could not read: that content may have been removed.
+// scrub reads all named content. At the end, scrub reads again the content that it could not read, because this
+// content may have been removed on purpose.
 func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	var out Scrub
 	c, err := k.contentNow(ctx)
@@ -108,7 +110,8 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 		switch {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
-		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // the digest names something else
+		// The digest does not name content.
+		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound:
 		case len(out.Damaged) < maxDamaged:
 			out.Damaged = append(out.Damaged, what+": "+err.Error())
 		}
@@ -117,7 +120,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	return out, nil
 }
 
-// contentNow reads what is named while nothing can be removed.
+// contentNow returns the named content. The function takes the lock, so that no content is removed meanwhile.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

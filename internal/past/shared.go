@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sharedAsked holds what runs asked once for all runs that asked the same, and absent
-// hiera keys once for all runs that missed the same, as long as one user keeps them: the
-// fold keeps thousands of runs of a few roles. It may be used from many
-// goroutines at once. Content that it has returned is never changed.
+// sharedAsked stores the questions of runs in memory. Runs with equal questions share one
+// copy, and runs with equal absent hiera keys share one list of them. Sharing is needed
+// because the fold has thousands of runs of only a few roles. The type is safe for concurrent use.
+// Nobody may change content that it has returned.
 type sharedAsked struct {
 	mu     sync.Mutex
 	asked  map[tutti.Digest]weak.Pointer[tutti.Asked]
@@ -21,21 +21,21 @@ type sharedAsked struct {
 // keySet is the content of an absent blob.
 type keySet struct {
 	keys  []string
-	users int // how many asked use it
+	users int // how many tutti.Asked use this list of keys
 }
 
 func newSharedAsked() *sharedAsked {
 	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Asked]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
-// known returns the content of a digest; nil: no user keeps it.
+// known returns the content of a digest. The function returns nil if nobody uses this content now.
 func (s *sharedAsked) known(digest tutti.Digest) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
 }
 
-// keys returns the absent keys of a digest; nil: no user keeps them.
+// keys returns the absent keys of a digest. The function returns nil if nobody uses them now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	return nil
 }
 
-// share returns the one content of a digest: the known one, otherwise this one.
+// share returns the shared copy of a digest's content. If there is no copy yet, it uses this content.
 func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +66,13 @@ func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.As
 	return content
 }
 
-// unused is what no user keeps any more.
+// unused names content that nobody uses any more.
 type unused struct{ asked, absent tutti.Digest }
 
 func (s *sharedAsked) forget(u unused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[u.asked].Value() == nil { // not known again meanwhile
+	if s.asked[u.asked].Value() == nil { // nobody has added the content again in the meantime
 		delete(s.asked, u.asked)
 	}
 	if a := s.absent[u.absent]; a != nil {

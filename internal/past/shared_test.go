@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// ran stores what a run asked, as a server does, and returns its digest.
+// ran stores the questions of a run, as a server does, and returns their digest.
 func ran(t *testing.T, s *Past, value string, keys ...string) Asked {
 	t.Helper()
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}
@@ -27,7 +27,7 @@ func ran(t *testing.T, s *Past, value string, keys ...string) Asked {
 	return out
 }
 
-// countedBlobs counts what is read.
+// countedBlobs counts the reads of a store.
 type countedBlobs struct {
 	tutti.Blobs
 	read int
@@ -38,8 +38,8 @@ func (b *countedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, er
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestWhatRunsAskedIsKeptOnce: equal content is one in memory, also what another
-// server reads that starts, and the absent keys of different content.
+// TestWhatRunsAskedIsKeptOnce checks that equal content is in memory once. This must also be true for a
+// server that reads the content at its start, and for equal absent keys of different content.
 func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	blobs := &countedBlobs{Blobs: memory.NewBlobs()}
 	first := New(Options{Blobs: blobs})
@@ -70,8 +70,8 @@ func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyAskedAnyMoreGoes: what no run is kept of leaves nothing behind, and
-// keys stay as long as one of their users.
+// TestWhatNobodyAskedAnyMoreGoes checks that content without a user leaves nothing in
+// memory. Absent keys stay as long as one user is left.
 func TestWhatNobodyAskedAnyMoreGoes(t *testing.T) {
 	blobs := memory.NewBlobs()
 	s := New(Options{Blobs: blobs})
@@ -82,7 +82,7 @@ func TestWhatNobodyAskedAnyMoreGoes(t *testing.T) {
 	}
 	asked, absent := 0, 0
 	for range 1000 {
-		runtime.GC() // what it finds is told beside
+		runtime.GC() // the garbage collector reports unused content in another goroutine
 		s.asked.mu.Lock()
 		asked, absent = len(s.asked.asked), len(s.asked.absent)
 		s.asked.mu.Unlock()

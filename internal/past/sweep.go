@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/sweep"
 )
 
-// sweeper are blobs that can be swept.
+// sweeper is a blob store that can be swept.
 type sweeper interface {
 	Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (sweep.Swept, error)
 }
@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns all digests in the events of the log and of the latest snapshot,
-// in any field. So it also covers what a later kind of event names. An event may be
-// a blob itself. Code names its manifest, and the manifest its files. Reports and logs
-// of runs are named as long as they are to stay. Before anything is removed, an event
-// is appended that says which of them do not stay.
+// named returns all digests in any field of the events of the log and of the latest
+// snapshot. So named also finds the digests in kinds of events that a later release adds.
+// An event may itself be stored as a blob. Code names its manifest, and the manifest names
+// its files. The reports and logs of runs are named as long as they should stay. Before a
+// sweep removes reports, the server appends an event that says which of them do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
@@ -58,23 +58,24 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	if err != nil || retired == nil {
 		return c.named, err
 	}
-	return c.named, tutti.Wrap("", k.emit(ctx, retired), "append which reports are let go")
+	return c.named, tutti.Wrap("", k.emit(ctx, retired), "append the event about dropped reports")
 }
 
-// content is what the log and the latest snapshot name.
+// content has the digests that the log and the latest snapshot name.
 type content struct {
 	named map[tutti.Digest]bool
-	// needed is the part of named that must be there, with a description. The server has stored or seen this content before it
-	// appended the event that names it. It removes the content with that event, or says so (ReportsRetired).
+	// needed is the part of named that must exist, with descriptions. The server has stored or seen this content before
+	// it appended the event that names it. If the server removes such content, the same event has removed the name, or
+	// the event ReportsRetired says so.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
-	keeps  []retain.Ended // the part of ended that stays
-	// foreign are the reports of foreign runs.
+	keeps  []retain.Ended // the part of ended whose reports stay
+	// foreign has the reports of foreign runs.
 	foreign foreignReports
-	said    *tutti.ReportsRetired // the last one; nil: not said yet
+	said    *tutti.ReportsRetired // the last such event; nil if there was none yet
 }
 
-// content reads what is named.
+// content returns the digests that are named now.
 func (k *keeper) content(ctx context.Context) (*content, error) {
 	c := &content{named: map[tutti.Digest]bool{}, needed: map[tutti.Digest]string{}}
 	var pushed []tutti.Digest
@@ -82,7 +83,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		c.named[tutti.DigestOf(entry.Raw)] = true
 		need(c.needed, e.Body)
 		switch b := e.Body.(type) {
-		case *tutti.SnapshotTaken: // only the latest one is read again
+		case *tutti.SnapshotTaken: // only the latest snapshot is read again
 			return true
 		case *tutti.ReportsRetired:
 			c.said = b
@@ -92,7 +93,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		case *tutti.RunFinished:
 			c.ended = append(c.ended, retain.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Log: b.Result.Log})
 			note(c.named, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
-			c.named[b.Result.Record] = true // also if it equals the report or the log
+			c.named[b.Result.Record] = true // the record is named even if it equals the report or the log
 			return true
 		case *tutti.RunForeign:
 			c.foreign.add(e, b)
@@ -128,13 +129,14 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			c.named[d], c.needed[d] = true, "a file of code"
 		}
 	}
-	delete(c.named, "") // of runs without a report, log or record
+	delete(c.named, "") // runs without a report, log or record have the empty digest
 	delete(c.needed, "")
 	return c, nil
 }
 
-// retired returns what has to be said about reports that do not stay; nil: all was said. When this is said for the
-// first time, missing reports count as removed: earlier removals were not recorded.
+// retired returns the event about reports that do not stay. The function returns nil if the last event says the same.
+// Before the first such event, missing reports count as removed on purpose, because earlier releases did not record
+// removals.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {
@@ -174,7 +176,7 @@ func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired
 	return &out, latest(c.foreign.stay, &out.Foreign)
 }
 
-// need notes the content that an event needs, with a description.
+// need adds the content that an event needs, with a description.
 func need(needed map[tutti.Digest]string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ExportsSet:
@@ -196,7 +198,7 @@ func note(out map[tutti.Digest]bool, text []byte) {
 	}
 }
 
-// leaveOut returns a text without these digests.
+// leaveOut returns a text with these digests removed.
 func leaveOut(text []byte, digests ...tutti.Digest) []byte {
 	for _, d := range digests {
 		if d != "" {
@@ -206,11 +208,11 @@ func leaveOut(text []byte, digests ...tutti.Digest) []byte {
 	return text
 }
 
-// files notes the files of code.
+// files adds the digests of the files of code.
 func (k *keeper) files(ctx context.Context, blob tutti.Digest, out map[tutti.Digest]bool) error {
 	raw, err := k.opts.Blobs.Get(ctx, blob)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of code that was pushed is gone")
+		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of pushed code is missing")
 	}
 	if err != nil {
 		return tutti.Wrap("", err, "manifest of code")

@@ -6,35 +6,39 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Wish is what an operator wants to do, with everything that access can be narrowed by.
+// Wish is an action of an operator, with everything that can limit access.
 type Wish struct {
-	Verbs []tutti.Verb // one of them is enough; empty: everybody may
-	What  string       // for people, the text after `may not`: "run deploy"
-	// Narrow: the fields below narrow the wish. Otherwise the question is whether the operator has the verb for anything.
+	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may
+	What  string       // text for people that follows `may not`, for example "run deploy"
+	// Narrow says that the fields below limit the wish. If Narrow is false, the question is whether the operator
+	// has the verb at all.
 	Narrow bool
-	// Later: the wish is narrowed later. So that the line to paste is not too wide, it has placeholders to fill in.
+	// Later says that the limits of the wish are not known yet. In this case the suggested line has placeholders, so
+	// that it does not allow too much.
 	Later bool
-	Plan  tutti.PlanName // for VerbRun; empty: any plan, or a pause
-	Noop  bool           // for VerbRun: changes nothing on nodes
-	Nodes []Target       // each must be covered
+	Plan  tutti.PlanName // for VerbRun; empty for any plan, or for a pause
+	Noop  bool           // for VerbRun: the action changes nothing on nodes
+	Nodes []Target       // access must cover each of these nodes
 	All   bool           // all nodes, also those that join later
-	Key   string         // for VerbData; empty: any key
+	Key   string         // for VerbData; empty for any key
 }
 
-// Target is a node with its groups.
+// Target is a node together with its groups.
 type Target struct {
 	Node   tutti.NodeName
 	Groups []tutti.GroupName
 }
 
-// MayOperate returns nil if the fleet file's section access allows an operator's wish. Without that section
-// everybody may do everything. Otherwise the error has CodeRefused, and names the missing entry.
+// MayOperate returns nil if the section access of the fleet file allows an operator's wish. If the file has no such
+// section, every operator may do everything. If the section does not allow the wish, the error has CodeRefused and
+// names the missing entry.
 func MayOperate(fleet tutti.Fleet, operator string, w Wish) error {
 	_, err := Admits(fleet, operator, w)
 	return err
 }
 
-// Admits is MayOperate that also returns the entries that allow the wish, in the order of the file; nil: no section access.
+// Admits is like MayOperate, and also returns the entries that allow the wish, in the order of the file. The list is
+// nil if the file has no section access.
 func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) {
 	if len(fleet.Access) == 0 || len(w.Verbs) == 0 {
 		return nil, nil
@@ -60,12 +64,12 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	}
 	narrowest := ""
 	if w.Later && open(&missing) {
-		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
+		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " with the real targets instead of TARGET, the line is narrowest; "
 	}
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
-// open puts placeholders into a missing entry, and reports whether its verb can be narrowed.
+// open adds placeholders to a missing entry, and reports whether its verb can be limited.
 func open(missing *tutti.Access) bool {
 	switch missing.May[0] {
 	case tutti.VerbRun:
@@ -80,7 +84,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// admits reports whether an entry allows the wish. It does not look at nodes.
+// admits reports whether an entry allows the wish, without a check of the nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true
@@ -95,7 +99,8 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	return true
 }
 
-// covering returns the entries of fit that together cover all nodes of a wish; nil: they do not cover all.
+// covering returns the entries of fit that together cover all nodes of a wish. The function returns
+// nil if they do not cover all nodes.
 func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	whole := func(a tutti.Access) bool {
 		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet
@@ -133,7 +138,7 @@ func covers(a tutti.Access, n Target) bool {
 	return slices.ContainsFunc(a.Groups, func(g tutti.GroupName) bool { return slices.Contains(n.Groups, g) })
 }
 
-// narrowed makes the missing entry as narrow as the wish.
+// narrowed limits the missing entry to what the wish needs.
 func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wish) tutti.Access {
 	switch missing.May[0] {
 	case tutti.VerbRun:
@@ -153,7 +158,8 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 }
 
 // uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, it returns the
-// smallest such group. Otherwise it returns the smallest group of each node. A node without a group gives GROUP.
+// smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node without a
+// group gives GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

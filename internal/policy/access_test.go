@@ -33,7 +33,7 @@ func target(node tutti.NodeName, groups ...tutti.GroupName) policy.Target {
 	return policy.Target{Node: node, Groups: groups}
 }
 
-// TestMayOperate: the table of ADR 0024.
+// TestMayOperate checks the table of ADR 0024.
 func TestMayOperate(t *testing.T) {
 	const no, paste = "operator ada may not do it: no access; if it is to, add to the access of the fleet file: - ", "{to: ada, may: "
 	web1, web2, db := target("web-01", "all", "web"), target("web-02", "all", "web"), target("db-01", "all", "db")
@@ -52,7 +52,7 @@ func TestMayOperate(t *testing.T) {
 		reason string
 		access []tutti.Access
 		wish   policy.Wish
-		want   string // the entry that is missing; empty: allowed
+		want   string // the missing entry; empty if the wish is allowed
 	}{
 		{"a fleet without the section", nil, wish(tutti.VerbAdmin), ""},
 		{"who is not in it", []tutti.Access{access("bob", tutti.VerbAdmin)}, wish(tutti.VerbView), "view}"},

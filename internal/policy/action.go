@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Actions is a node's policy: which caller may request which action from the node's Puppet (see
-// tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
+// Actions is the policy of a node. Actions says which caller may request which action from the
+// node's Puppet (see tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
 //
 //	policy default deny
 //	allow⇥operator:ada operators⇥status disable⇥environment=production⇥*
@@ -21,8 +21,8 @@ import (
 // (the same, may be left out). All columns of a rule must match. The first rule that
 // matches decides. If no rule matches, the default decides. The default is deny if the file sets none.
 //
-// ParseActions refuses a file if it does not understand all of it. Then the caller has to
-// deny everything.
+// ParseActions refuses a file that it does not fully understand. If ParseActions returns an error, the
+// caller must deny everything.
 type Actions struct {
 	file     string
 	rules    []rule
@@ -33,8 +33,8 @@ type Actions struct {
 type rule struct {
 	line    int
 	allow   bool
-	callers []caller // empty: everybody
-	actions []string // empty: all
+	callers []caller // empty for every caller
+	actions []string // empty for all actions
 	facts   *condition
 	classes *condition
 	text    [2]string // the text of the columns facts and classes
@@ -42,7 +42,7 @@ type rule struct {
 
 type caller struct {
 	text string
-	re   *regexp.Regexp // nil: text is an id or a group
+	re   *regexp.Regexp // nil if text is an id or a group
 }
 
 type fallback struct {
@@ -51,18 +51,18 @@ type fallback struct {
 	word  string
 }
 
-// Bounds of a policy file.
+// The following constants limit a policy file.
 const (
 	MaxActions = 256 << 10 // bytes
 	maxLine    = 8 << 10
 )
 
-// Shipped is the policy of a node without a file. Operators may read the state of
-// Puppet, and do what they can do with a plan anyway. It denies `resource`.
+// Shipped is the policy of a node that has no policy file. Operators may read the state of
+// Puppet. Operators may also do what they can do with a plan in any case. It denies `resource`.
 const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce\t*\t*\n"
 
-// ParseActions reads a policy and its groups of callers (`name id id …`, may
-// be empty). Errors have file and line.
+// ParseActions reads a policy and the groups of callers. A line of groups has the form
+// `name id id …`. There may be no groups. Errors have a file and a line.
 func ParseActions(file, text, groupFile, groups string) (*Actions, error) {
 	a := &Actions{file: file, groups: map[string][]string{}}
 	if len(text) > MaxActions || len(groups) > MaxActions {
@@ -115,10 +115,10 @@ func (a *Actions) line(n int, line string) error {
 	}
 	columns := tabs.Split(line, -1)
 	if len(columns) == 1 {
-		return tutti.Errorf(tutti.CodeInvalid, "no tabs: columns are parted by tabs, not by spaces: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES")
+		return tutti.Errorf(tutti.CodeInvalid, "no tabs: columns are parted by tabs, not by spaces:  allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES")
 	}
 	if len(columns) < 4 || len(columns) > 5 {
-		return tutti.Errorf(tutti.CodeInvalid, "%d columns; a rule has 4 or 5, parted by tabs: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES", len(columns))
+		return tutti.Errorf(tutti.CodeInvalid, "%d columns; a rule has 4 or 5, with tabs between them: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES", len(columns))
 	}
 	r := rule{line: n, allow: columns[0] == "allow"}
 	if !r.allow && columns[0] != "deny" {
@@ -168,18 +168,18 @@ func parseCallers(column string) ([]caller, error) {
 	return out, nil
 }
 
-// Question is what a policy decides. known says whether the node
-// knows its facts or classes. Before its first run it does not.
+// Question is a question that a policy decides. The result known says whether the node
+// knows its facts or classes. Before its first run a node knows neither facts nor classes.
 type Question struct {
 	Caller  string
 	Action  tutti.RemoteAction
-	Facts   func() (facts map[string]any, known bool) // called only if a rule needs them
+	Facts   func() (facts map[string]any, known bool) // called only if a rule needs the facts
 	Classes func() (classes []string, known bool)
 }
 
-// Decide returns whether the question is allowed, and the rule that decides, as
-// `file:line: deny`. If a rule needs something that the node does not know (see Question), a deny rule matches
-// and an allow rule does not.
+// Decide returns whether the policy allows the question. Decide also returns the rule that decides, for
+// example `file:line: deny`. If a rule needs data that the node does not know (see Question), a deny rule
+// matches and an allow rule does not.
 func (a *Actions) Decide(q Question) (allowed bool, because string) {
 	for _, r := range a.rules {
 		if !a.matchesCaller(r, q.Caller) || len(r.actions) > 0 && !slices.Contains(r.actions, string(q.Action)) {

@@ -21,7 +21,7 @@ func parse(t *testing.T, text string) *policy.Actions {
 	return p
 }
 
-// ask is a question of ada on a node that knows its facts and classes.
+// ask returns a question of ada on a node that knows its facts and classes.
 func ask(action tutti.RemoteAction) policy.Question {
 	return policy.Question{
 		Caller: "operator:ada", Action: action,
@@ -86,8 +86,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestWhatANodeDoesNotKnowDenies: before its first run a node knows neither facts nor
-// classes. That must not let a deny rule pass.
+// TestWhatANodeDoesNotKnowDenies checks a node before its first run, which knows neither
+// facts nor classes. A deny rule must match in this case.
 func TestWhatANodeDoesNotKnowDenies(t *testing.T) {
 	new := ask("status")
 	new.Facts = func() (map[string]any, bool) { return nil, false }
@@ -146,48 +146,48 @@ func TestCheck(t *testing.T) {
 		{"nothing", "policy default deny\nallow\tops\tstatus enable\tos.family=Debian mem>3\tntp\ndeny\t*\tresource\t*\n", nil},
 		{"the shipped policy", policy.Shipped, nil},
 		{"an open default", "policy default allow\n", []policy.Finding{
-			{1, "whatever no rule is about is allowed, to everybody, also actions to come", true},
+			{1, "everything without a matching rule is allowed to everybody, also actions of later releases", true},
 		}},
 		{"a default that is replaced, and a word that is not one", "policy default allow\npolicy default yes\n", []policy.Finding{
-			{1, "has no effect: line 2 says it again, and the last one counts", false},
-			{2, `"yes" means deny: any word but allow does`, false},
+			{1, "has no effect: line 2 sets the default again, and the last line is used", false},
+			{2, `"yes" means deny: every word except allow means deny`, false},
 		}},
 		{"Choria's own sample: commas and a caller of another world", "allow\tpuppet=rip.mcollective\tdisable,enable\t*\n", []policy.Finding{
-			{1, `nobody is called "puppet=rip.mcollective": callers are operator:NAME, groups, and /regexes/; so the rule can never match`, false},
-			{1, `actions are parted by spaces: "disable,enable" is one word; so the rule can never match`, false},
+			{1, `no caller has the id "puppet=rip.mcollective": callers are operator:NAME, groups, and /regexes/; so the rule can never match`, false},
+			{1, `write spaces between actions: "disable,enable" is one word; so the rule can never match`, false},
 		}},
 		{"a deny that can never match fails open", "deny\toperator:eve,operator:mal\tdisable\t*\nallow\t*\t*\t*\n", []policy.Finding{
-			{1, `callers are parted by spaces: "operator:eve,operator:mal" is one word; so the rule can never match, and what it is to deny may be allowed`, true},
+			{1, `write spaces between callers: "operator:eve,operator:mal" is one word; so the rule can never match, and the things that it should deny may be allowed`, true},
 		}},
 		{"one word of several", "allow\t*\tstatus stauts\t*\n", []policy.Finding{
 			{1, `there is no action "stauts"; there are disable enable facts last_run_summary resource runonce status`, false},
 		}},
 		{"groups without anybody", "allow\tempty\t*\t*\nallow\told\t*\t*\n", []policy.Finding{
 			{1, "group empty has no members; so the rule can never match", false},
-			{2, "no member of group old is an operator: callers are called operator:NAME; so the rule can never match", false},
+			{2, "no member of group old is an operator: a caller's id is operator:NAME; so the rule can never match", false},
 		}},
 		{"a regex that matches anywhere", "allow\t/ada/\t*\t*\n", []policy.Finding{
 			{1, "the regex /ada/ matches anywhere in a caller: anchor it, like /^operator:ada$/", true},
 		}},
 		{"shadowed by one rule", "allow\t*\t*\t*\ndeny\toperator:eve\tdisable\t*\n", []policy.Finding{
-			{2, "can never match: line 1 matches whatever this one would, before it; what it denies is allowed", true},
+			{2, "can never match: line 1 comes first and matches everything that this line would; so the things that it denies are allowed", true},
 		}},
 		{"shadowed by several together", "allow\t*\tstatus\t*\ndeny\tops\tenable\t*\nallow\toperator:ada operator:ben\tstatus enable\t*\n", []policy.Finding{
-			{3, "can never match: line 2 matches whatever this one would, before it", false},
+			{3, "can never match: line 2 comes first and matches everything that this line would", false},
 		}},
 		{"shadowed by a regex", "deny\t/^operator:e/\t*\t*\nallow\toperator:eve\t*\t*\n", []policy.Finding{
-			{2, "can never match: line 1 matches whatever this one would, before it", false},
+			{2, "can never match: line 1 comes first and matches everything that this line would", false},
 		}},
 		{"not shadowed where conditions differ", "allow\t*\t*\tos.family=Debian\ndeny\t*\t*\tos.family=RedHat\n", nil},
 		{"shadowed where they are the same", "deny\t*\t*\tos.family=Debian  mem>3\nallow\toperator:ada\t*\tos.family=Debian mem>3\n", []policy.Finding{
-			{2, "can never match: line 1 matches whatever this one would, before it", false},
+			{2, "can never match: line 1 comes first and matches everything that this line would", false},
 		}},
 		{"not by an allow whose facts a node may not know", "allow\t*\t*\tos.family=Debian\ndeny\t*\t*\tos.family=Debian\n", nil},
 		{"numbers", "allow\t*\t*\tos.release.major>twelve\n", []policy.Finding{
-			{1, "os.release.major>twelve: only numbers are less or more; so the rule can never match", false},
+			{1, "os.release.major>twelve: only numbers can be compared with < and >; so the rule can never match", false},
 		}},
 		{"commas in facts", "deny\t*\t*\tenvironment=production,os.family=Debian\n", []policy.Finding{
-			{1, "environment=production,os.family=Debian: conditions are parted by spaces; this is one value with a comma in it", true},
+			{1, "environment=production,os.family=Debian: write spaces between conditions; this is one value that contains a comma", true},
 		}},
 	} {
 		if diff := cmp.Diff(tc.want, parse(t, tc.text).Check()); diff != "" {
@@ -196,11 +196,11 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzActions: a policy is refused with a place, or decides; what it does not match is
-// denied; whatever Check calls dead does not decide.
+// FuzzActions checks that a policy is refused with a place, or decides. A question without
+// a matching rule is denied. A rule that Check calls dead never decides.
 //
-// Found: group-of-a-form-feed (a line of groups that was white space to one reader and
-// not to the other was a panic).
+// FuzzActions has found one mistake, group-of-a-form-feed. Two readers did not agree about
+// the white space in a line of groups, and the program panicked.
 func FuzzActions(f *testing.F) {
 	f.Add("policy default deny\nallow\tops /^operator:a/\tstatus\tos.family=~/^D/ and (mem>3 or not ntp)\tntp\n", groups)
 	f.Add("deny\t*\t*\t! ! (a!=\"b c\" or /x y/)\nallow\t*\t*\t*\n", "")

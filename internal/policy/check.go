@@ -9,15 +9,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Finding is a place in a policy that does not do what it seems to do.
+// Finding is a place in a policy whose effect is not what it seems to be.
 type Finding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	// Open: the policy allows something that looks denied.
+	// Open says that the policy allows something that seems to be denied.
 	Open bool `json:"fails_open,omitempty"`
 }
 
-// Check finds rules that can never match and rules that fail open, by line.
+// Check returns, by line, rules that can never match and rules that fail open.
 func (a *Actions) Check() []Finding {
 	var out []Finding
 	for i, d := range a.defaults {
@@ -26,10 +26,10 @@ func (a *Actions) Check() []Finding {
 	for i, r := range a.rules {
 		out = append(out, a.checkRule(r)...)
 		if by := a.shadow(i); by != 0 {
-			what := fmt.Sprintf("can never match: line %d matches whatever this one would, before it", by)
+			what := fmt.Sprintf("can never match: line %d comes first and matches everything that this line would", by)
 			open := !r.allow && a.allowsBefore(i)
 			if open {
-				what += "; what it denies is allowed"
+				what += "; so the things that it denies are allowed"
 			}
 			out = append(out, Finding{Line: r.line, What: what, Open: open})
 		}
@@ -41,17 +41,17 @@ func (a *Actions) Check() []Finding {
 func (a *Actions) checkDefault(i int, d fallback) []Finding {
 	var out []Finding
 	if i < len(a.defaults)-1 {
-		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("has no effect: line %d says it again, and the last one counts", a.defaults[len(a.defaults)-1].line)})
+		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("has no effect: line %d sets the default again, and the last line is used", a.defaults[len(a.defaults)-1].line)})
 	} else if d.allow {
-		out = append(out, Finding{Line: d.line, What: "whatever no rule is about is allowed, to everybody, also actions to come", Open: true})
+		out = append(out, Finding{Line: d.line, What: "everything without a matching rule is allowed to everybody, also actions of later releases", Open: true})
 	}
 	if d.word != "allow" && d.word != "deny" {
-		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("%q means deny: any word but allow does", d.word)})
+		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("%q means deny: every word except allow means deny", d.word)})
 	}
 	return out
 }
 
-// checkRule checks one rule by itself.
+// checkRule checks one rule, without the other rules.
 func (a *Actions) checkRule(r rule) []Finding {
 	var out []Finding
 	never := func(dead bool, format string, args ...any) {
@@ -59,7 +59,7 @@ func (a *Actions) checkRule(r rule) []Finding {
 		if dead {
 			what += "; so the rule can never match"
 			if !r.allow {
-				what += ", and what it is to deny may be allowed"
+				what += ", and the things that it should deny may be allowed"
 			}
 		}
 		out = append(out, Finding{Line: r.line, What: what, Open: dead && !r.allow})
@@ -78,13 +78,13 @@ func (a *Actions) checkRule(r rule) []Finding {
 			out = append(out, Finding{Line: r.line, Open: true, What: fmt.Sprintf("the regex %s matches anywhere in a caller: anchor it, like /^operator:ada$/", c.text)})
 		case c.re != nil || !a.deadCaller(c):
 		case strings.Contains(c.text, ","):
-			never(dead, "callers are parted by spaces: %q is one word", c.text)
+			never(dead, "write spaces between callers: %q is one word", c.text)
 		case group && len(members) == 0:
 			never(dead, "group %s has no members", c.text)
 		case group:
-			never(dead, "no member of group %s is an operator: callers are called operator:NAME", c.text)
+			never(dead, "no member of group %s is an operator: a caller's id is operator:NAME", c.text)
 		default:
-			never(dead, "nobody is called %q: callers are operator:NAME, groups, and /regexes/", c.text)
+			never(dead, "no caller has the id %q: callers are operator:NAME, groups, and /regexes/", c.text)
 		}
 	}
 	dead := !slices.ContainsFunc(r.actions, known)
@@ -92,7 +92,7 @@ func (a *Actions) checkRule(r rule) []Finding {
 		switch {
 		case known(action):
 		case strings.Contains(action, ","):
-			never(dead, "actions are parted by spaces: %q is one word", action)
+			never(dead, "write spaces between actions: %q is one word", action)
 		default:
 			never(dead, "there is no action %q; there are %s", action, strings.Join(actionNames(), " "))
 		}
@@ -100,10 +100,10 @@ func (a *Actions) checkRule(r rule) []Finding {
 	for _, c := range []*condition{r.facts, r.classes} {
 		c.each(func(s statement) {
 			if _, err := strconv.ParseFloat(s.value, 64); err != nil && slices.Contains([]string{"<", "<=", ">", ">="}, s.op) {
-				never(r.allow, "%s%s%s: only numbers are less or more", s.name, s.op, s.value)
+				never(r.allow, "%s%s%s: only numbers can be compared with < and >", s.name, s.op, s.value)
 			}
 			if strings.Contains(s.value, ",") && s.re == nil {
-				out = append(out, Finding{Line: r.line, What: fmt.Sprintf("%s%s%s: conditions are parted by spaces; this is one value with a comma in it", s.name, s.op, s.value), Open: !r.allow})
+				out = append(out, Finding{Line: r.line, What: fmt.Sprintf("%s%s%s: write spaces between conditions; this is one value that contains a comma", s.name, s.op, s.value), Open: !r.allow})
 			}
 		})
 	}
@@ -145,8 +145,8 @@ func (c *condition) each(f func(statement)) {
 	}
 }
 
-// shadow returns the line of the last earlier rule if earlier rules together match everything
-// that rule i could match; 0: rule i can still match something.
+// shadow returns the line of the last earlier rule if the earlier rules together match
+// everything that rule i matches. The function returns 0 if rule i can still match something.
 func (a *Actions) shadow(i int) int {
 	r, last := a.rules[i], 0
 	for _, c := range a.callersOf(r) {
@@ -161,7 +161,7 @@ func (a *Actions) shadow(i int) int {
 	return last
 }
 
-// allowsBefore reports whether an earlier rule that covers part of rule i allows.
+// allowsBefore reports whether an earlier allow rule covers a part of rule i.
 func (a *Actions) allowsBefore(i int) bool {
 	r := a.rules[i]
 	for _, c := range a.callersOf(r) {
@@ -175,10 +175,10 @@ func (a *Actions) allowsBefore(i int) bool {
 	return false
 }
 
-// anybody stands for the callers of a rule that says `*`.
+// anybody stands for the callers of a rule with `*`.
 var anybody = caller{text: "*"}
 
-// callersOf returns the callers of a rule, with the members of groups one by one.
+// callersOf returns the callers of a rule. The members of a group are listed one by one.
 func (a *Actions) callersOf(r rule) []caller {
 	if len(r.callers) == 0 {
 		return []caller{anybody}
@@ -205,7 +205,7 @@ func actionsOf(r rule) []string {
 }
 
 // covers reports whether an earlier rule matches whenever r matches, for this caller and
-// action. It compares conditions by their text.
+// action. The function compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

@@ -19,15 +19,14 @@ const (
 	yes
 )
 
-// meet is `and`, join is `or`.
+// meet implements `and`, and join implements `or`.
 func meet(a, b truth) truth { return min(a, b) }
 func join(a, b truth) truth { return max(a, b) }
 
-// condition is a column of facts or classes. `not` and `!` bind tighter than `and`,
-// and `and` binds tighter than `or`. Statements without a word between them are joined by `and`. The nil
-// condition always holds.
+// condition is a column with facts or classes. `not` and `!` bind tighter than `and`, and `and` binds tighter than
+// `or`. If there is no word between two statements, they are joined by `and`. The nil condition is always true.
 type condition struct {
-	op    string // and, or, not; empty: a statement
+	op    string // and, or, not; empty for a statement
 	parts []*condition
 	statement
 }
@@ -40,17 +39,17 @@ type statement struct {
 	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column says what a word without an operator means.
+// column says what a word without an operator means in this column.
 type column int
 
 const (
-	factsColumn   column = iota // an error, except in a condition, where it is a class
+	factsColumn   column = iota // an error, except inside a condition, where the word is a class
 	classesColumn               // a class
 )
 
 const maxNested = 50
 
-// operators are the operators of statements. Longer ones come first, because `==` begins with `=`.
+// operators are the operators of statements. Longer operators come first, because `==` begins with `=`.
 var operators = []string{"==", "!=", "<=", ">=", "=~", "=", "<", ">"}
 
 func parseCondition(text string, in column) (*condition, error) {
@@ -59,7 +58,7 @@ func parseCondition(text string, in column) (*condition, error) {
 		return nil, err
 	}
 	if len(tokens) == 0 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "nothing; whatever it is, is written *")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "it is empty; write * if every value matches")
 	}
 	if len(tokens) == 1 && tokens[0] == "*" {
 		return nil, nil
@@ -99,8 +98,8 @@ func tokenize(text string) ([]string, error) {
 	return out, nil
 }
 
-// statementEnd returns where a statement ends. It ends at a space or a bracket outside of a regex
-// and of quotes.
+// statementEnd returns the end of a statement. A statement ends at a space or a bracket that is
+// outside of regexes and quotes.
 func statementEnd(text string) (int, error) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -119,7 +118,7 @@ func statementEnd(text string) (int, error) {
 
 type conditionParser struct {
 	tokens []string
-	bare   bool // a bare word is a class
+	bare   bool // a word without an operator is a class
 }
 
 func (p *conditionParser) next(words ...string) bool {
@@ -195,7 +194,7 @@ func (p *conditionParser) statement(text string) (statement, error) {
 			}
 			s := statement{name: text[:i], op: strings.Replace(op, "==", "=", 1), value: unquote(text[i+len(op):])}
 			if !factRE.MatchString(s.name) || s.value == "" {
-				return s, tutti.Errorf(tutti.CodeInvalid, "%q: a condition on a fact is written without spaces, like os.family=Debian", text)
+				return s, tutti.Errorf(tutti.CodeInvalid, "%q: write a condition on a fact without spaces, like os.family=Debian", text)
 			}
 			var err error
 			if op == "=~" {
@@ -246,7 +245,7 @@ func (c *condition) eval(q Question) truth {
 	return c.hold(q)
 }
 
-// hold returns whether a statement is true for the node.
+// hold reports whether a statement is true for the node.
 func (s statement) hold(q Question) truth {
 	if s.op == "" {
 		classes, known := q.Classes()
@@ -293,7 +292,7 @@ func truthOf(b bool) truth {
 	return no
 }
 
-// equal compares numbers as numbers, everything else as text.
+// equal compares numbers as numbers, and everything else as text.
 func equal(a, b string) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)

@@ -13,23 +13,24 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports says what one node may export. It is made once for many resources.
+// Exports says which exports one node may have. An Exports is made once and used for many resources.
 type Exports struct {
 	fleet  tutti.Fleet
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// Types by grants from before 0.3.0; oldWord: with `dangerous: true`.
+	// The maps have the types that grants from before 0.3.0 name. The map oldWord has the
+	// types of grants with `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
-// granting is what one grant says about a type.
+// granting is the part of one grant about one type.
 type granting struct {
 	tutti.ExportGrant
 	dangerous bool
 }
 
-// ExportsOf returns what the grants of a fleet let a node export.
+// ExportsOf returns the exports that the grants of a fleet allow to a node.
 func ExportsOf(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) *Exports {
 	x := &Exports{fleet: fleet, node: node, groups: groups, types: map[string][]granting{}, old: map[string]bool{}, oldWord: map[string]bool{}}
 	for _, g := range granted(fleet, groups) {
@@ -49,7 +50,7 @@ func Old(fleet tutti.Fleet) bool {
 	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return len(g.Exports) > 0 })
 }
 
-// Renewed returns the fleet as it is after a push of the same file, which gives old grants their new meaning.
+// Renewed returns the fleet as it would be after a push of the same file. The push gives old grants their new meaning.
 func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	fleet.Grants = slices.Clone(fleet.Grants)
 	for i, g := range fleet.Grants {
@@ -62,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns the types that the node may export by grants from before 0.3.0, and that need `dangerous: true`
-// since then, sorted.
+// OldDangers returns the sorted types that a node may export because of grants from before 0.3.0, and that need
+// `dangerous: true` since then.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -75,16 +76,17 @@ func (x *Exports) OldDangers() []string {
 	return out
 }
 
-// May returns nil if the node may export the resource. One grant has to admit the whole resource.
+// May returns nil if the node may export the resource. One grant must admit the whole resource.
 func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
 
-// admits is may without the text of a refusal, which takes much longer than the decision.
+// admits is like may, but makes no text for a refusal, which takes much longer than the decision.
 func (x *Exports) admits(e Inspected) bool {
 	_, refused := x.refuses(e)
 	return !refused
 }
 
-// refuses reports whether no grant admits a resource, and why the first grant of its type does not; empty: no such grant.
+// refuses reports whether no grant admits a resource, and why the first grant of its type does not. The reason is empty
+// if there is no such grant.
 func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {
 		return "", false
@@ -110,8 +112,8 @@ func (x *Exports) may(e Inspected) error {
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
-// wider returns a grant of the node for the type, extended so that it admits a resource. Its other limits
-// stay. If that is not enough, it returns the smallest grant that admits the resource.
+// wider returns a grant that the node has for the type, extended so that it admits a resource. Its other
+// limits stay. If that is not enough, it returns the smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -138,7 +140,8 @@ func (x *Exports) wider(e Inspected) tutti.Grant {
 	return wanted(e)
 }
 
-// MayAll returns nil if the node may export all exports. Otherwise it returns the refused type and why.
+// MayAll returns nil if the node may export all exports. If the node may not, MayAll returns the refused type
+// and the reason.
 func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	counts := map[string]amount{}
 	for _, e := range exports {
@@ -162,21 +165,22 @@ func (a amount) mib() int { return (a.bytes + 1<<20 - 1) >> 20 }
 
 func (a amount) with(e Inspected) amount { return amount{a.count + 1, a.bytes + e.bytes} }
 
-// mayHave returns nil if the node may export this amount of a type.
+// mayHave returns nil if the node may export this number and size of a type.
 func (x *Exports) mayHave(name string, is amount) error {
 	what, why := "", ""
 	if most := x.Most(name); is.count > most {
 		what, why = fmt.Sprintf("export %d resources of type %s", is.count, name), fmt.Sprintf("at most %d are granted", most)
 	} else if most := x.MostMiB(name); is.mib() > most {
 		what = fmt.Sprintf("export %d bytes of resources of type %s", is.bytes, name)
-		why = fmt.Sprintf("at most %d MiB are granted (whoever collects them is sent all of them)", most)
+		why = fmt.Sprintf("at most %d MiB are granted (a node that collects them gets all of them)", most)
 	} else {
 		return nil
 	}
 	return refuse(x.fleet, x.groups, x.node, what, why, x.more(name, is))
 }
 
-// Only returns the exports that the node may export. If a type has too many, it returns the first ones.
+// Only returns the exports that the node may export. If there are too many exports of a type, Only returns the
+// first ones.
 func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	counts := map[string]amount{}
 	return slices.DeleteFunc(exports, func(one tutti.Export) bool {
@@ -190,17 +194,17 @@ func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	})
 }
 
-// Most is how many resources of a type the node may export.
+// Most returns how many resources of a type the node may export.
 func (x *Exports) Most(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.Most, tutti.MostExports) })
 }
 
-// MostMiB is the maximum size of all resources of a type that the node exports, in MiB.
+// MostMiB returns the largest size, in MiB, of all resources of a type that the node may export.
 func (x *Exports) MostMiB(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.MostMiB, tutti.MostExportedMiB) })
 }
 
-// bound is the highest bound of the grants of a type. A grant from before 0.3.0 has no bound.
+// bound returns the highest limit in the grants of a type. A grant from before 0.3.0 has no limit.
 func (x *Exports) bound(name string, of func(granting) int) int {
 	if x.old[name] {
 		return math.MaxInt
@@ -212,7 +216,7 @@ func (x *Exports) bound(name string, of func(granting) int) int {
 	return most
 }
 
-// more returns the node's grant of a type, with bounds for this amount.
+// more returns the node's grant of a type, with limits that allow this number and size.
 func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
 	if most := x.Most(name); is.count > most || has.Most != 0 {
@@ -224,9 +228,10 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 	return tutti.Grant{Types: []tutti.ExportGrant{has.ExportGrant}, Dangerous: has.dangerous}
 }
 
-// refuses says why a grant does not admit a resource, or returns the empty string.
+// refuses returns the reason why a grant does not admit a resource, or the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// The fleet file refuses this without `dangerous: true`. It is refused here, too, because the fleet may not come from a file.
+	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well,
+	// because the fleet may not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
@@ -242,8 +247,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
-		// Some types check only one line of a text, and write the whole text into a file of lines.
-		return "a control character, like the end of a line, takes `dangerous: true`"
+		// Some types check only one line of a text, and then write the whole text into a file of lines.
+		return "a control character, like the end of a line, needs `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
 		return fmt.Sprintf("its grant admits titles that are %q, or begin with that and one of %q", string(node), titleEnds)
@@ -259,8 +264,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. Of these a node's name can have only
-// '_', and names of hosts do not have it.
+// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a
+// node can contain only '_', and host names do not contain it.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {
@@ -268,8 +273,8 @@ func owns(node tutti.NodeName, title string) bool {
 	return begins && (rest == "" || strings.ContainsAny(rest[:1], titleEnds))
 }
 
-// tagsOf returns the tags that the parameter tag makes on the collector. If a value is not text, it
-// returns the beginning of the JSON, which no grant admits.
+// tagsOf returns the tags that the parameter tag creates on the collecting node. If a value is not
+// text, it returns the beginning of the JSON, because no grant admits such a tag.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {
@@ -291,14 +296,14 @@ func tagsOf(value json.RawMessage) []string {
 	return out
 }
 
-// admitsTag reports whether a resource may have a tag. The grant has to list the tag, or Puppet
-// makes the tag from type and title.
+// admitsTag reports whether a resource may have a tag. Either the grant lists the tag, or
+// Puppet makes the tag from type and title.
 func (g granting) admitsTag(e Inspected, tag string) bool {
 	return slices.Contains(g.Tags, tag) || slices.Contains(e.named, tag)
 }
 
 // dataTypes are the types of Puppet's rich data that are only values. typeValues are
-// names of Puppet types, whose encoding is `Pcore::NAMEType`.
+// names of Puppet types. Their encoding is `Pcore::NAMEType`.
 var (
 	dataTypes = []string{
 		"Binary", "Default", "Hash", "Regexp", "SemVer", "SemVerRange", "Sensitive", "Symbol", "Timespan", "Timestamp", "URI",
@@ -318,7 +323,7 @@ func isDataType(name string) bool {
 	return slices.Contains(dataTypes, name)
 }
 
-// Wanted returns the smallest grant that admits a resource, if a grant can admit it. To is empty.
+// Wanted returns the smallest grant that admits a resource, if a grant can admit it. The field To is empty.
 func Wanted(e tutti.Export) tutti.Grant { return wanted(inspect(e)) }
 
 func wanted(e Inspected) tutti.Grant {

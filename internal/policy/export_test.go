@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// web is the fleet file of nodes web-01 to web-03 with one grant.
+// web returns a fleet file with the nodes web-01 to web-03 and one grant.
 func web(t testing.TB, grant string) tutti.Fleet {
 	t.Helper()
 	f, err := fleet.Parse("tutti.yaml", []byte("fleet: x\ngroups: {web: {nodes: [web-01, web-02, web-03]}}\ngrants: ["+grant+"]\n"))
@@ -34,7 +34,8 @@ func parameters(pairs ...string) map[string]json.RawMessage {
 	return out
 }
 
-// Who exports chooses what a collector applies as root: the type, each parameter and each tag (finding F6).
+// The exporter decides what a collecting node applies as root: the type, each parameter and each tag. So a
+// grant must limit type, parameters and tags (finding F6).
 func TestExports(t *testing.T) {
 	const deferred = `{"__ptype":"Deferred","name":"generate","arguments":["/bin/sh","-c","id"]}`
 	sshkey := func(pairs ...string) tutti.Export {
@@ -43,7 +44,7 @@ func TestExports(t *testing.T) {
 	for _, tc := range []struct {
 		reason, grant string
 		export        tutti.Export
-		want          string // what the refusal says, empty: admitted
+		want          string // text of the refusal; empty if the export is admitted
 	}{
 		{"what is safe", "{to: web, exports: [Sshkey]}", sshkey("key", `"x"`, "type", `"rsa"`, "host_aliases", `["a"]`), ""},
 		{"a parameter that names a file", "{to: web, exports: [Sshkey]}", sshkey("target", `"/root/.ssh/authorized_keys"`), `does not admit the parameter "target"`},
@@ -125,7 +126,7 @@ func TestManyExports(t *testing.T) {
 	}
 }
 
-// What the log has of before 0.3.0 means what it meant; of the same file pushed now that is not so.
+// Grants in a log from before 0.3.0 keep their old meaning. If the same file is pushed now, they get the new meaning.
 func TestGrantsOfAnOldLog(t *testing.T) {
 	old := tutti.Fleet{Grants: []tutti.Grant{{To: "web", Exports: []string{"Service", "Exec", "Host"}}, {To: "web", Exports: []string{"File", "Mount"}, Dangerous: true}}}
 	of := func(name string) tutti.Export {
@@ -149,7 +150,7 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	}
 }
 
-// Whatever a node wants to publish: what Wants returns, pasted into a fleet file, admits it.
+// If the result of Wants is added to the fleet file, the fleet file admits everything that the node wants to publish.
 func TestWantsAdmit(t *testing.T) {
 	names := rapid.SampledFrom([]string{"Sshkey", "Service", "Vcsrepo", "A::B", "Notify", "Ring_object_device"})
 	words := rapid.SampledFrom([]string{"key", "type", "target", "ensure", "provider", "noop", "alias", "require", "tag"})
@@ -201,7 +202,7 @@ func TestWantsAdmit(t *testing.T) {
 	})
 }
 
-// What a refusal says to paste keeps the limits of the grant that is there.
+// The line that a refusal suggests keeps the limits of the existing grant.
 func TestARefusalKeepsLimits(t *testing.T) {
 	const limited = "{type: A::B, parameters: [port], title: own, tags: [web], relations: false, most: 3}"
 	for _, tc := range []struct {

@@ -12,19 +12,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Inspected is an export with everything in its values that decisions need. Values may have a megabyte, and many grants are
-// checked for one export. So Inspect reads the values only once.
+// Inspected is an export with all properties of its values that the decisions need. A value may have a megabyte, and
+// one export may be checked against many grants. So Inspect reads the values only once.
 type Inspected struct {
 	tutti.Export
-	calls   []string // parameters whose value is more than data
-	control bool     // a text in a value has a control character
-	tags    []string // sorted, with the tags from the parameter tag
+	calls   []string // parameters whose value is not only data
+	control bool     // a text in a value contains a control character
+	tags    []string // sorted, including the tags from the parameter tag
 	named   []string // tags that Puppet makes from type and title
 	bytes   int      // see Bytes
 }
 
-// Inspect reads the values of exports, each once. After that, each check of the result costs about
-// as much as its number of parameters and tags.
+// Inspect reads the values of exports, each once. After that, a check costs only about as much as
+// the number of parameters and tags.
 func Inspect(exports []tutti.Export) []Inspected {
 	out := make([]Inspected, len(exports))
 	for i, e := range exports {
@@ -51,13 +51,13 @@ func inspect(e tutti.Export) Inspected {
 	return out
 }
 
-// isData reports whether a parameter's value is data at every depth.
+// isData reports whether the value of a parameter is only data at every depth.
 func (e Inspected) isData(parameter string) bool {
 	_, calls := slices.BinarySearch(e.calls, parameter)
 	return !calls
 }
 
-// Bytes is how many bytes of text an export has. This is about what a collector gets.
+// Bytes returns how many bytes of text an export has. A collecting node gets about this many bytes.
 func Bytes(e tutti.Export) int {
 	n := len(e.Type) + len(e.Title) + len(e.File)
 	for _, list := range [][]string{e.Tags, e.Sensitive} {
@@ -71,9 +71,9 @@ func Bytes(e tutti.Export) int {
 	return n
 }
 
-// look reports whether a value in rich data is more than data at some depth (a Deferred is a call), and whether a
-// text in it has a control character. For invalid JSON both are true. It does not decode the value, because a value of a
-// megabyte can be a million lists.
+// look reports whether a value in rich data contains anything other than data (for example a Deferred, which is a
+// call). The function also reports whether a text in it has a control character. For invalid JSON, look returns
+// true for both. The function does not decode the value, because a value of a megabyte can contain a million lists.
 func look(value json.RawMessage) (calls, control bool) {
 	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')
 	if !typed && !escaped && !mayControl(value) {
@@ -85,7 +85,8 @@ func look(value json.RawMessage) (calls, control bool) {
 	return texts(value)
 }
 
-// mayControl reports quickly whether UTF-8 text may have a control character. It is also true for a value on several lines.
+// mayControl quickly checks whether UTF-8 text may contain a control character. The function also returns true
+// for a value with several lines.
 func mayControl(value []byte) bool {
 	for _, c := range value {
 		if c < ' ' || c == 0x7f || c == 0xc2 { // 0xc2 is the first byte of U+0080 to U+009f
@@ -95,16 +96,16 @@ func mayControl(value []byte) bool {
 	return false
 }
 
-// texts is look for valid JSON.
+// texts is like look, but only for valid JSON.
 func texts(value []byte) (calls, control bool) {
-	kind := false // the last text was the key of a type
+	kind := false // the last text was a key that names a type
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; c {
 		case ':', ' ', '\t', '\n', '\r':
 			continue
 		case '"':
 		default:
-			calls = calls || kind // the name of a type is not a text
+			calls = calls || kind // the name of a type must be a text
 			kind = false
 			continue
 		}
@@ -118,7 +119,8 @@ func texts(value []byte) (calls, control bool) {
 		text := value[i+1 : end]
 		control = control || controls(text)
 		if kind {
-			calls, kind = calls || !isDataType(string(text)), false // a name with an escape is not a data type
+			// A type name with an escape does not count as a data type.
+			calls, kind = calls || !isDataType(string(text)), false
 		} else if follows(value[end+1:], ':') {
 			kind = isKind(text)
 		}
@@ -127,7 +129,7 @@ func texts(value []byte) (calls, control bool) {
 	return calls, control
 }
 
-// follows reports whether c comes next, after white space.
+// follows reports whether c is the next character after white space.
 func follows(rest []byte, c byte) bool {
 	rest = bytes.TrimLeft(rest, " \t\n\r")
 	return len(rest) > 0 && rest[0] == c
@@ -135,7 +137,7 @@ func follows(rest []byte, c byte) bool {
 
 const kindKey = "__ptype"
 
-// isKind reports whether the text between quotes is the key of a type.
+// isKind reports whether the text between quotes is a key that names a type.
 func isKind(text []byte) bool {
 	if len(text) == len(kindKey) {
 		return string(text) == kindKey
@@ -147,7 +149,7 @@ func isKind(text []byte) bool {
 	return json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &plain) == nil && plain == kindKey
 }
 
-// controls reports whether the text between quotes has a control character.
+// controls reports whether the text between quotes contains a control character.
 func controls(text []byte) bool {
 	for i := 0; i < len(text); {
 		if text[i] != '\\' {

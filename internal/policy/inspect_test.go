@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// values are parts of JSON that decide, some of them in disguise.
+// values are parts of JSON that matter for the decision, some of them in an unusual form.
 var values = []string{
 	`"x"`, `"a\nb"`, `"a\u000ab"`, `"\u0085"`, `"a\\nb"`, `"\\u0007"`, `"\""`, `"é\u00e9"`, `"` + "\u0085" + `"`, `1`, `null`, `[]`, `{}`, `"__ptype"`, `"__p"`, `"Deferred"`,
 	`{"__ptype":"Deferred"}`, `{"__ptype" : "Timestamp"}`, `{"\u005f_ptype":"Deferred"}`, `{"__ptype":null}`, `{"__ptype":["Binary"]}`, `{"__ptype":"Binar\u0079"}`,
 	`{"x\"__ptype":"Deferred"}`, `{"__ptypes":"Deferred"}`, `{"a\nb":1}`, `{"__ptype":"Pcore::RuntimeType"}`, `{"__ptype":"Pcore::StringType"}`, `{"x":"__ptype","y":"Deferred"}`,
 }
 
-// decoded is what a value says when it is decoded: that is what a collector does.
+// decoded returns the same properties for a decoded value, because a collecting node decodes the value.
 func decoded(v any) (calls, control bool) {
 	add := func(v any) {
 		a, b := decoded(v)
@@ -46,8 +46,8 @@ func decoded(v any) (calls, control bool) {
 	return calls, control
 }
 
-// A value is read without decoding it: a megabyte of it can be a million lists. What is seen in it is what a collector
-// makes of it. Only a name that is written with an escape is taken for a call though it is none.
+// The value is read without decoding, because a megabyte of it can contain a million lists. The result is the
+// same as after decoding. The only exception is a type name with an escape, which counts as a call.
 func TestAValueIsReadAsItIsDecoded(t *testing.T) {
 	f := web(t, "{to: web, exports: [Host]}")
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,7 +77,7 @@ func TestAValueIsReadAsItIsDecoded(t *testing.T) {
 	})
 }
 
-// Invalid JSON, from an old log, is refused where its text could be anything.
+// Invalid JSON can come from an old log. Invalid JSON is refused if its text could have any meaning.
 func TestInvalidJSONIsNotData(t *testing.T) {
 	f := web(t, "{to: web, exports: [Host]}")
 	for _, value := range []string{`{"__ptype`, `"a\`, `"__p" "`, `["__ptype":]`, "\"a\nb\"", `"\u00`} {
@@ -87,7 +87,7 @@ func TestInvalidJSONIsNotData(t *testing.T) {
 	}
 }
 
-// The values of an export are read once, however many grants are asked: reading makes nothing of them.
+// The values of an export are read once, no matter how many grants are checked. Reading the values allocates nothing.
 func TestReadingAValueMakesNothingOfIt(t *testing.T) {
 	e := tutti.Export{Type: "Host", Title: "x", Parameters: parameters("target", `"x"`, "comment", `["__p"`+strings.Repeat(",[]", 300_000)+`]`)}
 	f := web(t, "{to: web, exports: [Host]}")
@@ -103,7 +103,7 @@ func TestReadingAValueMakesNothingOfIt(t *testing.T) {
 	}
 }
 
-// A node exports so many bytes of a type: whoever collects it is sent those of all nodes.
+// The bytes that a node may export of a type are limited, because a collecting node gets the exports of all nodes.
 func TestLargeExports(t *testing.T) {
 	all := make([]tutti.Export, 21)
 	for i := range all {
@@ -146,7 +146,7 @@ func TestLargeExports(t *testing.T) {
 	}
 }
 
-// A list of numbers in the parameter tag, of a megabyte, is one tag.
+// If the parameter tag is a list of numbers with a megabyte, it counts as one tag.
 func TestNumbersAsTagsAreOne(t *testing.T) {
 	f := web(t, "{to: web, exports: [{type: Sshkey, tags: [cluster]}]}")
 	e := tutti.Export{Type: "Sshkey", Title: "x", Parameters: parameters("tag", "[1"+strings.Repeat(",1", 400_000)+"]")}

@@ -8,16 +8,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Keys says which keys one node may write and read. It is made once for many keys. Only one goroutine may use it at a time.
+// Keys says which keys one node may write and read. A Keys is made once and used for many keys. Only one goroutine may
+// use a Keys at a time.
 type Keys struct {
 	fleet       tutti.Fleet
 	node        tutti.NodeName
 	groups      []tutti.GroupName
-	granted     bool // write and read are filled in
+	granted     bool // the fields write and read are set
 	write, read patterns
 }
 
-// KeysOf returns what the grants of a fleet let a node write and read.
+// KeysOf returns the keys that the grants of a fleet allow a node to write and read.
 func KeysOf(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) *Keys {
 	return &Keys{fleet: fleet, node: node, groups: groups}
 }
@@ -38,17 +39,17 @@ func (k *Keys) MayRead(key string) error {
 	return refuse(k.fleet, k.groups, k.node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
 }
 
-// Writes is MayWrite without the text of a refusal, which takes much longer than the decision.
+// Writes is like MayWrite, but makes no text for a refusal, which takes much longer than the decision.
 func (k *Keys) Writes(key string) bool {
 	return tutti.MatchPattern(own(k.node), key) || k.look().write.cover(key)
 }
 
-// Reads is MayRead without the text of a refusal.
+// Reads is like MayRead, but makes no text for a refusal.
 func (k *Keys) Reads(key string) bool {
 	return tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(k.node), key) || k.look().read.cover(key)
 }
 
-// look looks the grants up when the first key needs one.
+// look reads the grants when the first key needs them.
 func (k *Keys) look() *Keys {
 	if k.granted {
 		return k
@@ -58,8 +59,8 @@ func (k *Keys) look() *Keys {
 		k.read.add(g.Read...)
 		k.read.add(g.Write...)
 		for _, p := range g.Write {
-			// The fleet file refuses this without `dangerous: true`. It is refused here, too, because the
-			// fleet may come from an older release, or not from a file.
+			// The fleet file refuses such a pattern without `dangerous: true`. The policy refuses such a
+			// pattern as well, because the fleet may come from an older release, or not from a file.
 			if g.Dangerous || !tutti.DangerousPattern(p) {
 				k.write.add(p)
 			}
@@ -68,16 +69,16 @@ func (k *Keys) look() *Keys {
 	return k
 }
 
-// patterns are patterns of keys (see tutti.MatchPattern). The first few keys are compared with each pattern. For more keys, the
-// key and each of its beginnings are looked up in maps.
+// patterns are patterns of keys (see tutti.MatchPattern). For the first few keys, each pattern is compared. For later
+// keys, the key and each of its prefixes are looked up in maps.
 type patterns struct {
 	all           []string
 	asked         int
-	exact, begins map[string]bool // begins: `a/b/` for `a/b/**`
+	exact, begins map[string]bool // begins has `a/b/` for the pattern `a/b/**`
 	others        []string
 }
 
-// fewKeys is for how many keys comparing is cheaper than making the maps.
+// fewKeys is the number of keys for which comparing is cheaper than making the maps.
 const fewKeys = 8
 
 func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
@@ -94,7 +95,7 @@ func (ps *patterns) cover(key string) bool {
 	if ps.exact[key] || slices.ContainsFunc(ps.others, matches) {
 		return true
 	}
-	for i := range max(len(key), 1) - 1 { // a key that ends with this slash is not below it
+	for i := range max(len(key), 1) - 1 { // a key that ends with this slash does not match the pattern
 		if key[i] == '/' && ps.begins[key[:i+1]] {
 			return true
 		}

@@ -1,11 +1,10 @@
-// Package policy says what a node may publish and read. Without a grant a node
-// reads shared/** and node/<its name>/**, writes node/<its name>/**, and exports
-// nothing. The grants of the fleet file only add rights. A
-// refusal is a tutti.Error with CodeRefused that names the node, what it wanted, and a grant
-// that would allow it. The functions are pure. Package data checks whether a key already
-// has another owner.
+// Package policy decides what a node may publish and read. Without a grant a node may read shared/** and node/<its
+// name>/**, may write node/<its name>/**, and may export nothing. The grants of the fleet file only add rights. A
+// refusal is a tutti.Error with CodeRefused. The error of a refusal names the node, the refused action, and a grant
+// that would allow it. The functions are pure. The functions do not check whether a key already has another owner.
+// Package data does.
 //
-// The groups parameters are the groups of the node, as fleet.GroupsOf returns them.
+// The parameters groups are the groups of the node, as fleet.GroupsOf returns them.
 package policy
 
 import (
@@ -28,8 +27,7 @@ func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, k
 	return KeysOf(fleet, groups, node).MayRead(key)
 }
 
-// MayCompile returns nil if the node may compile for other nodes, as their
-// Puppet Server.
+// MayCompile returns nil if the node may compile for other nodes as their Puppet Server.
 func MayCompile(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) error {
 	for _, g := range granted(fleet, groups) {
 		if g.Compile && g.Dangerous {
@@ -44,8 +42,7 @@ func Compiles(fleet tutti.Fleet) bool {
 	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return g.Compile && g.Dangerous })
 }
 
-// own is the pattern of the keys that belong to a node. The node's name is a whole segment
-// of the path.
+// own returns the pattern of the keys that belong to a node. The node's name is a whole segment of the path.
 func own(node tutti.NodeName) string { return "node/" + string(node) + "/**" }
 
 func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
@@ -58,7 +55,7 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// refuse returns an error with the line to paste under `grants:`. The line names the node's smallest group.
+// refuse returns an error with a line that can be added under `grants:`. The line names the node's smallest group.
 func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
 	wants.To = "GROUP"
 	in, others := "in no group", ""
@@ -88,7 +85,8 @@ func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
 	})
 }
 
-// orDefined says what to write instead if the type is a defined type. The name of the type does not show that.
+// orDefined returns the line to write instead if the type is a defined type. The name of a type does not show
+// whether it is one.
 func orDefined(wants tutti.Grant) string {
 	if len(wants.Types) != 1 || wants.Types[0].Native() || !wants.Dangerous || strings.Contains(wants.Types[0].Type, "::") {
 		return ""

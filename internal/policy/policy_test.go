@@ -23,7 +23,7 @@ var swift = tutti.Fleet{Groups: []tutti.Group{
 	{To: "trusted", Write: []string{"**"}, Types: []tutti.ExportGrant{{Type: "File"}}, Dangerous: true},
 }}
 
-// mayExport is the check of a resource of a type.
+// mayExport checks the export of a resource of this type.
 func mayExport(f tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, name string) error {
 	return policy.ExportsOf(f, groups, node).May(tutti.Export{Type: name, Title: "x"})
 }
@@ -37,7 +37,7 @@ func TestPolicy(t *testing.T) {
 		node   tutti.NodeName
 		groups []tutti.GroupName
 		what   string
-		want   string // the refusal, empty if allowed
+		want   string // the refusal; empty if the action is allowed
 	}{
 		{"a node writes its own keys", policy.MayWrite, "web", nil, "node/web/hiera/port", ""},
 		{"a dotted name is no prefix", policy.MayWrite, "web", nil, "node/web.example.net/x",
@@ -96,8 +96,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestPasteAllows pastes the proposed line into a fleet file: it must be one that
-// is read, and that allows what was refused.
+// TestPasteAllows adds the suggested line to a fleet file. The file must be valid, and must allow what was refused.
 func TestPasteAllows(t *testing.T) {
 	groups := []tutti.GroupName{"storage"}
 	for _, tc := range []struct {

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	maxWants  = 100 // maximum of types, and of keys, in what Wants and Merge return
-	maxLooked = 50  // refused resources of a type that are looked at; more of them add nothing
-	// maxWanted bounds the text of what they return, in bytes, because nodes choose the names, and the log keeps them.
+	maxWants  = 100 // maximum of types, and of keys, in the results of Wants and Merge
+	maxLooked = 50  // refused resources of a type that are checked; more of them would not change the result
+	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps them.
 	maxWanted = 16 << 10
 )
 
-// Wants returns the grants that a node lacks to publish and read all this, without To. One grant is dangerous and has
-// what needs `dangerous: true`. The other grant has the rest.
+// Wants returns the grants that a node lacks to publish and read all of this. Their field To is empty. One grant
+// is dangerous and contains everything that needs `dangerous: true`. The other grant contains the rest.
 func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []Inspected, writes, reads []string) []tutti.Grant {
 	var out merging
 	x := ExportsOf(fleet, groups, node)
@@ -32,7 +32,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil: // without a grant of the type there was no room to look at it
+		// Without a grant of the type there was no room to check the type.
+		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}
 	}
@@ -50,9 +51,9 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns grants that admit everything that one of two lists of grants without To admits. It returns at most one
-// grant that is not dangerous, and one that is. It leaves out entries without room. Entries of a come first, so
-// that b cannot replace them.
+// Merge returns grants that admit everything that the lists a and b admit. The grants have no To. Merge returns at
+// most one grant that is not dangerous, and one that is. Merge leaves out entries for which there is no room. The
+// entries of a come first, so that entries of b cannot displace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {
@@ -91,7 +92,7 @@ func (m *merging) grants() []tutti.Grant {
 	return out
 }
 
-// most raises the bounds of a type to an amount, in each grant that has the type.
+// most raises the limits of a type to this number and size, in each grant that has the type.
 func (m *merging) most(name string, is amount) {
 	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
 		for i := range types {
@@ -107,7 +108,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes reports whether there is room for a name, and uses it.
+// takes reports whether there is room for a name, and uses the room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {
@@ -125,12 +126,12 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 		}
 		named := m.addKeys(nil, t.Parameters)
 		if len(named) == 0 && len(t.Parameters) > 0 {
-			return types // a grant without parameters would admit more
+			return types // a grant without parameters would admit more than intended
 		}
 		t.Parameters = named
 		return slices.Insert(types, i, t)
 	}
-	// Without named parameters a grant admits the safe ones, or all if Tutti has no list of them.
+	// A grant that names no parameters admits the safe ones, or all if Tutti has no list of safe ones.
 	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)

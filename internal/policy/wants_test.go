@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// A node chooses the names of what it wants, and the log keeps them.
+// A node chooses the names of the grants that it lacks, and the log keeps them. So the size of the names is limited.
 func TestWantsAreOfSomeKilobytes(t *testing.T) {
 	for _, tc := range []struct {
 		reason              string
@@ -38,10 +38,10 @@ func TestWantsAreOfSomeKilobytes(t *testing.T) {
 	}
 }
 
-// A node that wants thousands of things without a grant gets no text about each: the text names its groups, in order, and the
-// smallest of them.
+// If a node lacks thousands of grants, no text is made for each of them. The text of a refusal contains all groups of
+// the node in order, and its smallest group.
 func TestWantsWriteNoRefusals(t *testing.T) {
-	const groups, things, most = 200, 5000, 10 // allocations of each
+	const groups, things, most = 200, 5000, 10 // allocations for each thing
 	var fleet tutti.Fleet
 	var in []tutti.GroupName
 	for i := range groups {
@@ -71,7 +71,7 @@ func TestWantsWriteNoRefusals(t *testing.T) {
 	}
 }
 
-// Of many keys each is decided on as one alone is.
+// For many keys the decisions are the same as for each key alone.
 func TestManyKeysAreDecidedOnAsOneIs(t *testing.T) {
 	fleet := tutti.Fleet{Grants: []tutti.Grant{
 		{To: "web", Write: []string{"app/**", "one", "a/b", "shared/**", "node/x/**"}, Read: []string{"secret/**", "odd**"}},
@@ -92,10 +92,11 @@ func TestManyKeysAreDecidedOnAsOneIs(t *testing.T) {
 	}
 }
 
-// maxLooked is how many resources of a type are looked at that are refused.
+// maxLooked is how many refused resources of a type are checked.
 const maxLooked = 50
 
-// What was refused later cannot replace what was refused first, or each refusal would be something new.
+// A later refusal must not displace an earlier one in the result. If a refusal displaced an earlier one, each
+// refusal would seem to be new.
 func TestWhatIsWantedFirstStays(t *testing.T) {
 	keys := func(from int) (out []string) {
 		for i := range 100 {
@@ -109,7 +110,7 @@ func TestWhatIsWantedFirstStays(t *testing.T) {
 	}
 }
 
-// A grant of a type that names no parameter admits more than one that names some.
+// A grant of a type without named parameters admits more than a grant with named parameters.
 func TestWhatHasNoRoomAdmitsNothing(t *testing.T) {
 	var full []string
 	for i := range 63 {

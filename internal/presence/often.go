@@ -6,61 +6,66 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MayReturn counts that a rival comes back; false: too often.
+// MayReturn counts that a rival comes back. MayReturn returns false if this is too often.
 func (p Nodes) MayReturn(n tutti.NodeName, now time.Time) bool {
 	return p.countedIn(n, now, time.Hour, MaxReturns, func(of *seat) *perMinute { return &of.returns })
 }
 
-// MayGreet counts a hello of a node; false: too often.
+// MayGreet counts a hello of a node. MayGreet returns false if this is too often.
 func (p Nodes) MayGreet(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxHellos, func(of *seat) *perMinute { return &of.hellos })
 }
 
-// MayComeUnknown counts a hello with a node's key and none of its tickets; false: too often.
+// MayComeUnknown counts a hello with a node's key and none of its tickets. MayComeUnknown returns false if this
+// is too often.
 func (p Nodes) MayComeUnknown(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxUnknown, func(of *seat) *perMinute { return &of.unknown })
 }
 
-// MayPin counts a change of the CAs and issuer that a node trusts; false: too often.
+// MayPin counts a change of the CAs and issuer that a node trusts. MayPin returns false if this is too often.
 func (p Nodes) MayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxPins, func(of *seat) *perMinute { return &of.pins })
 }
 
-// MayBox counts that a node takes another key for its secrets; false: too often.
+// MayBox counts a change of a node's key for secrets. MayBox returns false if this is too often.
 func (p Nodes) MayBox(n tutti.NodeName, now time.Time) bool {
 	return p.used(n, now, 1, MaxBoxes, func(of *seat) *perHour { return &of.boxes })
 }
 
-// MayLease counts a change of a node's state in an exclusive job; false: too often.
+// MayLease counts a change of a node's state in an exclusive job. MayLease returns false if this is too often.
 func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxLeases, func(of *seat) *perMinute { return &of.leases })
 }
 
-// maxRefused bounds the entries of one node's refused runs in a minute.
+// maxRefused is how many entries per minute one node may cause about its refused runs.
 const maxRefused = 10
 
-// MayBeRefused counts that a run of a node was refused something new; false: too often.
+// MayBeRefused counts a new refusal of a node's run. MayBeRefused returns false if this is too often.
 func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
 
-// maxTells bounds the reports of foreign runs in a minute. A report is kept before its run, and the run may not be kept.
+// maxTells is how many reports of foreign runs one node may send per minute. The server stores a report before its
+// run, and later it may ignore the run.
 const maxTells = 2 * int(time.Minute/ForeignEvery)
 
-// MayTell counts a report of a foreign run; false: too often.
+// MayTell counts a report of a foreign run. MayTell returns false if this is too often.
 func (p Nodes) MayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
 
-// Bounds of what a node tells of foreign runs within an hour. Beyond them, the node tells it again later.
+// The following constants limit what the server stores of a node's foreign runs within an hour. A node that
+// exceeds the limits reports the run again later.
 const (
-	// MaxTold bounds the bytes in the log: a result has some KiB, and 258 KiB at most.
+	// MaxTold limits the bytes in the log. A result has some KiB, and 258 KiB at most.
 	MaxTold = 1 << 20
-	// MaxReports bounds the bytes of reports: four of the largest ones, or one of a MiB each minute.
+	// MaxReports limits the bytes of reports. MaxReports allows four of the largest reports, or one report of a MiB per
+	// minute.
 	MaxReports = 64 << 20
 )
 
-// MayKeepReport uses up bytes of what a node may send of reports of foreign runs; false: there is no room.
+// MayKeepReport counts bytes of a node's reports of foreign runs. MayKeepReport returns false if there is no
+// room for them.
 func (p Nodes) MayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
 	return p.used(n, now, bytes, MaxReports, func(of *seat) *perHour { return &of.reports })
 }
@@ -73,7 +78,7 @@ func (p Nodes) HasRoomToTell(n tutti.NodeName, now time.Time, bytes int) bool {
 	return place != nil && place.told.fits(now, bytes, MaxTold)
 }
 
-// Tells notes that a foreign run of a node adds this many bytes to the log.
+// Tells counts the bytes that a foreign run of a node adds to the log.
 func (p Nodes) Tells(n tutti.NodeName, now time.Time, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,13 +87,14 @@ func (p Nodes) Tells(n tutti.NodeName, now time.Time, bytes int) {
 	}
 }
 
-// perHour is how much of something a node has used in the present hour.
+// perHour is how much a node has used of something in the present hour.
 type perHour struct {
 	began time.Time
 	used  int
 }
 
-// used uses more of something, if the hour's use is then at most most; false: nothing was used.
+// used adds more to what a node has used. If the sum would exceed most within the hour, it adds
+// nothing and returns false.
 func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,18 +118,19 @@ func (u *perHour) use(now time.Time, more int) {
 	u.used += more
 }
 
-// perMinute counts what a node does in a minute.
+// perMinute counts how often a node does something in a minute.
 type perMinute struct {
 	began time.Time
 	count int
 }
 
-// counted counts one more, and reports whether there were at most most in the minute; false also if the node is unknown.
+// counted adds one, and reports whether the number in this minute is at most most. The function also returns false
+// if the node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }
 
-// countedIn is counted with another period than a minute.
+// countedIn is like counted, but for another period.
 func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, most int, which func(*seat) *perMinute) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,25 +146,26 @@ func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, 
 	return c.count <= most
 }
 
-// MaxHellos bounds how often a node's ticket is exchanged in a minute: each time is an event.
+// MaxHellos is how often a node may exchange its ticket in a minute, because each exchange is an event.
 const MaxHellos = 30
 
-// MaxUnknown is how often in a minute a machine may come with a node's key and an unknown ticket, or none. A
-// machine that was put back does so once.
+// MaxUnknown is how often in a minute a machine may say hello with a node's key and an unknown ticket, or
+// without a ticket. A machine that was set back says such a hello once.
 const MaxUnknown = 3
 
 // MaxReturns is how often in an hour a machine may come back after another one has become the node.
 const MaxReturns = 3
 
-// MaxLeases bounds the events in a minute about a node's state in an exclusive job. A job needs
-// less than ten.
+// MaxLeases is how many events per minute a node may cause about its state in an exclusive job.
+// A job needs fewer than ten.
 const MaxLeases = 60
 
-// MaxBoxes bounds how often in an hour a node takes another key: each time all that is sealed to it goes into the audit trail again.
+// MaxBoxes is how often in an hour a node may change its key for secrets. After each change, all pieces that are sealed
+// to the node go into the audit trail again.
 const MaxBoxes = 3
 
-// MaxPins bounds how often in a minute a node reports a change of its trust: each time is an event.
+// MaxPins is how often in a minute a node may report a change of its trust, because each change is an event.
 const MaxPins = 30
 
-// ForeignEvery is how often a node may tell a foreign run. Nothing else that a node says without being asked is kept.
+// ForeignEvery is how often a node may report a foreign run. No other message that a node sends by itself is stored.
 const ForeignEvery = 10 * time.Second

@@ -11,43 +11,42 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Nodes knows which nodes are there: when each node was last heard of, which is never in
-// the log, and which run it has. It follows the log outside the writer, so
-// that the most frequent messages of nodes cost the writer nothing.
+// Nodes has the state of nodes that is not in the log, for example when each node was last heard of. Nodes
+// follows the log outside the writer, so that the most frequent messages of nodes do not use the writer.
 type Nodes struct {
 	mu    *sync.RWMutex
 	nodes map[tutti.NodeName]*seat
 	keys  map[tutti.NodeKey]*seat
 }
 
-// seat is what is known of one node.
+// seat is the state of one node.
 type seat struct {
 	node tutti.NodeName
 	key  tutti.NodeKey
-	run  tutti.RunID // the run that it has claimed and not ended
-	job  tutti.JobID // of that run
+	run  tutti.RunID // the run that the node has claimed and that has not ended
+	job  tutti.JobID // the job of this run
 	seen time.Time
 	beat wire.Beat
 
-	lacks   []tutti.Capability // capabilities of this release that its agent does not know
-	claimed bool               // lacks is known
+	lacks   []tutti.Capability // capabilities of this release that the node's agent does not have
+	claimed bool               // the field lacks is set
 	tickets fold.Tickets
-	met     []tutti.Machine // machines that have said hello with its key, the latest last
-	greeted time.Time       // the last hello
-	turned  time.Time       // when a rival came back
+	met     []tutti.Machine // machines that have said hello with the node's key, the latest one last
+	greeted time.Time       // time of the last hello
+	turned  time.Time       // when a rival last came back
 	put     time.Time       // when another machine became the node
-	trial   time.Time       // when a machine became the node while the one before was alive, see OnTrial
-	before  tutti.Digest    // the ticket that was exchanged for the present one
+	trial   time.Time       // when a machine became the node while the machine before it was still running, see OnTrial
+	before  tutti.Digest    // the ticket before the present one
 	hellos  perMinute
-	returns perMinute // of rivals, in an hour
-	unknown perMinute // hellos with an unknown ticket, or none
-	pins    perMinute // how often its trust changed
-	leases  perMinute // how often its state in an exclusive job changed
-	refused perMinute // how often its runs were refused something new
-	tells   perMinute // how often it sent the report of a foreign run
-	told    perHour   // bytes of its foreign runs in the log
-	reports perHour   // bytes of their reports
-	boxes   perHour   // how often it took another key for its secrets
+	returns perMinute // how often rivals came back, in an hour
+	unknown perMinute // hellos with an unknown ticket, or without one
+	pins    perMinute // how often the node's trust changed
+	leases  perMinute // how often the node's state in an exclusive job changed
+	refused perMinute // how often the server refused something new to the node's runs
+	tells   perMinute // how often the node sent a report of a foreign run
+	told    perHour   // bytes of the node's foreign runs in the log
+	reports perHour   // bytes of the reports of its foreign runs
+	boxes   perHour   // how often the node changed its key for secrets
 }
 
 // New returns Nodes without any node. Load adds the nodes.
@@ -55,7 +54,7 @@ func New() Nodes {
 	return Nodes{mu: &sync.RWMutex{}, nodes: map[tutti.NodeName]*seat{}, keys: map[tutti.NodeKey]*seat{}}
 }
 
-// Load takes over what the log says at the start.
+// Load takes the nodes from the folded log when the server starts.
 func (p Nodes) Load(s *fold.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +67,7 @@ func (p Nodes) Load(s *fold.State) {
 	}
 }
 
-// Apply takes events that are on disk, before any caller is told of them.
+// Apply applies events that are on disk. The server calls Apply before it answers any caller.
 func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,15 +89,15 @@ func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	}
 }
 
-// admit takes over which machine is the node.
+// admit updates which machine is the node.
 func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 	if place, n := p.nodes[node], s.Registry.Nodes[node]; place != nil && n != nil {
 		place.tickets = n.Tickets
 	}
 }
 
-// Fits reports whether a message came from the machine that is the node, or whether the key is unknown: the writer
-// answers that.
+// Fits reports whether a message came from the machine that is the node. Fits also returns true if the key
+// is unknown, because the writer refuses such a message.
 func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -106,11 +105,11 @@ func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	return place == nil || place.tickets.Fits(ticket)
 }
 
-// maxMet bounds the machines that are kept of one node.
+// maxMet is how many machines the server remembers per node.
 const maxMet = 8
 
-// Met notes a machine that has said hello. It had one ticket and now has another, or the same if it
-// was refused.
+// Met records a machine that has said hello. The parameter had is the ticket that the machine had before,
+// and has is its ticket now. If the server refused the hello, had and has are the same ticket.
 func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,10 +124,10 @@ func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	place.beat.Stopping = false
 }
 
-// turnsWithin is how soon after each other two live machines speak: each beats every few seconds.
+// turnsWithin is how soon after each other two running machines send messages, because each beats every few seconds.
 const turnsWithin = time.Minute
 
-// Displaced notes that a machine came back after another one had become the node.
+// Displaced records that a machine came back after another machine had become the node.
 func (p Nodes) Displaced(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,12 +136,14 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 	}
 }
 
-// TrialFor is how long a machine gets no order after it has replaced another one as the node. In this time the other
-// machine, if it is alive, has to say so. It beats when it is asked to.
+// TrialFor is how long a machine gets no order after it has replaced another machine as the node. If the other
+// machine is still running, it can say hello in this time. The server rings the other machine, and then this
+// machine beats.
 const TrialFor = 10 * time.Second
 
-// Replaced notes that a machine with a ticket replaces another one as the node. OnTrial: it gets no order for a
-// while, because the other one was heard of lately, and it is not the one that was the node just before.
+// Replaced records that a machine with this ticket replaces another machine as the node. Replaced returns
+// onTrial if the new machine gets no order for some time. The new machine gets no order if the other
+// machine was heard of recently and the new machine was not the node just before.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,8 +168,8 @@ func (p Nodes) OnTrial(n tutti.NodeName) bool {
 	return place != nil && !place.trial.IsZero() && time.Since(place.trial) < TrialFor
 }
 
-// Exchanged notes the ticket that was exchanged for the present one. A node that cannot store its new ticket comes with the
-// old one again.
+// Exchanged records the ticket that the node had before its present ticket. A node that cannot store its new ticket
+// uses the old ticket again.
 func (p Nodes) Exchanged(n tutti.NodeName, ticket tutti.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +178,7 @@ func (p Nodes) Exchanged(n tutti.NodeName, ticket tutti.Digest) {
 	}
 }
 
-// CameBefore reports whether a ticket is the one that was exchanged for the present one.
+// CameBefore reports whether a ticket is the one before the present ticket.
 func (p Nodes) CameBefore(n tutti.NodeName, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -185,7 +186,7 @@ func (p Nodes) CameBefore(n tutti.NodeName, ticket tutti.Digest) bool {
 	return place != nil && ticket != "" && place.before == ticket
 }
 
-// TakesTurns reports whether a displaced machine came back lately.
+// TakesTurns reports whether a displaced machine came back recently.
 func (p Nodes) TakesTurns(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -193,7 +194,8 @@ func (p Nodes) TakesTurns(n tutti.NodeName) bool {
 	return place != nil && !place.turned.IsZero() && time.Since(place.turned) < turnsWithin
 }
 
-// Greeted reports whether a node has said hello lately: its earlier messages may arrive after that.
+// Greeted reports whether a node has said hello recently. Messages that a node sent before its hello may arrive after
+// the hello.
 func (p Nodes) Greeted(n tutti.NodeName, within time.Duration) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -216,7 +218,7 @@ func (p Nodes) Machines(n tutti.NodeName) []tutti.Machine {
 	return out
 }
 
-// settle gives a node its seat, with its present key.
+// settle adds a node to the state, with its present key.
 func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	place := p.nodes[node]
 	if place == nil {
@@ -228,7 +230,7 @@ func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	p.keys[key] = place
 }
 
-// follow notes whether a run is its node's present one. The run may be retired.
+// follow records whether a run is the present run of its node. The run may have been retired.
 func (p Nodes) follow(r *engine.Run) {
 	if r == nil {
 		return
@@ -242,7 +244,7 @@ func (p Nodes) follow(r *engine.Run) {
 	}
 }
 
-// Hear notes a sign of life.
+// Hear records a sign of life.
 func (p Nodes) Hear(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,8 +253,8 @@ func (p Nodes) Hear(n tutti.NodeName) {
 	}
 }
 
-// Beat notes a sign of life and its content; false: no node has that key. A goodbye is
-// no sign of life. A beat that arrives after a later goodbye does not count.
+// Beat records a sign of life and its content. Beat returns false if no node has the key. A
+// goodbye is not a sign of life. A beat that arrives after a later goodbye does not count.
 func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,7 +272,8 @@ func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	return true
 }
 
-// Claims notes what a node's agent lacks. A claim says the agent's version before its first beat.
+// Claims records which capabilities a node's agent lacks. The first claim reports the version of the agent before the
+// first beat does.
 func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +285,7 @@ func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability
 	}
 }
 
-// Who notes a sign of life and returns the node of a key; empty: no node has it.
+// Who records a sign of life and returns the node of a key. The name is empty if no node has the key.
 func (p Nodes) Who(key tutti.NodeKey) tutti.NodeName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +297,7 @@ func (p Nodes) Who(key tutti.NodeKey) tutti.NodeName {
 	return place.node
 }
 
-// Named returns the node of a key; empty: no node has it.
+// Named returns the node of a key. The name is empty if no node has the key.
 func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -304,8 +307,8 @@ func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 	return ""
 }
 
-// Running notes a sign of life and returns the node of a key and the job of its
-// run; false: this is not the node's present run.
+// Running records a sign of life. Running returns the node of a key and the job of its run,
+// or false if this is not the node's present run.
 func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +320,7 @@ func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutt
 	return place.node, place.job, true
 }
 
-// Forget forgets a node whose name another machine may take.
+// Forget removes the state of a node, because another machine may take its name.
 func (p Nodes) Forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,7 +329,7 @@ func (p Nodes) Forget(n tutti.NodeName) {
 	}
 }
 
-// Seen returns when a node was last heard of; zero: never.
+// Seen returns when a node was last heard of. Seen returns the zero time if the node was never heard of.
 func (p Nodes) Seen(n tutti.NodeName) time.Time {
 	seen, _ := p.Last(n)
 	return seen
@@ -342,8 +345,8 @@ func (p Nodes) Last(n tutti.NodeName) (time.Time, wire.Beat) {
 	return time.Time{}, wire.Beat{}
 }
 
-// TellsFacts reports whether a node's agent tells the node's facts. Until the agent says with a claim what it
-// knows, the answer is yes.
+// TellsFacts reports whether the agent of a node reports the node's facts. The answer is yes until the
+// first claim says what the agent can do.
 func (p Nodes) TellsFacts(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

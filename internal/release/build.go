@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// BuildFrom builds the release's program from its commit in the repository at root, into the
-// file out. work takes the release's source. The commit must be in the clone's history.
+// BuildFrom builds the program of the release from its commit in the repository at root.
+// BuildFrom writes the program to the file out, and the source of the release to the
+// directory work. The commit must be in the history of the clone.
 func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 	if said, err := command(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
 		return fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)
@@ -31,15 +32,14 @@ func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 	return errors.Join(Build(ctx, source, out, "internal/app.Version="+r.Version), os.Remove(archive))
 }
 
-// WithoutDebug is a variable for Build: the server then takes agents of release 0.2.0, which do
-// not say what they know, for agents that do not know the option `debug`. Agents of later
-// releases say it themselves: once 0.3.0 is the last release, the tests need an option that
-// 0.3.0 lacks instead.
+// WithoutDebug is a variable for Build. With this variable the server assumes that agents of release 0.2.0, which do
+// not report their capabilities, do not know the option `debug`. Agents of later releases report their capabilities.
+// When 0.3.0 is the last release, the tests need another option that 0.3.0 lacks.
 const WithoutDebug = ".firstRelease=run noop compile puppet_agent tags skip_tags fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 
-// Build builds the program of a source tree into the file out. Each of the variables is
-// PACKAGE.NAME=VALUE, with the package's directory, or .NAME=VALUE for the root package.
+// Build builds the program of a source tree into the file out. Each variable has the form
+// PACKAGE.NAME=VALUE with the directory of the package, or .NAME=VALUE for the root package.
 func Build(ctx context.Context, source, out string, variables ...string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 
 var update = flag.Bool("update", false, "add what is new to testdata/frozen.sha256; nothing is ever taken out of it")
 
-// frozenFile lists the contents that must be in testdata for ever, as sha256sum writes
-// them. All shapes of an event's fixture, KIND.json, KIND.1.json and so on, stand under the
-// name KIND.json: the content of today's file moves to the next number when it changes.
+// frozenFile lists the contents that must stay in testdata for ever, in the format of sha256sum. All forms
+// of an event's fixture (KIND.json, KIND.1.json and so on) are listed as KIND.json, because the content of
+// KIND.json moves to the next number when the form changes.
 const frozenFile = "frozen.sha256"
 
 var numberRE = regexp.MustCompile(`\.\d+\.json$`)
 
-// contents returns what must be frozen in a testdata directory, as lines of the list: all
-// fixtures of events, and all logs but that of the release in the making.
+// contents returns the contents of a testdata directory that must be frozen, as lines of
+// the list. The frozen contents are all fixtures of events, and all logs except that of the next release.
 func contents(testdata fs.FS, releases []Release) ([]string, error) {
 	var lines []string
 	err := fs.WalkDir(testdata, ".", func(name string, d fs.DirEntry, err error) error {
@@ -54,7 +54,7 @@ func isKept(log string, releases []Release) bool {
 	return strings.HasPrefix(log, "before-") || slices.ContainsFunc(releases, func(r Release) bool { return r.Version == log })
 }
 
-// compare returns the lines of the list whose content is gone, and the lines that it lacks.
+// compare returns the lines of the list whose content no longer exists, and the lines that the list lacks.
 func compare(list, found []string) (lost, added []string) {
 	for _, line := range list {
 		if !slices.Contains(found, line) {
@@ -69,7 +69,7 @@ func compare(list, found []string) (lost, added []string) {
 	return lost, added
 }
 
-// TestFrozen: what an earlier server wrote stays in testdata as that server wrote it.
+// TestFrozen checks that data from earlier servers stays in testdata without a change.
 func TestFrozen(t *testing.T) {
 	releases, err := Read(root)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestFrozenSees: the list sees what is changed, gone, renamed and new.
+// TestFrozenSees checks that the list shows content that was changed, removed, renamed or added.
 func TestFrozenSees(t *testing.T) {
 	releases := []Release{{Version: "0.2.0"}}
 	first := map[string]string{
@@ -113,7 +113,7 @@ func TestFrozenSees(t *testing.T) {
 	}
 	cases := []struct {
 		reason      string
-		change      map[string]string // an empty content: the file is gone
+		change      map[string]string // with an empty content, the file is removed
 		lost, added []string          // names
 	}{
 		{reason: "nothing", change: nil},

@@ -1,6 +1,6 @@
-// Package release reads docs/releases.md, the table of all releases, and builds the program
-// of a release from its commit. It is for tests that let releases meet: a clone of the
-// repository may have no tags.
+// Package release reads docs/releases.md, which is the table of all releases. The package also
+// builds the program of a release from its commit. Package release is for tests with the programs of
+// several releases. The tests cannot use tags, because a clone of the repository may have none.
 package release
 
 import (
@@ -19,13 +19,13 @@ import (
 type Release struct {
 	Version string // MAJOR.MINOR.PATCH
 	Date    string // YYYY-MM-DD
-	Commit  string // the whole hash
+	Commit  string // the full hash of the commit
 }
 
 var rowRE = regexp.MustCompile(`^\| (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([0-9a-f]{40}) \|$`)
 
-// Read returns the releases that the repository at root lists, newest first. A table without
-// releases, with a malformed row or in another order is an error.
+// Read returns the releases that the repository at root lists, the newest one first. Read
+// returns an error if the table has no releases, a malformed row, or another order.
 func Read(root string) ([]Release, error) {
 	file, err := os.Open(filepath.Join(root, "docs", "releases.md"))
 	if err != nil {
@@ -60,7 +60,7 @@ func Read(root string) ([]Release, error) {
 // Before reports whether version a is older than b. Both are MAJOR.MINOR.PATCH.
 func Before(a, b string) bool {
 	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
-		m, _ := strconv.Atoi(x) // digits by the table's pattern
+		m, _ := strconv.Atoi(x) // the pattern of the table allows only digits
 		n, _ := strconv.Atoi(y)
 		return cmp.Compare(m, n)
 	}) < 0

@@ -48,8 +48,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestAReleaseHasItsParts: a release is in the changelog with its date, and the log of its
-// server is kept.
+// TestAReleaseHasItsParts checks that each release is in the changelog with its date, and
+// that testdata has the log of its server.
 func TestAReleaseHasItsParts(t *testing.T) {
 	all, err := Read(root)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package replica is the readers' fold, beside the writer (ADR 0016). It gets events that are on disk. It knows neither the log
-// nor its readers.
+// Package replica has the readers' fold, which is separate from the writer's (ADR 0016). The package gets only
+// events that are on disk. The package knows neither the log nor the code that reads.
 package replica

@@ -11,45 +11,44 @@ import (
 )
 
 const (
-	// holdLimit is how long readers may keep one version. A look takes milliseconds.
-	// After this time the version is left to its readers, and the log is folded again.
+	// holdLimit is how long readers may keep one version. A normal look takes milliseconds.
+	// After this time the readers keep the version, and replica gets a new fold of the log.
 	holdLimit = 10 * time.Second
 	// lookDeadline is how long a reader waits for a version.
 	lookDeadline = 30 * time.Second
-	// maxPending bounds the events that wait to be folded. One decision on a large
-	// fleet emits one event for each node.
+	// maxPending is how many events may wait to be folded. One decision about a large fleet emits one event per node.
 	maxPending = 100_000
 )
 
-// Fold is the readers' fold (ADR 0016). It follows the writer's fold and
-// folds only what is on disk. The writer hands it events and never waits
-// for it. Its version changes only while no reader looks at it.
+// Fold is the readers' fold (ADR 0016). Fold follows the writer's fold, but has only events that are on disk. The
+// writer gives events to the fold and never waits for the fold. The version of the readers' fold changes only when no
+// reader uses it.
 type Fold struct {
 	mu      sync.Mutex
-	version *Version      // nil before the log was folded
-	left    *Version      // a version that its readers have kept for too long; nil: there is none
-	seq     uint64        // of version
-	stored  uint64        // the last event on disk, which a new reader has to see
-	pending []tutti.Event // events that are on disk and not in version
-	gap     bool          // there were more events than pending could hold
-	folding bool          // version is about to change, so no reader may enter
+	version *Version      // nil until the log is folded
+	left    *Version      // a version that its readers have kept for too long, or nil
+	seq     uint64        // the last event in version
+	stored  uint64        // the last event on disk; a new reader must see it
+	pending []tutti.Event // events that are on disk but not in version
+	gap     bool          // there were more events than pending can hold
+	folding bool          // version is about to change, so no reader may begin
 
-	changed watch.Broadcast // something above is different now
-	wake    chan struct{}   // there is something to fold
+	changed watch.Broadcast // one of the fields above has changed
+	wake    chan struct{}   // there are events to fold
 }
 
 // Version is the fold up to one event.
 type Version struct {
 	*fold.State
-	readers int // readers that look at it now
+	readers int // how many readers use the version now
 }
 
-// New returns a Fold without a version. Begin gives it the first one.
+// New returns a Fold without a version. Begin sets the first version.
 func New() *Fold {
 	return &Fold{changed: watch.NewBroadcast(), wake: make(chan struct{}, 1)}
 }
 
-// Begin takes the fold of the whole log, at the start.
+// Begin gets the fold of the whole log at the start.
 func (r *Fold) Begin(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +56,7 @@ func (r *Fold) Begin(state *fold.State) {
 	r.changed.Tell()
 }
 
-// Hand takes events that are on disk, before any caller is told of them.
+// Hand gets events that are on disk. The writer calls Hand before it answers any caller.
 func (r *Fold) Hand(events []tutti.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,12 +69,12 @@ func (r *Fold) Hand(events []tutti.Event) {
 	}
 	select {
 	case r.wake <- struct{}{}:
-	default: // said already
+	default: // the signal is set already
 	}
 }
 
-// Enter returns a version that has all that was on disk when it was called. The caller must call
-// Leave. CodeUnavailable: the server ended, or no version was ready in time.
+// Enter returns a version with everything that was on disk at the time of the call. The caller must call
+// Leave. Enter returns CodeUnavailable if the server has ended, or if no version was ready in time.
 func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, error) {
 	timer := time.NewTimer(lookDeadline)
 	defer timer.Stop()
@@ -113,7 +112,7 @@ func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, erro
 // NotServing is the error while the server does not serve.
 func NotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
 
-// Leave ends a look.
+// Leave says that a reader no longer uses a version.
 func (r *Fold) Leave(v *Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,9 +125,9 @@ func (r *Fold) Leave(v *Version) {
 	}
 }
 
-// next keeps readers out and returns the events to fold, in order, as soon as no reader
-// looks. It returns false if the log has to be folded again instead: events were left
-// out, or readers keep the version for too long.
+// next lets no new readers in, waits until no reader uses the version, and returns the
+// events to fold, in order. The function returns false if the log must be folded again instead. The log
+// must be folded again if events were dropped from pending, or if readers keep the version for too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()
@@ -140,7 +139,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 			events, r.pending = r.pending, nil
 			return events, true
 		}
-		if late && r.left == nil { // only one may be left, so that memory is bounded
+		if late && r.left == nil { // only one such version may exist, because memory is limited
 			r.left = r.version
 			break
 		}
@@ -154,11 +153,11 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 		}
 		r.mu.Lock()
 	}
-	r.pending, r.gap = nil, false // the log has them
+	r.pending, r.gap = nil, false // these events are in the log
 	return nil, false
 }
 
-// show lets readers in again, to this state and its sequence.
+// show lets readers in again, with this state and its sequence.
 func (r *Fold) show(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +168,8 @@ func (r *Fold) show(state *fold.State) {
 	r.changed.Tell()
 }
 
-// Follow folds the events that are handed over, until ctx ends. Refold returns a new fold of all that is on disk; nil: ctx has ended.
+// Follow folds the events of Hand, until ctx ends. The function refold returns a new fold of all events on disk, or nil
+// if ctx has ended.
 func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.State) {
 	for {
 		select {
@@ -177,10 +177,10 @@ func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.St
 			return
 		case <-r.wake:
 		}
-		state := r.version.State // only this goroutine replaces it
+		state := r.version.State // only this goroutine replaces the state
 		if events, fits := r.next(ctx); fits {
 			for _, e := range events {
-				if e.Seq > state.Seq { // otherwise the event was in the log when it was folded again
+				if e.Seq > state.Seq { // otherwise the new fold already has this event
 					state.Apply(e)
 				}
 			}

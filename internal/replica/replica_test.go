@@ -14,7 +14,8 @@ func valueSet(seq uint64) tutti.Event {
 	return tutti.Event{Seq: seq, At: time.Unix(0, 0), By: "operator:ada", Body: &tutti.ValueSet{Key: "shared/x", Value: json.RawMessage("1")}}
 }
 
-// TestWhatIsTooFarBehindIsFoldedAnew: events that wait for a reader are bounded.
+// TestWhatIsTooFarBehindIsFoldedAnew checks the limit for events that wait for a reader.
+// Above the limit the log is folded again.
 func TestWhatIsTooFarBehindIsFoldedAnew(t *testing.T) {
 	r := New()
 	r.Begin(fold.New())

@@ -1,21 +1,22 @@
-// Package report reads what Puppet says of a run: its report, as `to_data_hash`
-// makes it in Puppet 7 and 8, and its log. It is pure.
+// Package report reads the report and the log of a Puppet run. The report has the form that
+// `to_data_hash` makes in Puppet 7 and 8. It is pure.
 //
-// A node may lie in all of it. So memory is bounded while it is read, not after:
-// of a report with more than is wanted the rest is counted and let go; what is no
-// report is one error. All text comes out as tutti.Plain makes it.
+// A node may lie in every part of its report and its log. So package report limits its memory while
+// it reads. If a report has more than it keeps, it counts the rest and drops it. If the input is
+// not a report, it returns one error. All texts are cleaned by tutti.Plain.
 package report
 
 import "github.com/tutti-project/tutti"
 
-// What is kept of a report. A text is cut, what is more than fits is counted.
+// The following constants limit the parts of a report that are kept. A text that is too long is
+// cut. Parts above a limit are only counted.
 const (
 	maxText    = 4 << 10 // bytes of one text
-	maxPart    = 2 << 20 // bytes of the JSON of one resource, of one message, of all metrics
-	maxKept    = 4 << 20 // bytes of text of failed resources, and as much of the others
-	maxEvents  = 50      // of one resource
-	maxNames   = 50      // of one resource: classes around it, dependencies that failed
-	maxLines   = 10_000  // of the log in a report
+	maxPart    = 2 << 20 // bytes of the JSON of one resource, of one message, or of all metrics
+	maxKept    = 4 << 20 // bytes of the text of failed resources, and the same for other resources
+	maxEvents  = 50      // events of one resource
+	maxNames   = 50      // classes around one resource, and failed dependencies of one resource
+	maxLines   = 10_000  // lines of the log in a report
 	maxTimes   = 50
 	maxSlowest = 10
 	// MaxResources is how many failed resources are kept, and how many others.

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// FuzzReport: whatever a node calls its report is refused with a code, or becomes
-// one that adds up, is no larger than it may be and is fit for terminals.
+// FuzzReport checks reports with any content. Each report is refused with a code, or the
+// result has correct sums, a limited size and no control characters.
 func FuzzReport(f *testing.F) {
 	for _, pattern := range []string{reports + "/*/*.json", "../../puppet/testdata/runs/*/failed-resources/report.json"} {
 		files, err := filepath.Glob(pattern)
@@ -69,7 +69,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// FuzzLog: a log of any bytes is read to its end.
+// FuzzLog checks that a log of any bytes is read to its end.
 func FuzzLog(f *testing.F) {
 	for _, version := range versions {
 		raw := read(f, version, "second.jsonl")
@@ -94,7 +94,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// fit checks all texts of a report.
+// fit checks that all texts of a report are plain.
 func fit(t *testing.T, r api.Report) {
 	t.Helper()
 	plain(t, r.Puppet, r.Status, r.Environment, r.Version)

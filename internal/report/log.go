@@ -9,8 +9,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// line is a message in a report, which calls its time `time`, or a line of a run's
-// log, which calls it `t`.
+// line is a message in a report or a line of a run's log. The report calls its time `time`, and the log calls it `t`.
 type line struct {
 	T       time.Time `json:"t"`
 	Time    time.Time `json:"time"`
@@ -30,10 +29,10 @@ func (l line) plain() api.LogLine {
 	}
 }
 
-// Log yields the messages of a run's log, one a line. A process that was killed
-// leaves half a line: what cannot be read is a message that says so.
+// Log yields the messages of a run's log. Each line of the log is one message. A killed process may leave
+// half a line. For a line that cannot be read, Log yields a message that says this.
 func Log(raw []byte, yield func(api.LogLine) error) error {
-	before := true // the line before could be read
+	before := true // the previous line could be read
 	for text := range bytes.Lines(raw) {
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
@@ -41,7 +40,7 @@ func Log(raw []byte, yield func(api.LogLine) error) error {
 		var l line
 		good := len(text) <= maxPart && json.Unmarshal(text, &l) == nil
 		if !good {
-			l = line{Level: "warning", Source: "tutti", Message: "here the log cannot be read"}
+			l = line{Level: "warning", Source: "tutti", Message: "this line of the log cannot be read"}
 		}
 		if !good && !before {
 			continue
@@ -54,7 +53,7 @@ func Log(raw []byte, yield func(api.LogLine) error) error {
 	return nil
 }
 
-// Logged yields the messages that a report has of the log. CodeInvalid: it is no
+// Logged yields the messages of the log that a report contains. Logged returns CodeInvalid if the input is not a
 // report.
 func Logged(raw []byte, yield func(api.LogLine) error) error {
 	var log []api.LogLine

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Parse reads a report. CodeInvalid: it is none.
+// Parse reads a report. Parse returns CodeInvalid if the input is not a report.
 func Parse(raw []byte) (api.Report, error) {
 	p := &parser{}
 	err := sections(raw, map[string]func(*json.Decoder) error{
@@ -33,7 +33,7 @@ func Parse(raw []byte) (api.Report, error) {
 	return p.report(), nil
 }
 
-// Find reads what a report says of one resource. CodeInvalid: it is no report.
+// Find reads the part of a report about one resource. Find returns CodeInvalid if the input is not a report.
 func Find(raw []byte, resource string) (st api.ReportStatus, found bool, err error) {
 	err = sections(raw, map[string]func(*json.Decoder) error{
 		"resource_statuses": statuses(func(name string, one status) error {
@@ -46,18 +46,18 @@ func Find(raw []byte, resource string) (st api.ReportStatus, found bool, err err
 	return st, found, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
 }
 
-// parser collects what is kept.
+// parser collects the parts of a report that are kept.
 type parser struct {
 	out     api.Report
 	metrics map[string]map[string]float64
 	seen    int
-	kept    [2]room // of failed resources, of others
+	kept    [2]room // for failed resources, and for other resources
 	log     []api.LogLine
 }
 
 type room struct{ resources, bytes int }
 
-// take reports whether there is room for one more resource.
+// take reports whether there is room for one more resource, and uses the room.
 func (r *room) take(size int) bool {
 	if r.resources == MaxResources || r.bytes+size > maxKept {
 		return false
@@ -124,7 +124,7 @@ func (p *parser) readMetrics(d *json.Decoder) error {
 		p.metrics[name] = map[string]float64{}
 		for _, v := range in[name].Values {
 			if len(v) != 3 {
-				return errors.New("a metric that is not a name, a label and a number")
+				return errors.New("a metric must be a name, a label and a number")
 			}
 			what, named := v[0].(string)
 			n, number := v[2].(float64)
@@ -136,12 +136,12 @@ func (p *parser) readMetrics(d *json.Decoder) error {
 	return nil
 }
 
-// number is one of the numbers of resources, as far as it can be one.
+// number returns one of the numbers of resources, limited to the range of a valid number.
 func (p *parser) number(name string) int {
 	return int(min(max(p.metrics["resources"][name], 0), math.MaxInt32))
 }
 
-// report is what was collected, in order.
+// report returns the collected parts, in order.
 func (p *parser) report() api.Report {
 	c := &p.out.Counts
 	c.Total, c.Restarted = max(p.seen, p.number("total")), p.number("restarted")
@@ -161,8 +161,7 @@ func (p *parser) report() api.Report {
 	return p.out
 }
 
-// sections reads the members of an object that somebody wants; each may be there
-// once.
+// sections reads those members of an object for which there is a reader. Each member may occur only once.
 func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	seen := map[string]bool{}
@@ -182,13 +181,12 @@ func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind its end")
+		return errors.New("there is more after the end of the report")
 	}
 	return nil
 }
 
-// members calls f for the name of each member of the object that comes next; f
-// reads its value. null has none.
+// members calls f with the name of each member of the next object, and f reads the value. For null there are no calls.
 func members(d *json.Decoder, f func(name string) error) error {
 	if more, err := open(d, '{'); err != nil || !more {
 		return err
@@ -198,7 +196,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 		if err != nil {
 			return err
 		}
-		name, _ := t.(string) // the decoder takes nothing else here
+		name, _ := t.(string) // the decoder allows only a string here
 		if err := f(name); err != nil {
 			return err
 		}
@@ -207,7 +205,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// open reads the beginning of a list or an object; false: it is null.
+// open reads the beginning of a list or an object. The function returns false if the value is null.
 func open(d *json.Decoder, want json.Delim) (bool, error) {
 	t, err := d.Token()
 	switch {
@@ -221,7 +219,7 @@ func open(d *json.Decoder, want json.Delim) (bool, error) {
 	return true, nil
 }
 
-// list reads a list, of which f is given the first few.
+// list reads a list and calls f with the first few elements.
 func list[T any](most int, f func(T)) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		if more, err := open(d, '['); err != nil || !more {
@@ -246,14 +244,14 @@ func list[T any](most int, f func(T)) func(*json.Decoder) error {
 	}
 }
 
-// part decodes what comes next if it is no larger than a part may be.
+// part decodes the next value, if it is not larger than maxPart.
 func part(d *json.Decoder, to any) error {
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil {
 		return err
 	}
 	if len(raw) > maxPart {
-		return tutti.Errorf(tutti.CodeInvalid, "%d bytes of one thing, at most %d", len(raw), maxPart)
+		return tutti.Errorf(tutti.CodeInvalid, "one part has %d bytes, at most %d", len(raw), maxPart)
 	}
 	return json.Unmarshal(raw, to)
 }
@@ -280,7 +278,7 @@ func value(to *string) func(*json.Decoder) error {
 	}
 }
 
-// sane is a time that can be encoded again.
+// sane returns the time if JSON can represent it, otherwise the zero time.
 func sane(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// reports are of real runs of Puppet 7.23 and 8.10, see puppet/spec/record_reports.rb.
+// reports is a directory with reports of real runs of Puppet 7.23 and 8.10, see puppet/spec/record_reports.rb.
 const reports = "../../puppet/testdata/reports"
 
 var versions = []string{"7.23.0", "8.10.0"}
@@ -40,7 +40,7 @@ func parse(t testing.TB, version, name string) api.Report {
 	return r
 }
 
-// golden compares with a file of testdata.
+// golden compares a value with a file in testdata.
 func golden(t *testing.T, name string, got any) {
 	t.Helper()
 	raw, err := json.MarshalIndent(got, "", "  ")
@@ -62,7 +62,7 @@ func golden(t *testing.T, name string, got any) {
 	}
 }
 
-// What Puppet wrote is what is read, on both.
+// The result has everything that Puppet wrote, for both versions.
 func TestParse(t *testing.T) {
 	for _, version := range versions {
 		for _, name := range []string{"first", "second", "noop"} {
@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The reports of all endings that the judge knows are read, too.
+// The reports of all ways in which a run can end can be read as well.
 func TestParseEndings(t *testing.T) {
 	files, err := filepath.Glob("../../puppet/testdata/runs/*/*/report.json")
 	if err != nil || len(files) < 20 {
@@ -89,8 +89,8 @@ func TestParseEndings(t *testing.T) {
 	}
 }
 
-// What Puppet marked Sensitive is in no report and no log that it wrote, and in
-// nothing that is read from them, even where a type says it in clear.
+// Values that Puppet marked Sensitive are in no report and no log, and so they are in no
+// result. Such values must also be removed if a type writes them as plain text.
 func TestSensitive(t *testing.T) {
 	const secret = "hunter2"
 	for _, version := range versions {
@@ -113,7 +113,7 @@ func TestSensitive(t *testing.T) {
 	}
 }
 
-// Nothing of a report can speak to a terminal.
+// No text of a report can send control characters to a terminal.
 func TestNoControlCharacters(t *testing.T) {
 	for _, version := range versions {
 		r := parse(t, version, "first")
@@ -141,7 +141,7 @@ func TestRefused(t *testing.T) {
 		{"nothing", ``, "EOF"},
 		{"no object", `[]`, "does not begin with {"},
 		{"half of one", `{"status": "changed"`, "EOF"},
-		{"more than one", `{}{}`, "more behind its end"},
+		{"more than one", `{}{}`, "more after the end"},
 		{"statuses twice, of which one would win", `{"resource_statuses": {}, "resource_statuses": {}}`, "twice"},
 		{"a status that is none", `{"resource_statuses": {"File[x]": 1}}`, "File[x]"},
 		{"an event that is none", `{"resource_statuses": {"File[x]": {"events": [1]}}}`, "an event"},
@@ -156,14 +156,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A report of any size is read in bounded memory: what is more than fits is
-// counted, failures have room of their own.
+// A report of any size is read with limited memory. Parts above the limits are counted, and
+// failures have their own limit.
 func TestBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"resource_statuses": {`)
 	for i := range 3000 {
 		what := "changed"
-		if i >= 2900 { // behind all others
+		if i >= 2900 { // after all other resources
 			what = "failed"
 		}
 		fmtStatus(&b, i, what)
@@ -197,7 +197,7 @@ func TestLog(t *testing.T) {
 		got = append(got, strings.Join([]string{l.Level, l.Message, l.Source, l.File}, "|"))
 		return nil
 	})
-	want := []string{"err|a\uFFFD|Puppet|/x.pp", "warning|here the log cannot be read|tutti|", "notice|||", "warning|here the log cannot be read|tutti|"}
+	want := []string{"err|a\uFFFD|Puppet|/x.pp", "warning|this line of the log cannot be read|tutti|", "notice|||", "warning|this line of the log cannot be read|tutti|"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}

@@ -9,21 +9,20 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// Bounds of what many reports come to.
+// The following constants limit the collected changes of many reports.
 const (
-	maxSame      = 1000    // changes that are told apart
-	maxSameBytes = 4 << 20 // of their texts
+	maxSame      = 1000    // changes that are listed separately
+	maxSameBytes = 4 << 20 // bytes of their texts
 )
 
-// Same collects what changed and failed in many reports, the same once. The zero
-// value is empty.
+// Same collects the changes and failures of many reports. Equal changes are collected once. The zero value is empty.
 type Same struct {
 	changes map[key]*same
 	bytes   int
 	leftOut int
 }
 
-// key is what the same changes have in common.
+// key has the fields in which equal changes are equal.
 type key struct {
 	resource, outcome, property, old, new, message string
 	corrective, redacted                           bool
@@ -49,7 +48,7 @@ func (s *Same) Add(node tutti.NodeName, r api.Report) {
 			case "failure":
 				said = true
 				k = key{resource: st.Resource, outcome: api.ResourceFailed, message: tutti.WithoutJournal(e.Message)}
-			default: // an audit changes nothing
+			default: // an audit event changes nothing
 				continue
 			}
 			if k.old == "" && k.new == "" {
@@ -80,11 +79,11 @@ func (s *Same) add(node tutti.NodeName, k key, place tutti.Place) {
 	c.nodes[node] = true
 }
 
-// ranks is the order in which outcomes are told.
+// ranks is the order of the outcomes in the result.
 var ranks = map[string]int{api.ResourceFailed: 0, api.ResourceChanged: 1, api.ResourceOutOfSync: 2}
 
-// Changes returns what was collected, failures first, then what is so on most
-// nodes, and how many changes there was no room for.
+// Changes returns the collected changes. Failures come first, then the changes of the most
+// nodes. Changes also returns how many changes had no room.
 func (s *Same) Changes() (changes []api.SameChange, leftOut int) {
 	for k, c := range s.changes {
 		changes = append(changes, api.SameChange{

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// changed is a report with one resource that changed.
+// changed returns a report with one changed resource.
 func changed(resource, old, now string, change ...func(*api.ReportStatus)) api.Report {
 	st := api.ReportStatus{
 		Resource: resource, Outcome: api.ResourceChanged, Place: tutti.Place{File: "/x.pp", Line: 3},
@@ -42,7 +42,7 @@ func TestSame(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason  string
-		reports []api.Report // of a, b, c, …
+		reports []api.Report // reports of the nodes a, b, c, …
 		want    []found
 	}{
 		{"the same change on many nodes is one", []api.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2")},
@@ -79,8 +79,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// What real nodes did is folded, and however many changes there are, no more than
-// a thousand are told apart.
+// Reports of real nodes are collected. At most a thousand changes are listed separately, no matter how many there are.
 func TestSameBounded(t *testing.T) {
 	var same report.Same
 	for _, node := range []tutti.NodeName{"a", "b"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// status is what Puppet says of one resource.
+// status is Puppet's status of one resource.
 type status struct {
 	File         string            `json:"file"`
 	Line         int               `json:"line"`
@@ -28,10 +28,10 @@ type status struct {
 	Dependencies []string          `json:"failed_dependencies"`
 	Events       []json.RawMessage `json:"events"`
 
-	events []event // the first few of them
+	events []event // the first few events
 }
 
-// event is what happened to one property.
+// event is one event of a property.
 type event struct {
 	Property   string          `json:"property"`
 	Status     string          `json:"status"`
@@ -44,7 +44,7 @@ type event struct {
 	Redacted   bool            `json:"redacted"`
 }
 
-// statuses reads the resources one after the other.
+// statuses reads the statuses of the resources one after the other.
 func statuses(f func(name string, st status) error) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		return members(d, func(name string) error {
@@ -80,7 +80,7 @@ func (st status) outcome() string {
 
 func (st status) seconds() float64 { return max(st.Seconds, 0) }
 
-// plain is the resource as it is shown.
+// plain returns the status in the form that people see.
 func (st status) plain(name string) api.ReportStatus {
 	out := api.ReportStatus{
 		Resource: plain(name), Outcome: st.outcome(), FailedToRestart: st.Restart, Corrective: st.Corrective, At: sane(st.At),
@@ -95,8 +95,8 @@ func (st status) plain(name string) api.ReportStatus {
 	return out
 }
 
-// plain is the event as it is shown. Puppet has put `[redacted]` in the place of
-// what is Sensitive; that it says so is believed even where a type has not done it.
+// plain returns the event in the form that people see. Puppet has replaced Sensitive values by `[redacted]`. If
+// an event is marked as redacted, its values are removed here again, because some types do not do this.
 func (e event) plain() api.ResourceEvent {
 	out := api.ResourceEvent{
 		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
@@ -110,17 +110,17 @@ func (e event) plain() api.ResourceEvent {
 			*text = api.Redacted
 		}
 	}
-	if out.Status != "failure" { // which says why, and is all that anybody has
+	if out.Status != "failure" { // a failed event's message is the only place with the reason
 		out.Message = api.Redacted
 	}
 	return out
 }
 
-// checksum is what Puppet writes for the content of a file.
+// checksum matches the text that Puppet writes for the content of a file.
 var checksum = regexp.MustCompile(`^\{[a-z0-9]+\}[0-9a-f]+$`)
 
-// valueText is a value as people read it: text without quotes, nothing for null. A
-// checksum that Puppet took for bytes, and so encoded, is decoded.
+// valueText returns a value as people read it. A text has no quotes, and null is empty. If
+// Puppet has encoded a checksum because it took it for bytes, valueText decodes it.
 func valueText(raw json.RawMessage) string {
 	var text string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) != nil {
@@ -132,8 +132,8 @@ func valueText(raw json.RawMessage) string {
 	return plain(text)
 }
 
-// containers are the classes and defines of a containment path, which has classes
-// without `Class[]`, a stage at its beginning and the resource at its end.
+// containers returns the classes and defines of a containment path. In such a path, classes
+// have no `Class[]`, a stage is first and the resource itself is last.
 func containers(path []string) []string {
 	var out []string
 	for _, name := range path[:min(max(0, len(path)-1), maxNames)] {
@@ -151,7 +151,7 @@ func containers(path []string) []string {
 	return out
 }
 
-// size is how many bytes of text are kept of a resource, and about what they cost.
+// size returns how many bytes of a resource's text are kept, including an estimate of their overhead.
 func size(st api.ReportStatus) int {
 	const each = 200
 	n := each + len(st.Resource) + len(st.Place.File)
@@ -164,11 +164,11 @@ func size(st api.ReportStatus) int {
 	return n
 }
 
-// failing is how Puppet logs, as the resource, that a dependency of it has failed.
+// failing matches the log message of a resource whose dependency has failed.
 var failing = regexp.MustCompile(`(?s)^Dependency (.+) has failures: true$`)
 
-// explain finds in the log what the status does not have: why a resource was
-// skipped, and why one failed that left no event.
+// explain finds in the log the reasons that a status does not have: why a resource was
+// skipped, or why it failed without an event.
 func explain(st *api.ReportStatus, log []api.LogLine) {
 	said := st.Outcome != api.ResourceFailed || slices.ContainsFunc(st.Events, func(e api.ResourceEvent) bool { return e.Status == "failure" })
 	skipped := st.Outcome == api.ResourceSkipped && len(st.FailedDependencies) == 0

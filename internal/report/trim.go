@@ -10,10 +10,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Max bounds a report that is kept, in bytes: the server takes no more in one piece.
+// Max is the largest report that is kept, in bytes, because the server accepts no larger content.
 const Max = 64 << 20
 
-// Keep returns what is kept of a report that has size bytes: all of it, or what Trim leaves of it, if that is more than most.
+// Keep returns the part of a report that is kept. Of a report that is larger than most, Keep returns the
+// result of Trim. A smaller report is kept completely.
 func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	if size > most {
 		return Trim(in, int(most))
@@ -21,9 +22,9 @@ func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, most))
 }
 
-// Trim copies a report in JSON and leaves its messages out: a report has all of them, and the run's log has them, too.
-// CodeDamaged: without them it still has more than so many bytes, or it ends too early. What else is no report is copied as
-// it is.
+// Trim copies a report in JSON without its messages. The messages are also in the log of the run. Trim returns
+// CodeDamaged if the copy has more than most bytes, or if the report ends too early. Trim copies all other invalid
+// content without a change.
 func Trim(in io.Reader, most int) ([]byte, error) {
 	t := &trimmer{in: bufio.NewReaderSize(in, 64<<10), most: most}
 	err := t.object()
@@ -36,7 +37,7 @@ func Trim(in io.Reader, most int) ([]byte, error) {
 	return t.out.Bytes(), nil
 }
 
-// trimmer copies JSON, of which it keeps nothing but its copy.
+// trimmer copies JSON. The trimmer has nothing in memory except the copy.
 type trimmer struct {
 	in   *bufio.Reader
 	out  bytes.Buffer
@@ -77,7 +78,7 @@ func (t *trimmer) object() error {
 	}
 }
 
-// value takes what follows a key: a colon, and one value.
+// value reads the rest of a member: a colon, and one value.
 func (t *trimmer) value(keep bool) error {
 	depth := 0
 	for {
@@ -104,7 +105,7 @@ func (t *trimmer) value(keep bool) error {
 	}
 }
 
-// text takes the rest of a text that has begun.
+// text reads the rest of a string after its first quote.
 func (t *trimmer) text(keep bool) error {
 	if err := t.put('"', keep); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (t *trimmer) text(keep bool) error {
 	}
 }
 
-// next returns the next byte, without spaces.
+// next returns the next byte that is not white space.
 func (t *trimmer) next() (byte, error) {
 	for {
 		c, err := t.in.ReadByte()

@@ -34,7 +34,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// Of the reports of real runs nothing but the messages is missing.
+// In the copies of real reports only the messages are missing.
 func TestTrimRealReports(t *testing.T) {
 	files, err := filepath.Glob("../../puppet/testdata/runs/*/*/report.json")
 	if err != nil || len(files) == 0 {

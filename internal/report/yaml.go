@@ -13,20 +13,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MaxYAML bounds a report in YAML, in bytes, and what aliases may make of it.
+// MaxYAML is the largest report in YAML, in bytes. MaxYAML also limits what aliases may expand to.
 const MaxYAML = 8 << 20
 
 const (
-	maxYAMLDepth = 50          // Puppet's reports have eight
+	maxYAMLDepth = 50          // Puppet's reports have eight levels
 	maxYAMLOut   = 2 * MaxYAML // bytes of JSON
 )
 
-// members that each report has since Puppet 4; the last ones are those at its end.
+// A report has these members since Puppet 4. The last of these members are at the end of the file.
 var wholeReport = []string{"host", "time", "transaction_uuid", "status", "logs", "metrics", "resource_statuses", "corrective_change"}
 
-// FromYAML returns a report as Puppet keeps it in `lastrunreport` in the form that
-// Parse reads. Tags of Ruby's are passed over: nothing is made of a class. CodeInvalid:
-// it is none, or cut off, or larger than MaxYAML.
+// FromYAML converts a report from the form of Puppet's file `lastrunreport` into the form
+// that Parse reads. FromYAML ignores Ruby tags and creates no objects of a class. FromYAML returns
+// CodeInvalid if the input is not a report, is incomplete, or is larger than MaxYAML.
 func FromYAML(raw []byte) ([]byte, error) {
 	if len(raw) > MaxYAML {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "a report of %d bytes, at most %d", len(raw), MaxYAML)
@@ -44,7 +44,7 @@ func FromYAML(raw []byte) ([]byte, error) {
 	}
 	for _, name := range wholeReport {
 		if !top[name] {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "this is no whole report of Puppet: it has no %s", name)
+			return nil, tutti.Errorf(tutti.CodeInvalid, "this is not a complete report of Puppet: it has no %s", name)
 		}
 	}
 	var out bytes.Buffer
@@ -54,8 +54,8 @@ func FromYAML(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encodeNode writes a node as JSON. An alias is written out each time: what many
-// of them come to is bounded here, and one inside of itself by the depth.
+// encodeNode writes a YAML node as JSON. The function writes the content of an alias each time. The
+// total size is limited here, and the depth limits an alias that contains itself.
 func encodeNode(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxYAMLDepth:
@@ -93,7 +93,7 @@ func encodeMembers(out *bytes.Buffer, content []*yaml.Node, depth int) error {
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			return errors.New("a key that is no text")
+			return errors.New("a key is not text")
 		}
 		if i > 0 {
 			out.WriteByte(',')
@@ -110,8 +110,7 @@ func encodeMembers(out *bytes.Buffer, content []*yaml.Node, depth int) error {
 	return nil
 }
 
-// encodeScalar writes what Ruby writes plain: numbers, true, false and nothing. All
-// else is text, times too.
+// encodeScalar writes numbers, true, false and null as Ruby writes them. All other scalars become text, also times.
 func encodeScalar(out *bytes.Buffer, n *yaml.Node) error {
 	switch n.ShortTag() {
 	case "!!null":

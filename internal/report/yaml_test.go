@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// foreign are reports as Puppet 7.23 and 8.10 left them in lastrunreport.
+// foreign is a directory with reports that Puppet 7.23 and 8.10 left in lastrunreport.
 const foreign = "../../puppet/testdata/foreign"
 
 func readForeign(t testing.TB, version, name string) []byte {
@@ -58,7 +58,7 @@ func TestFromYAML(t *testing.T) {
 	}
 }
 
-// aReport is a whole report with a value somewhere in it.
+// aReport returns a complete report that contains this value.
 func aReport(value string) string {
 	return "--- !ruby/object:Puppet::Transaction::Report\nhost: a\ntime: '2026-01-02T03:04:05Z'\ntransaction_uuid: u\nstatus: changed\n" +
 		"logs: []\nmetrics: {}\nresource_statuses: {}\ncorrective_change: false\nvalue: " + value + "\n"
@@ -89,7 +89,7 @@ func TestFromYAMLValues(t *testing.T) {
 	}
 }
 
-// bomb is the smallest text that aliases make very large.
+// bomb returns a short text that aliases expand to a very large one.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("\n  a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n")
@@ -112,7 +112,7 @@ func TestFromYAMLRefuses(t *testing.T) {
 		{"an alias bomb", aReport(bomb()), "its aliases make it too large"},
 		{"an alias inside of itself", aReport("&a [*a]"), "nested too deeply"},
 		{"nested", aReport(strings.Repeat("[", 60) + strings.Repeat("]", 60)), "nested too deeply"},
-		{"a key that is a list", aReport("{[1]: 2}"), "a key that is no text"},
+		{"a key that is a list", aReport("{[1]: 2}"), "a key is not text"},
 	} {
 		_, err := report.FromYAML([]byte(tc.raw))
 		if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(fmt.Sprint(err), tc.says) {
@@ -121,8 +121,7 @@ func TestFromYAMLRefuses(t *testing.T) {
 	}
 }
 
-// FuzzForeign: whatever lies where Puppet leaves its report is JSON of a bounded size, or
-// refused.
+// FuzzForeign checks that any file at the place of Puppet's report is converted to JSON of a limited size, or refused.
 func FuzzForeign(f *testing.F) {
 	for _, version := range versions {
 		for seed := range uint64(3) {

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the last set of each node is kept, and its last set that no run has published. The latter withdrew exports, so
-// the node has to run, even if a run with tags has published since. The last overlay of each node in each
-// unfinished job is kept, too.
+// Exports: the snapshot keeps the last set of each node, and its last set that no run has published. The set that no
+// run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with tags
+// has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -22,7 +22,7 @@ func noteExports(l *Ledger, e tutti.Event) {
 		if b.Run == "" {
 			l.last[withdrawnKey(b.Node)] = e.Seq
 		}
-		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops it, too
+		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops the overlay as well
 	case l.lives(b.Job) && !l.finished[b.Job]:
 		l.overlays[overlay{b.Job, b.Node}] = e.Seq
 	}
@@ -36,7 +36,7 @@ func needsExports(l *Ledger, e tutti.Event) bool {
 	return l.last[exportsKey(b.Node)] == e.Seq || l.last[withdrawnKey(b.Node)] == e.Seq
 }
 
-// Paused targets: the last event of each target is kept as long as the pause holds.
+// Paused targets: the last event of each target is kept as long as the pause lasts.
 
 func pausedKey(e tutti.Event) string { return "paused " + e.Body.ID() }
 
@@ -45,8 +45,8 @@ func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
 func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
 // Values: the last change of each key that has a value is kept. For a secret, all events that gave it pieces are kept. The
-// fold counts how much a run changes, so the changes since a node's last claim are needed, too. If such
-// a change is not the last of its key, the last one must be kept as well.
+// fold counts the changes of a run. So the changes since the last claim of a node are needed as well. If such a change
+// is not the last change of its key, the last one must be kept, too.
 
 func noteValue(l *Ledger, e tutti.Event) {
 	v := l.values[e.Body.ID()]
@@ -57,7 +57,8 @@ func noteValue(l *Ledger, e tutti.Event) {
 	secret, is := e.Body.(*tutti.SecretSealed)
 	if is && !v.gone && secret.Secret.ID == v.secret {
 		v.pieces = append(v.pieces, e.Seq)
-		v.sets[ownerOf(e)] = e.Seq // while it counts for its run, the event that unset the value is needed, too
+		// While the change counts for its run, the later event that unset the value is needed as well.
+		v.sets[ownerOf(e)] = e.Seq
 		return
 	}
 	v.last, v.owner, v.gone, v.secret, v.pieces = e.Seq, ownerOf(e), false, "", nil

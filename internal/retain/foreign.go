@@ -7,14 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Foreigns are the kept runs of one node that no server ordered, in the order in which they were told. Kept are the latest few
-// by their start, and the latest of each kind by which a node is judged: by start, by end, and by telling. So a short run does
-// not push out a long one, and a wrong time of the node does not push out the run that was told last.
+// Foreigns are the kept foreign and local runs of one node, in the order of their reports. The latest few runs by start
+// are kept. Of each kind that matters for the node's state, the latest runs by start, by end and by report are kept. So
+// a short run does not displace a long one, and a wrong clock of the node does not displace the run that was reported
+// last.
 type Foreigns []*tutti.RunForeign
 
-// kinds are the kinds of these runs by which a node is judged (ADR 0011). A run is not forgotten
-// for a later good run that does not undo it. Local runs are judged differently and have kinds of their
-// own. A local run that only repeats one of our runs does not count.
+// kinds are the kinds of these runs that matter for the node's state (ADR 0011). A later good run
+// does not displace a run whose effect it does not undo. Local runs are judged differently, so they
+// have their own kinds. A local run that only repeats a run of Tutti does not count.
 var kinds = []func(*tutti.RunForeign) bool{
 	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },
 	func(b *tutti.RunForeign) bool { return b.Local == nil && !b.Noop && !b.Result.Outcome.Good() },
@@ -25,8 +26,8 @@ var kinds = []func(*tutti.RunForeign) bool{
 
 func again(b *tutti.RunForeign) bool { return b.Local.As != "" && b.Result.Outcome.Good() }
 
-// Add returns the runs with one more. gone are the runs that are dropped for it, or
-// the new run itself if it is not kept. A run that is already there changes nothing.
+// Add returns the runs with one more run. The list gone has the runs that are dropped for it,
+// or the new run if it is not kept. If the run is in the list already, Add changes nothing.
 func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
 	if f.Has(one.Result.Run) {
 		return f, nil
@@ -45,14 +46,14 @@ func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID)
 	return kept, gone
 }
 
-// ByStart returns the runs in the order of their start, the latest first.
+// ByStart returns the runs by their start, the latest run first.
 func (f Foreigns) ByStart() Foreigns {
 	return slices.SortedFunc(slices.Values(f), func(a, b *tutti.RunForeign) int {
 		return cmp.Or(b.Result.StartedAt.Compare(a.Result.StartedAt), cmp.Compare(b.Result.Run, a.Result.Run))
 	})
 }
 
-// Stay says which of a node's runs are kept, given the latest first.
+// Stay returns which runs of a node are kept. The argument has the latest run first.
 func Stay(all []*tutti.RunForeign) []bool {
 	stays, out := stay(all, tutti.KeptForeign), make([]bool, len(all))
 	for i, b := range all {
@@ -61,8 +62,8 @@ func Stay(all []*tutti.RunForeign) []bool {
 	return out
 }
 
-// stay marks the first few runs. It also marks the first run of each kind in the given order, in the order of their ends, and
-// in other orders.
+// stay selects the first few runs. The function also selects the first run of each kind: in the given order, by
+// end, and in each of the other orders.
 func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
 	stays := map[*tutti.RunForeign]bool{}
 	for _, b := range all[:min(few, len(all))] {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// foreign is the i-th run on a node, by its start.
+// foreign returns the i-th foreign run on a node, by start.
 func foreign(i int, node tutti.NodeName) *tutti.RunForeign {
 	began := epoch.Add(time.Duration(i) * time.Minute)
 	return &tutti.RunForeign{Node: node, Foreign: tutti.Foreign{Result: tutti.Result{
@@ -30,8 +30,8 @@ func ids(f retain.Foreigns) []tutti.RunID {
 	return out
 }
 
-// TestForeignsThatStay: the latest by their start, and those by which the node is judged: of each kind the one that began
-// last, that ended last, and that was told last.
+// TestForeignsThatStay checks that the latest runs by start are kept. Of each kind, the run that began last, the run
+// that ended last, and the run that was reported last are kept as well.
 func TestForeignsThatStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all retain.Foreigns
@@ -90,7 +90,7 @@ func TestForeignsThatStay(t *testing.T) {
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(slices.Values(ids(got)))); diff != "" {
 			t.Fatalf("-want +kept\n%s", diff)
 		}
-		// The events that a fold needs give the same.
+		// The events that a fold needs must give the same list.
 		history := log(events...)
 		var again retain.Foreigns
 		for _, seq := range needed(history) {

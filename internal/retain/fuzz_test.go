@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// FuzzSnapshot: a stored snapshot is refused with a code, or has entries, in the
-// order in which they were stored.
+// FuzzSnapshot checks that reading a stored snapshot returns an error with a code, or the
+// entries in the order of the snapshot.
 //
-// Found: empty-entry (an entry without an event was accepted).
+// FuzzSnapshot has found one mistake, empty-entry: an entry without an event was accepted.
 func FuzzSnapshot(f *testing.F) {
 	lines := `{"tutti":"snapshot","v":1,"through":9,"link":"` + string(tutti.DigestOf(nil)) + `"}
 {"seq":1,"link":"a","event":{"v":1,"kind":"node.removed","at":"2026-01-02T03:04:05Z","by":"x","data":{"node":"a"}}}

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Jobs stay until they are retired, with all their events. So people who watch a
-// job see all of it. The last run that a node claimed stays, too.
+// All events of a job are kept until the job is retired. So people who watch a job see all
+// its events. The last run that a node claimed is kept as well.
 
 func noteJob(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.JobStarted)
@@ -36,7 +36,7 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
-// Nodes that Tutti stopped converging because they kept changing each other's data stay so.
+// So are nodes that Tutti stopped converging because they kept changing each other's data.
 
 const divergedKey = "diverged"
 
@@ -72,7 +72,8 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// A node is also judged by its last run that passed its gate or proved the node good.
+// The last run of a node that passed its gate or proved the node good is also kept, because
+// it decides whether the node is good.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
@@ -84,7 +85,8 @@ func noteGated(l *Ledger, e tutti.Event) {
 // MaxPartial is how many runs with tags are kept for a node since its last full run. A node with that many is not good.
 const MaxPartial = 10
 
-// notePart: until a full run has passed its gate, a node is also judged by its runs with tags.
+// notePart notes the runs with tags of a node since its last full run, because they also
+// decide whether the node is good.
 func notePart(l *Ledger, run tutti.RunID) {
 	node, wanted := l.nodes[run]
 	switch parts := l.partial[node]; {
@@ -104,18 +106,18 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteCompiled: the catalog of a proof counts until another proof compiles, or until a full run passes its gate or proves the
-// node good.
+// noteCompiled notes the catalog of a proof. The catalog counts until another proof compiles, or until a full run
+// passes its gate or proves the node good.
 func noteCompiled(l *Ledger, e tutti.Event) {
 	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
 		l.shown[l.nodes[id]] = id
 	}
 }
 
-// noteResult keeps the latest runs of a node whose reports tell of resources.
+// noteResult notes the latest runs of a node whose reports have resources.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
-	node, known := l.nodes[result.Run], needsRun(l, e) // otherwise the fold has forgotten the run
+	node, known := l.nodes[result.Run], needsRun(l, e) // if needsRun is false, the fold has forgotten the run
 	noteEnded(l, e)
 	if !known {
 		return

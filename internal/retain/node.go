@@ -2,29 +2,28 @@ package retain
 
 import "github.com/tutti-project/tutti"
 
-// Nodes and tokens. Which nodes joined and left is needed for ever, because after every start the
-// server locks out all removed keys again.
+// The following rules are for nodes and tokens. The events about joining and leaving are
+// always needed, because after each start the server revokes all removed keys again.
 
 func nodeKey(n tutti.NodeName) string { return "node " + string(n) }
 
 func noteNode(l *Ledger, e tutti.Event) { l.last[nodeKey(tutti.NodeName(e.Body.ID()))] = e.Seq }
 
-// isLastOfNode is for events that lose their meaning when the node joins again or is removed.
+// isLastOfNode is the rule for events that have no meaning after the node joins again or is removed.
 func isLastOfNode(l *Ledger, e tutti.Event) bool {
 	return l.last[nodeKey(tutti.NodeName(e.Body.ID()))] == e.Seq
 }
 
 func noteEnrolled(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.NodeEnrolled)
-	if key, joined := l.keys[b.Node]; joined && key != b.Key { // a log of release 0.2.0 or before
+	if key, joined := l.keys[b.Node]; joined && key != b.Key { // the log is from release 0.2.0 or earlier
 		noteRemoved(l, tutti.Event{Seq: e.Seq, At: e.At, Body: &tutti.NodeRemoved{Node: b.Node, Replaced: true}})
 	}
 	noteNode(l, e)
 	l.enrolled[b.Node], l.keys[b.Node] = b.Token, b.Key
 }
 
-// noteRemoved forgets what the node published. The run that it claimed is no longer its
-// latest run.
+// noteRemoved forgets the publications of a removed node. The run that the node claimed is no longer its latest run.
 func noteRemoved(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.NodeRemoved)
 	node := b.Node
@@ -64,8 +63,8 @@ func noteToken(l *Ledger, e tutti.Event) {
 	l.tokens[b.Token] = b.Expires
 }
 
-// needsToken reports whether the token's event is still needed. It is needed until tokenGrace after the token's end,
-// and while the node that joined with it may ask again.
+// needsToken reports whether an event of a token is still needed. The event is needed until tokenGrace after the
+// end of the token. The event is also needed as long as the node that joined with the token may enrol again.
 func needsToken(l *Ledger, e tutti.Event) bool {
 	id := tutti.TokenID(e.Body.ID())
 	if l.now.Before(l.tokens[id].Add(tokenGrace)) {

@@ -7,24 +7,25 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Preview is a run that foretells what a full run would find (tutti.Result.Foretells).
+// Preview is a run that shows what a full run would change (tutti.Result.Foretells).
 type Preview struct {
 	Run   tutti.RunID
 	Code  tutti.Digest
-	Seq   uint64 // of its RunWanted
-	Found bool   // something is not as the code says, or the run failed
+	Seq   uint64 // number of the event RunWanted of the run
+	Found bool   // a resource is out of sync, or the run failed
 }
 
-// PreviewOf returns the preview of a run with a result.
+// PreviewOf returns the preview for the result of a run.
 func PreviewOf(result tutti.Result, code tutti.Digest, wanted uint64) Preview {
 	return Preview{result.Run, code, wanted, result.Outcome == tutti.Failed || result.NoopPending || result.Counts.OutOfSync > 0}
 }
 
-// Previews are the latest such runs of a node, one for each code, the latest first. When a code comes back, its preview
-// counts again. If there are too many, the oldest one that found nothing is dropped.
+// Previews are the latest previews of a node, one for each code. The latest one is first. If a node gets an
+// earlier code again, the preview of this code counts again. If there are too many, the oldest preview that found
+// nothing is dropped.
 type Previews [4]Preview
 
-// Add returns the previews with one more.
+// Add returns the previews with one more preview.
 func (p Previews) Add(one Preview) Previews {
 	all := []Preview{one}
 	for _, other := range p {
@@ -32,7 +33,7 @@ func (p Previews) Add(one Preview) Previews {
 		case other.Run == "":
 		case other.Code != one.Code:
 			all = append(all, other)
-		case other.Seq > one.Seq: // the new result came late
+		case other.Seq > one.Seq: // the new result arrived late
 			all[0] = other
 		}
 	}

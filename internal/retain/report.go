@@ -6,14 +6,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Reports says how many reports stay, with their logs, and for how long. A fold needs
-// nothing of them. The result of a run stays as long as the run.
+// Reports says how many reports with their logs are kept, and for how long. A fold does not
+// need them. The result of a run is kept as long as the run.
 type Reports struct {
-	Most int           // how many of the latest stay; 0: all
-	For  time.Duration // how long after the run's end; 0: as long as the run
+	Most int           // how many of the latest reports are kept; 0 means all
+	For  time.Duration // how long reports are kept after the run's end; 0 means as long as the run
 }
 
-// Ended is a run's end, with the digests of its report and log, if it has them.
+// Ended is the end of a run, with the digests of its report and log if it has them.
 type Ended struct {
 	Seq         uint64
 	At          time.Time
@@ -21,8 +21,7 @@ type Ended struct {
 	Report, Log tutti.Digest
 }
 
-// Keeps returns the runs whose report stays. Input and output are in the order
-// of the log.
+// Keeps returns the runs whose reports are kept. Input and output are in the order of the log.
 func (k Reports) Keeps(ended []Ended, now time.Time) []Ended {
 	if k.Most > 0 && len(ended) > k.Most {
 		ended = ended[len(ended)-k.Most:]

@@ -9,7 +9,7 @@ import (
 
 func TestReportsKept(t *testing.T) {
 	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
-	var ended []retain.Ended // one a day, the latest now
+	var ended []retain.Ended // one run per day, the latest one now
 	for day := range 10 {
 		ended = append(ended, retain.Ended{At: now.AddDate(0, 0, day-9)})
 	}

@@ -1,6 +1,6 @@
-// Package retain says which events of the log a fold still needs. A snapshot keeps
-// these. The package is pure. Each kind of event has one rule. The table of kinds
-// (tutti.KeepOf) names a shared rule, or the kind has its own rule here.
+// Package retain decides which events of the log a fold still needs. A snapshot keeps these
+// events. The package is pure. Each kind of event has one rule. A kind uses a shared rule
+// from the table of kinds (tutti.KeepOf), or has its own rule here.
 //
 //	last of its key       fleet file, code, value, exports, snapshot
 //	last few of its node  runs that no server ordered
@@ -8,9 +8,9 @@
 //	for ever              which nodes joined and left, so that removed keys stay out
 //	never again           denials, retired jobs
 //
-// The contract holds for every cut of a log. If a fold gets the needed events before the cut
-// and then the rest, its state is the same as after all events. A property test
-// checks this on logs of the real server.
+// The following contract must be true for every cut of a log. If a fold gets the needed
+// events before the cut and then the rest of the log, its state is the same as after all
+// events. A property test checks this on logs of the real server.
 package retain
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tokenGrace is how long an expired token is still known by name,
-// so that the server can say to a machine with the token why it is refused.
+// tokenGrace is how long the server remembers an expired token, so that it can tell a
+// machine with this token why it is refused.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger is what the rules must know about a sequence of events. First Add gets all
-// events in order. Then Needs says for each event whether it is needed.
+// Ledger collects what the rules must know about a sequence of events. First Add gets all
+// events in order. After that, Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
-	last     map[string]uint64 // sequence of the last event of each key
+	last     map[string]uint64 // sequence of the last event for each key
 	codes    map[tutti.JobID]tutti.Digest
-	goes     map[string]tutti.Digest // the code with which an environment goes on while the last push is held
+	goes     map[string]tutti.Digest // the code that an environment still uses while the last push is held
 	finished map[tutti.JobID]bool
 	jobs     map[tutti.RunID]tutti.JobID
 	nodes    map[tutti.RunID]tutti.NodeName
@@ -37,17 +37,17 @@ type Ledger struct {
 	ended    map[tutti.RunID]bool
 	latest   map[tutti.NodeName]tutti.RunID // the last run that each node claimed
 	applies  map[tutti.RunID]bool           // full runs in mode apply
-	parts    map[tutti.RunID]bool           // runs in mode apply with tags
+	parts    map[tutti.RunID]bool           // runs in mode apply that have tags
 	partial  map[tutti.NodeName][]tutti.RunID
 	applied  map[tutti.NodeName]tutti.RunID // the last claimed full run
 	passed   map[tutti.NodeName]tutti.RunID // the last full run that passed its gate or proved its node good
-	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
-	left     map[tutti.NodeName]tutti.RunID // the last full run whose report tells of resources
-	shown    map[tutti.NodeName]tutti.RunID // the last proof that has compiled since passed
+	reported map[tutti.NodeName]tutti.RunID // the last run whose report has resources
+	left     map[tutti.NodeName]tutti.RunID // the last full run whose report has resources
+	shown    map[tutti.NodeName]tutti.RunID // the last proof that compiled after the run in passed
 	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
-	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing: mode and code
-	since    map[tutti.NodeName]uint64   // the last claim; changes of values after it count
+	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing, with their mode and code
+	since    map[tutti.NodeName]uint64   // the last claim; only later changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
@@ -61,13 +61,13 @@ type overlay struct {
 	node tutti.NodeName
 }
 
-// value is what is known about a key. sets has the last event by which each owner set it.
+// value is what the ledger knows about a key. The map sets has the last event with which each owner set it.
 type value struct {
 	last  uint64
 	owner tutti.NodeName
-	gone  bool // the node that owned it was removed
+	gone  bool // the node that owned the value was removed
 	sets  map[tutti.NodeName]uint64
-	// For a secret: its id, and the events after last that gave it more pieces.
+	// For a secret: the id of the secret, and the events after last that added pieces to it.
 	secret string
 	pieces []uint64
 }
@@ -105,14 +105,14 @@ func New() *Ledger {
 	}
 }
 
-// rule says what the ledger does with a kind of event: what it notes, and
-// whether the event is needed after all events are noted. A nil note notes nothing.
+// rule is the rule for a kind of event. The function note notes the event. The function needs reports
+// whether the event is needed, after all events are noted. If note is nil, nothing is noted.
 type rule struct {
 	note  func(l *Ledger, e tutti.Event)
 	needs func(l *Ledger, e tutti.Event) bool
 }
 
-// common are the rules that do not depend on the kind.
+// common has the rules that several kinds share.
 var common = map[tutti.Keep]rule{
 	tutti.KeepNever:   {nil, never},
 	tutti.KeepLast:    {noteLast, isLast},
@@ -120,14 +120,14 @@ var common = map[tutti.Keep]rule{
 	tutti.KeepWithRun: {nil, needsRun},
 }
 
-// rules are the rules of the kinds that have their own.
+// rules has the rules of the kinds that have their own rule.
 var rules = map[string]rule{
-	"ca.rotated":    {nil, always}, // says which certificates are gone, and which nodes were left behind
-	"epoch.begun":   {nil, always}, // the fence of each run has the epoch that was current
+	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed
+	"epoch.begun":   {nil, always}, // the fence of each run has the epoch of its time
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
 	"code.signed":   {noteLast, needsSigned},
-	"keys.trusted":  {nil, always}, // a node that was away follows the statements one by one
+	"keys.trusted":  {nil, always}, // a node that was disconnected follows the statements one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -161,8 +161,8 @@ var rules = map[string]rule{
 	"operator.issued": {nil, needsOperator},
 }
 
-// ruleOf returns the rule of a kind of event, or false if it has no rule. An event without a rule is
-// always needed.
+// ruleOf returns the rule of a kind of event, or false if the kind has no rule. An event without a
+// rule is always needed.
 func ruleOf(kind string) (rule, bool) {
 	if r, ok := common[tutti.KeepOf(kind)]; ok {
 		return r, true
@@ -178,7 +178,7 @@ func Known(kind string) bool {
 	return own == (tutti.KeepOf(kind) == tutti.KeepOwn) && tutti.KeepOf(kind) != ""
 }
 
-// Add notes the next event.
+// Add notes the next event of the log.
 func (l *Ledger) Add(e tutti.Event) {
 	if e.At.After(l.now) {
 		l.now = e.At
@@ -188,7 +188,7 @@ func (l *Ledger) Add(e tutti.Event) {
 	}
 }
 
-// Needs reports whether a fold needs an event that was added.
+// Needs reports whether a fold needs an event. The event must have been added before.
 func (l *Ledger) Needs(e tutti.Event) bool {
 	r, ok := ruleOf(e.Body.Kind())
 	return !ok || r.needs(l, e)
@@ -198,14 +198,15 @@ func always(*Ledger, tutti.Event) bool { return true }
 
 func never(*Ledger, tutti.Event) bool { return false }
 
-// lastKey is for kinds of which only the last event for each id matters.
+// lastKey is the key for kinds of which only the last event for each id is needed.
 func lastKey(e tutti.Event) string { return e.Body.Kind() + " " + e.Body.ID() }
 
 func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: kept are the current code of each environment, the code that it goes on with while that is held, and the code of jobs.
+// Code: the current code of each environment is kept, the code that it still uses while the current code is held, and
+// the code of jobs.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
@@ -216,7 +217,7 @@ func notePush(l *Ledger, e tutti.Event) {
 
 func noteReleased(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
-	delete(l.goes, e.Body.ID()) // the last push has the code
+	delete(l.goes, e.Body.ID()) // the last push has this code
 }
 
 func codeKey(e tutti.Event) string { return "code " + string(e.Body.(*tutti.CodePushed).Code) }
@@ -239,12 +240,12 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// needsSigned: a statement about code counts until the code is pushed again.
+// needsSigned reports whether a statement about code is needed. The statement is needed until the code is pushed again.
 func needsSigned(l *Ledger, e tutti.Event) bool {
 	return isLast(l, e) && e.Seq > l.last["code "+e.Body.ID()]
 }
 
-// Operators: certificates that were issued since the operator's last revocation are kept.
+// Operators: the certificates that were issued since an operator's last revocation are kept.
 
 func needsOperator(l *Ledger, e tutti.Event) bool {
 	return e.Seq > l.last[lastKey(tutti.Event{Body: &tutti.OperatorRevoked{Operator: e.Body.ID()}})]

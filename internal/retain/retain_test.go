@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// log gives the bodies their sequences; each happens an hour after the one before.
+// log returns events with these bodies. Each event happens an hour after the event before it.
 func log(bodies ...tutti.Body) []tutti.Event {
 	var out []tutti.Event
 	for i, b := range bodies {

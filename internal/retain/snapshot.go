@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lines"
 )
 
-// A snapshot is stored as gzipped lines of JSON: a header, then one line for each
-// event as the log had it, with its sequence and link.
+// A snapshot is stored as gzipped lines of JSON. The first line is a header. After the header there is one
+// line for each event, as it was in the log, with its sequence and link.
 
 type header struct {
 	Tutti   string       `json:"tutti"`
@@ -28,7 +28,7 @@ type line struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// Writer encodes a snapshot. Close returns its first error.
+// Writer writes a snapshot. Close returns the first error.
 type Writer struct {
 	lines  *lines.Writer
 	events int
@@ -45,15 +45,14 @@ func (w *Writer) Add(e tutti.Entry) {
 	w.events++
 }
 
-// Close returns the snapshot and how many events it has.
+// Close returns the snapshot and the number of its events.
 func (w *Writer) Close() ([]byte, int, error) {
 	stored, err := w.lines.Close()
 	return stored, w.events, tutti.Wrap(tutti.CodeInternal, err, "encode a snapshot")
 }
 
-// Entries yields the entries of a stored snapshot after a sequence. It ends with
-// the first error. CodeDamaged: the snapshot is not the one that taken names, or it
-// is not as it was stored.
+// Entries yields the entries of a stored snapshot after a sequence. Entries stops at the first error. Entries
+// returns CodeDamaged if the snapshot is not the one that taken names, or if its content has changed.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
 		damaged := func(err error, what string) {
@@ -69,7 +68,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 		var head header
 		r, err := lines.NewReader(stored, &head)
 		if err != nil || head.Tutti != snapshotKind || head.Version != 1 {
-			damaged(err, "it is none that this release knows")
+			damaged(err, "this release does not know its format")
 			return
 		}
 		var last uint64
@@ -84,7 +83,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 				return
 			}
 			if l.Seq <= last || len(l.Event) == 0 {
-				damaged(nil, "an event is empty, or not behind the one before it")
+				damaged(nil, "an event is empty, or does not come after the previous one")
 				return
 			}
 			last = l.Seq

@@ -2,11 +2,11 @@ package seal
 
 import "strings"
 
-// encodeBech32 writes a key as age reads it (BIP 173). age keeps its own encoder to itself, and others come with the rest
-// of a currency.
+// encodeBech32 encodes a key in the form that age reads (BIP 173). The encoder of age is not public, and other encoders
+// are parts of large libraries for currencies.
 func encodeBech32(prefix string, data []byte) string {
 	const alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
-	var words []byte // of 5 bits
+	var words []byte // words of 5 bits
 	bits, have := uint(0), uint(0)
 	for _, b := range data {
 		bits, have = bits<<8|uint(b), have+8

@@ -1,5 +1,5 @@
-// Package seal makes and opens secrets (ADR 0025): each one is an age file (https://age-encryption.org/v1) for one
-// X25519 key, a node's or the recovery key of the operators.
+// Package seal makes and opens secrets (ADR 0025). Each sealed piece is an age file
+// (https://age-encryption.org/v1) for one X25519 key: the key of a node, or the recovery key of the operators.
 package seal
 
 import (
@@ -16,19 +16,21 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxOpened bounds what is read of an opened secret: with its key and id it is a little larger than the secret.
+// maxOpened is how many bytes of an opened secret are read. An opened secret with its key and id is a little larger
+// than the secret itself.
 const maxOpened = tutti.MaxSecret + 4096
 
-// ToNode seals to the key of a node, as NodeEnrolled has it. CodeInvalid: it is not an X25519 key.
+// ToNode seals a secret to the key of a node. The key has the form of NodeEnrolled. ToNode returns CodeInvalid if
+// this is not an X25519 key.
 func ToNode(text tutti.SecretText, boxKey string) ([]byte, error) {
 	if err := tutti.ValidateBoxKey(boxKey); err != nil {
 		return nil, err
 	}
-	raw, _ := base64.StdEncoding.DecodeString(boxKey) // just checked
+	raw, _ := base64.StdEncoding.DecodeString(boxKey) // the key was just checked
 	return seal(text, encodeBech32("age", raw))
 }
 
-// ToRecovery seals to a recovery key (age1…), with the targets that the secret is for.
+// ToRecovery seals a secret to a recovery key (age1…), together with the targets of the secret.
 func ToRecovery(text tutti.SecretText, targets []string, recovery string) ([]byte, error) {
 	text.For = targets
 	return seal(text, recovery)
@@ -40,7 +42,7 @@ func seal(text tutti.SecretText, recipient string) ([]byte, error) {
 	}
 	to, err := age.ParseX25519Recipient(recipient)
 	if err != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "no key to seal to: %v", err)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "nobody can seal to this key: %v", err)
 	}
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -56,24 +58,25 @@ func seal(text tutti.SecretText, recipient string) ([]byte, error) {
 	return out.Bytes(), tutti.Wrap(tutti.CodeInternal, err, "seal %q", text.Key)
 }
 
-// PublicKey is the public half of a node's key, as NodeEnrolled has it.
+// PublicKey returns the public half of a node's key, in the form of NodeEnrolled.
 func PublicKey(box *ecdh.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(box.PublicKey().Bytes())
 }
 
-// OpenNode opens what was sealed to the key of a node, and refuses it (CodeRefused) if it is not the secret that it is
-// said to be.
+// OpenNode opens a piece that was sealed to the key of a node. OpenNode returns CodeRefused if the content is another
+// secret than the one that v names.
 func OpenNode(v tutti.SealedValue, box *ecdh.PrivateKey) (json.RawMessage, error) {
 	text, err := open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
 	return text.Value, err
 }
 
-// OpenRecovery opens what was sealed to a recovery key, given its private half (AGE-SECRET-KEY-1…), and refuses it
-// (CodeRefused) if it is not the secret that it is said to be, or was meant for other targets.
+// OpenRecovery opens a piece that was sealed to a recovery key, with the private half of this key (AGE-SECRET-KEY-1…).
+// OpenRecovery returns CodeRefused if the content is another secret than the one that v names, or was sealed for other
+// targets.
 func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) {
 	text, err := open(v, private)
 	if err == nil && !slices.Equal(text.For, v.For) {
-		err = tutti.Errorf(tutti.CodeRefused, "secret %q: the server says that it is for %s, and it was sealed for %s: do not believe the server, or set the secret once more",
+		err = tutti.Errorf(tutti.CodeRefused, "secret %q: the server says that it is for %s, but it was sealed for %s: do not trust the server, or set the secret again",
 			v.Key, strings.Join(v.For, " "), strings.Join(text.For, " "))
 	}
 	if err != nil {
@@ -85,7 +88,7 @@ func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) 
 func open(v tutti.SealedValue, private string) (text tutti.SecretText, err error) {
 	identity, err := age.ParseX25519Identity(private)
 	if err != nil {
-		return text, tutti.Errorf(tutti.CodeInvalid, "the private key is invalid") // err has the key
+		return text, tutti.Errorf(tutti.CodeInvalid, "the private key is invalid") // err contains the key
 	}
 	r, err := age.Decrypt(bytes.NewReader(v.Sealed), identity)
 	if err != nil {
@@ -93,18 +96,19 @@ func open(v tutti.SealedValue, private string) (text tutti.SecretText, err error
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
 	if err != nil || len(raw) > maxOpened {
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is damaged or too large", v.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is damaged or too large", v.Key)
 	}
-	if err := json.Unmarshal(raw, &text); err != nil { // err may quote it
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is no secret", v.Key)
+	if err := json.Unmarshal(raw, &text); err != nil { // err may quote the secret
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is not a secret", v.Key)
 	}
 	if text.Key != v.Key || text.ID != v.ID {
-		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is another secret (%q)", v.Key, text.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: the sealed content is another secret (%q)", v.Key, text.Key)
 	}
 	return text, nil
 }
 
-// NewRecovery makes a recovery key: the private half (AGE-SECRET-KEY-1…) and the public one (age1…).
+// NewRecovery makes a recovery key. NewRecovery returns the private half (AGE-SECRET-KEY-1…) and the public half
+// (age1…).
 func NewRecovery() (private, public string, err error) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -113,7 +117,7 @@ func NewRecovery() (private, public string, err error) {
 	return identity.String(), identity.Recipient().String(), nil
 }
 
-// PublicOf returns the public half of a recovery key. CodeInvalid: it is none.
+// PublicOf returns the public half of a recovery key. PublicOf returns CodeInvalid if private is not a recovery key.
 func PublicOf(private string) (string, error) {
 	identity, err := age.ParseX25519Identity(private)
 	if err != nil {
@@ -122,18 +126,19 @@ func PublicOf(private string) (string, error) {
 	return identity.Recipient().String(), nil
 }
 
-// ValidateRecovery refuses what is not a public recovery key.
+// ValidateRecovery returns an error if the text is not a public recovery key.
 func ValidateRecovery(public string) error {
 	if _, err := age.ParseX25519Recipient(public); err != nil {
-		return tutti.Errorf(tutti.CodeInvalid, "%.80q is no public key of age (age1…)", public)
+		return tutti.Errorf(tutti.CodeInvalid, "%.80q is not a public key of age (age1…)", public)
 	}
 	return nil
 }
 
-// maxBatch bounds a batch as JSON, so that with what is around it it fits into any message that carries it.
+// maxBatch is the largest size of a batch as JSON, so that it fits into every message together with the
+// rest of the message.
 const maxBatch = 150 << 10
 
-// encoded is about how many bytes of JSON a secret is.
+// encoded returns approximately how many bytes of JSON a secret needs.
 func encoded(s tutti.Secret) int {
 	size := 1024 + len(s.Key) + base64.StdEncoding.EncodedLen(len(s.Recovery))
 	for _, target := range s.For {
@@ -147,13 +152,15 @@ func encoded(s tutti.Secret) int {
 
 func pieceBytes(name, sealed int) int { return 150 + name + base64.StdEncoding.EncodedLen(sealed) }
 
-// CheckKey refuses what nobody can seal to: it is not an X25519 key, or one of the few that are the same with each other key.
+// CheckKey refuses a key to which nobody can seal. Such a key is not an X25519 key, or is one of the few weak keys that
+// give the same result with each other key.
 func CheckKey(boxKey string) error {
 	_, err := ToNode(tutti.SecretText{Value: json.RawMessage("1")}, boxKey)
 	return tutti.Wrap(tutti.CodeInvalid, err, "the key for secrets")
 }
 
-// Batches seals to nodes and returns requests of which each fits into one message: the first one has what secret has.
+// Batches seals a secret to nodes, and returns requests that each fit into one message. Only the first request has
+// the other fields of secret.
 func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) ([]tutti.Secret, error) {
 	batches := []tutti.Secret{secret}
 	for _, n := range to {

@@ -29,7 +29,8 @@ func said(sealed []byte) tutti.SealedValue {
 	return tutti.SealedValue{Key: text.Key, ID: text.ID, Sealed: sealed}
 }
 
-// TestNodesOpen: keys as nodes have them are those of age; many, for each bit pattern of a checksum.
+// TestNodesOpen checks that keys of nodes are valid keys of age. TestNodesOpen uses many keys, so
+// that all bit patterns of a checksum occur.
 func TestNodesOpen(t *testing.T) {
 	for range 200 {
 		box, public := newBox(t)
@@ -135,7 +136,7 @@ func TestLargeSecrets(t *testing.T) {
 	}
 }
 
-// TestBatchesFitIntoMessages: of many nodes with long names, whatever the size of the secret.
+// TestBatchesFitIntoMessages checks many nodes with long names, with secrets of different sizes.
 func TestBatchesFitIntoMessages(t *testing.T) {
 	_, public := newBox(t)
 	var nodes []tutti.Recipient

@@ -8,8 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ParseFacts reads what a node says of its facts, as Decide takes it: whole numbers
-// are whole numbers.
+// ParseFacts reads the facts that a node reports, in the form that Decide needs. Whole numbers become integers.
 func ParseFacts(raw []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -23,7 +22,7 @@ func ParseFacts(raw []byte) (map[string]any, error) {
 	return plain(facts).(map[string]any), nil
 }
 
-// plain replaces what the decoder keeps of numbers by numbers.
+// plain replaces the decoder's numbers by Go numbers.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -40,7 +39,7 @@ func plain(v any) any {
 		}
 		number, err := v.Float64()
 		if err != nil {
-			return math.Inf(1) // larger than any number that is one
+			return math.Inf(1) // the number is too large for Go
 		}
 		return number
 	}

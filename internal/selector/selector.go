@@ -1,8 +1,8 @@
-// Package selector says which nodes an operator means: expressions in CEL over what
-// the server knows of a node and over the node's facts. They are typed, bounded in
-// size and cost, and decided in three ways: yes, no, or not without the node's facts.
-// What is wrong for one node (a fact that it lacks) is an error for that node, not a
-// no: whoever asks must be able to name it.
+// Package selector decides which nodes an operator means. An expression in CEL can use what
+// the server knows about a node, and the facts of the node. Expressions are typed, and
+// their size and cost are limited. The decision is yes, no, or not possible without the
+// facts of the node. If a node lacks a fact that an expression needs, this is an error for
+// this node and not a no. The caller must be able to name the node.
 package selector
 
 import (
@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// MaxText is the longest expression, in bytes.
+	// MaxText is the largest length of an expression, in bytes.
 	MaxText = 4 << 10
-	// maxCost bounds the work for one node, in CEL's units: about one per operation
-	// and per ten bytes that are looked through.
+	// maxCost limits the work for one node, in the units of CEL. These units are about one
+	// per operation, and one per ten bytes that are searched.
 	maxCost   = 100_000
 	maxNested = 50
 )
 
-// Node is what an expression may ask of a node, besides its facts.
+// Node has the properties of a node that an expression can use, except facts.
 type Node struct {
 	Name      tutti.NodeName
 	Groups    []tutti.GroupName
-	Outcome   tutti.Outcome // empty: it never ran
+	Outcome   tutti.Outcome // empty if the node never ran
 	Reason    tutti.Reason
-	LastRun   time.Time // zero: never, which is before everything
+	LastRun   time.Time // zero if the node never ran; this is before all other times
 	Connected bool
 	Running   bool
 	Paused    bool
@@ -42,7 +42,7 @@ type Node struct {
 	Puppet    string // version
 }
 
-// Of is what the server knows of a node.
+// Of returns the properties of a node that the server knows.
 func Of(v api.NodeView) Node {
 	return Node{
 		Name: v.Node, Groups: v.Groups, Outcome: v.Outcome, Reason: v.Reason, LastRun: v.RunAt,
@@ -50,26 +50,26 @@ func Of(v api.NodeView) Node {
 	}
 }
 
-// Answer is whether a node is selected.
+// Answer says whether a node is selected.
 type Answer int
 
 // The answers.
 const (
 	No Answer = iota
 	Yes
-	NeedsFacts // nobody can say without the node's facts
+	NeedsFacts // the answer depends on facts of the node
 )
 
-// Selector is a parsed expression. It may be used by many goroutines at once.
+// Selector is a parsed expression. A Selector is safe for concurrent use.
 type Selector struct {
 	text    string
 	program cel.Program
-	facts   []string // top-level names that it asks for
-	all     bool     // it asks for facts whose names it computes
+	facts   []string // top-level names of the facts that the expression uses
+	all     bool     // the expression computes the names of the facts that it uses
 }
 
-// Parse reads an expression; the empty one selects every node. CodeInvalid says
-// where it is wrong.
+// Parse reads an expression. The empty expression selects every node. Parse returns CodeInvalid with the place of the
+// error.
 func Parse(text string) (*Selector, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "true"
@@ -111,14 +111,14 @@ func environment() (*cel.Env, error) {
 		cel.Variable("agent", cel.StringType),
 		cel.Variable("puppet", cel.StringType),
 		cel.Variable("facts", cel.MapType(cel.StringType, cel.DynType)),
-		cel.CrossTypeNumericComparisons(true), // facts are JSON: 4 and 4.0 are one number
+		cel.CrossTypeNumericComparisons(true), // facts are JSON, where 4 and 4.0 are the same number
 		cel.OptionalTypes(),
 		cel.ParserRecursionLimit(maxNested),
 		cel.ParserExpressionSizeLimit(MaxText),
 	)
 }
 
-// hint helps who gives a word where an expression is wanted.
+// hint helps a user who has given a single word instead of an expression.
 func hint(text string, err error) string {
 	if strings.Contains(err.Error(), "undeclared reference") {
 		return "\nthere are node, groups, outcome, reason, last_run, now, connected, running, paused, agent, puppet and facts; strings have quotes, like: \"web\" in groups"
@@ -129,15 +129,15 @@ func hint(text string, err error) string {
 	return ""
 }
 
-// String is the expression.
+// String returns the text of the expression.
 func (s *Selector) String() string { return s.text }
 
-// Facts are the top-level names of the facts that the expression asks for, sorted;
-// none if it may ask for any (All).
+// Facts returns the sorted top-level names of the facts that the expression uses. If the expression
+// may use any fact, Facts returns all as true and no names.
 func (s *Selector) Facts() (names []string, all bool) { return s.facts, s.all }
 
-// Decide says whether a node is selected. Without its facts (nil) the answer may be
-// NeedsFacts. An error is about this node.
+// Decide reports whether a node is selected. If facts is nil, the answer may be NeedsFacts.
+// An error is about this node only.
 func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, error) {
 	vars := map[string]any{
 		"node": string(n.Name), "groups": words(n.Groups), "outcome": string(n.Outcome), "reason": string(n.Reason),
@@ -154,8 +154,8 @@ func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, 
 	return s.eval(input)
 }
 
-// ByName says whether a node is selected as far as its name says it: NeedsFacts where anything else decides. It is for whoever
-// knows nothing of the node but by the word of somebody else.
+// ByName decides with the name of a node alone. ByName returns NeedsFacts if the expression depends on anything
+// else. ByName is for a caller that must not trust what others say about the node.
 func (s *Selector) ByName(name tutti.NodeName) (Answer, error) {
 	var unknown []*cel.AttributePatternType
 	for _, v := range []string{"groups", "outcome", "reason", "last_run", "now", "connected", "running", "paused", "agent", "puppet", "facts"} {
@@ -184,13 +184,12 @@ func (s *Selector) eval(input any) (Answer, error) {
 
 func missing(err error) string {
 	if strings.Contains(err.Error(), "no such key") {
-		return "; where not all nodes have a fact, ask for it first: has(facts.NAME) && …"
+		return "; if not all nodes have a fact, check for it first: has(facts.NAME) && …"
 	}
 	return ""
 }
 
-// lastRun is a time that CEL can hold: a node that never ran did so before
-// everything.
+// lastRun returns a time that CEL can represent. For a node that never ran, this is a time before all other times.
 func lastRun(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Unix(0, 0).UTC()
@@ -206,8 +205,8 @@ func words[T ~string](in []T) []string {
 	return out
 }
 
-// factsOf finds the names of the facts that an expression asks for. Where facts is
-// used in any other way than facts.NAME and facts["NAME"], it may be any.
+// factsOf returns the names of the facts that an expression uses. If an expression uses
+// facts in another way than facts.NAME and facts["NAME"], it may use any fact.
 func factsOf(checked *ast.AST) (names []string, all bool) {
 	uses := ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && e.AsIdent() == "facts"

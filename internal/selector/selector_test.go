@@ -23,7 +23,7 @@ const facts = `{"os":{"family":"Debian","release":{"major":"12"}},"processors":{
 func TestDecide(t *testing.T) {
 	for _, tc := range []struct {
 		text    string
-		without selector.Answer // its facts
+		without selector.Answer // without facts
 		with    selector.Answer
 		err     string
 		reason  string
@@ -133,7 +133,7 @@ func TestParseFactsRefusesWhatAreNone(t *testing.T) {
 	}
 }
 
-// FuzzSelector: whatever is typed is an expression or an error; deciding ends.
+// FuzzSelector checks that any text is an expression or an error, and that each decision comes to an end.
 func FuzzSelector(f *testing.F) {
 	f.Add(`"web" in groups && facts.os.family == "Debian"`, facts)
 	f.Add(`facts.a[0].matches("(a+)+$")`, `{"a":["aaaaaaaaaaaaaaaa!"]}`)
@@ -157,7 +157,7 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// TestByName: what is said of a node's name is sure, and nothing else is.
+// TestByName checks that decisions that depend only on the name are certain, and that no other decision is.
 func TestByName(t *testing.T) {
 	for text, want := range map[string]selector.Answer{
 		`true`: selector.Yes, `false`: selector.No,

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// accessFleet has a group that lists its nodes, one that nodes join, and who may do what.
+// accessFleet has a group that lists its nodes, a group that nodes join, and rules about which operators may do what.
 const accessFleet = `fleet: shop
 groups:
   web: {nodes: [web-01]}
@@ -37,7 +37,7 @@ access:
   - {to: reader, may: read}
 `
 
-// shop is a fleet with access, and the visits of its operators.
+// shop is a fleet with access rules, and the open visits of its operators.
 type shop struct {
 	*servertest.Fleet
 	t *testing.T
@@ -54,7 +54,7 @@ func newShop(t *testing.T) *shop {
 	return f
 }
 
-// newShopOfStrangers is one whose log knows no certificate.
+// newShopOfStrangers returns a shop whose log knows no certificate of an operator.
 func newShopOfStrangers(t *testing.T) *shop {
 	t.Helper()
 	f := &shop{servertest.Start(t), t}
@@ -64,13 +64,14 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as is a visit of an operator by any of these verbs, until the test ends, with a certificate that the log knows.
+// as returns the context of an operator's visit with any of these verbs. The log knows the certificate. The visit
+// lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
 }
 
-// with is a visit with a certificate.
+// with returns the context of a visit with this certificate.
 func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	inside, leave, err := f.Admit(f.t.Context(), name, serial, verbs...)
@@ -81,8 +82,8 @@ func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	return inside
 }
 
-// wantAccess checks that something is refused, with the entry that is missing (empty: it is not refused), and that a refusal is in the
-// audit trail and nothing else was appended.
+// wantAccess checks that the server refuses a call because the entry missing is not in the fleet file. If missing is
+// empty, the call must succeed. A refusal must be in the audit trail, and the call must append nothing else.
 func (f *shop) wantAccess(what string, do func() error, missing string) {
 	f.t.Helper()
 	n := len(f.Events())
@@ -102,7 +103,8 @@ func (f *shop) wantAccess(what string, do func() error, missing string) {
 	}
 }
 
-// TestTheDoorNamesNoWiderLine: a line that a refusal says to paste is never wider than what was asked for.
+// TestTheDoorNamesNoWiderLine checks the line that a refusal suggests for the fleet file. The
+// suggested line must not allow more than the call needs.
 func TestTheDoorNamesNoWiderLine(t *testing.T) {
 	f := newShop(t)
 	for verb, missing := range map[tutti.Verb]string{
@@ -116,7 +118,9 @@ func TestTheDoorNamesNoWiderLine(t *testing.T) {
 	}
 }
 
-// TestAPauseOfAGroupThatIsGone: it counts again when the group is back, with any nodes. So nobody ends it whose groups are others.
+// TestAPauseOfAGroupThatIsGone checks a pause of a group that is no longer in the fleet file. The pause applies
+// again when the group comes back, and then the group may have any nodes. So an operator whose access covers only
+// other groups must not end this pause.
 func TestAPauseOfAGroupThatIsGone(t *testing.T) {
 	f := newShop(t)
 	if _, err := f.Pause(f.as("ada", tutti.VerbRun), api.Pause{Target: "late", Reason: "new disk"}); err != nil {
@@ -131,7 +135,7 @@ func TestAPauseOfAGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestAccessIsNarrow: who has a verb for some plans, groups, modes or keys has it for no others.
+// TestAccessIsNarrow checks that a verb for some plans, groups, modes or keys does not cover other ones.
 func TestAccessIsNarrow(t *testing.T) {
 	f := newShop(t)
 	start := func(name string, in api.StartJob) func() error {
@@ -235,7 +239,8 @@ func TestAccessIsNarrow(t *testing.T) {
 	f.wantAccess("guess another value", effect("shared/pin"), `{to: app, may: data, keys: ["shared/pin"]}`)
 }
 
-// TestWhoViewsSeesNoTexts, and who may set values sees those.
+// TestWhoViewsSeesNoTexts checks that an operator who may only view sees no values. An
+// operator who may set some values sees these values.
 func TestWhoViewsSeesNoTexts(t *testing.T) {
 	f := newShop(t)
 	for _, key := range []string{"shared/app/port", "shared/port"} {
@@ -297,7 +302,8 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 	}
 }
 
-// TestOnlyAnAdminChangesTheFleetFile: who pushes code pushes it with the fleet file that is there.
+// TestOnlyAnAdminChangesTheFleetFile checks that an operator who may only push code must push it
+// with an unchanged fleet file.
 func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f := newShop(t)
 	other := api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}
@@ -310,12 +316,12 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f.wantAccess("the same", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
 	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
 	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.AskPush{Fleet: other})
-	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is another fleet file than the server's: operator pipeline may not admin")
+	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is not the fleet file of the server: operator pipeline may not admin")
 	f.wantAccess("another, by an admin", set("ada", other), "")
 	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
 }
 
-// TestTheLastAdminStays: no operator locks all operators out; root on the server may.
+// TestTheLastAdminStays checks that no operator can remove the last admin. Root on the server can.
 func TestTheLastAdminStays(t *testing.T) {
 	f := newShop(t)
 	issue := func(name string) (serial string) {
@@ -341,7 +347,7 @@ func TestTheLastAdminStays(t *testing.T) {
 		t.Error("ada is no admin any more, and what she does as one goes on")
 	}
 	grace := f.with("grace", serial, tutti.VerbAdmin)
-	issue("ada") // who is there, and no admin
+	issue("ada") // another operator remains, but she is not an admin
 	_, err = f.RevokeOperator(grace, api.RevokeOperator{Operator: "grace"})
 	wantCode(t, err, tutti.CodeConflict, "nobody who has a good certificate is admin")
 	if _, err := f.SetFleet(servertest.Operator(), fleet("nobody")); err != nil {
@@ -352,7 +358,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
-// TestLostAccessEndsWhatGoesOn, also what had come in before, and after a start of the server.
+// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. The
+// calls may be from before the change, or from after a restart of the server.
 func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 	f := newShop(t)
 	reader, viewer := f.as("reader", tutti.VerbRead), f.as("viewer", tutti.VerbView)
@@ -370,7 +377,7 @@ func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 	wantCode(t, err, tutti.CodeRefused, "{to: reader, may: read}")
 }
 
-// TestExplainAccess says beforehand what a call would say.
+// TestExplainAccess checks that an explanation gives the same answer as the call itself would.
 func TestExplainAccess(t *testing.T) {
 	f := newShopOfStrangers(t)
 	for _, tc := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// An answer has no more bytes than what it is made of: a text of `<` is not six times as long.
+// An answer must not be much larger than its content: in a text of `<`, each character stays one byte.
 func TestAnAnswerIsNotEscapedForHTML(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	e := database("x")
@@ -35,7 +35,7 @@ func TestAnAnswerIsNotEscapedForHTML(t *testing.T) {
 	}
 }
 
-// mib are so many exports of almost a MiB each.
+// mib returns this many exports of almost one MiB each.
 func mib(count int) []tutti.Export {
 	text := json.RawMessage(`"` + strings.Repeat("x", 1<<20-100) + `"`)
 	var out []tutti.Export
@@ -47,8 +47,9 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// TestLargeAnswersArePaidFor: some bytes ask for all that others export. Who asks for himself pays for it as if he had sent it, and
-// is answered later; others are answered at once. A Puppet Server asks for all nodes that it compiles for, and does not pay.
+// TestLargeAnswersArePaidFor checks who pays for the large answer to a short question for all exports of other nodes. A
+// node that asks for itself pays as if it had sent the answer. After that the node must wait before it may ask again.
+// Other nodes need not wait. A Puppet Server asks for all nodes for which it compiles, and does not pay.
 func TestLargeAnswersArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -101,8 +102,9 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 	})
 }
 
-// TestLargeAnswersHaveRoom: what is in memory of answers until they are sent counts with all that is read for nodes, and of one node
-// there is one. A Puppet Server has one for each node that it compiles for.
+// TestLargeAnswersHaveRoom checks the limit for the memory of answers that are not sent yet. This limit is the same
+// as for content that the server reads for nodes, and each node can have one answer at a time. A Puppet Server can
+// have one answer for each node for which it compiles.
 func TestLargeAnswersHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

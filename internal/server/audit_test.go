@@ -32,7 +32,7 @@ func (p *trimming) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	return out
 }
 
-// verified fails unless the trail is whole up to the last event there ever was.
+// verified fails if the trail has no gapless chain up to the last event.
 func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain
@@ -48,11 +48,11 @@ func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	return c
 }
 
-// wantTrail verifies the whole trail and what is kept of each entry.
+// wantTrail verifies the whole trail and the stored part of each entry.
 func (p *trimming) wantTrail(t *testing.T) {
 	t.Helper()
 	p.audit(t, api.ReadAudit{})
-	synctest.Wait() // asking may have made a snapshot due
+	synctest.Wait() // the call may have made a snapshot due
 	trail, all := p.audit(t, api.ReadAudit{}), p.log.everything()
 	if c := p.verified(t, trail); c.First != 1 || c.Count != len(all) {
 		t.Fatalf("the trail has %d entries from %d on, want %d from 1 on", c.Count, c.First, len(all))
@@ -124,8 +124,8 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 	})
 }
 
-// brokenTrail gives other bytes for the trail's segments, as damaged blobs do not:
-// their digest is verified.
+// brokenTrail returns wrong bytes for the segments of the trail. Damaged blobs would not return
+// wrong bytes, because the store checks their digest.
 type brokenTrail struct {
 	*memory.Blobs
 	gone *atomic.Bool

@@ -7,19 +7,19 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// copyOf is what a copy of a log has.
+// copyOf counts the parts of a copied log.
 type copyOf struct{ begun, entries, blobs int }
 
 func (c *copyOf) Begin(uint64, tutti.Digest) error { c.begun++; return nil }
 func (c *copyOf) Entry(tutti.Entry) error          { c.entries++; return nil }
 func (c *copyOf) Blob([]byte) error                { c.blobs++; return nil }
 
-// A backup without content that was acknowledged would prove itself whole: there is none, and it is said
-// what is gone (finding F24). Reports may have been let go.
+// If acknowledged content is missing, a backup without it would still pass its own check. So the server makes
+// no backup, and names the missing content (finding F24). Reports that were dropped on purpose may be missing.
 func TestABackupLacksNothing(t *testing.T) {
 	cases := map[string]struct {
 		gone func(f *fenced) tutti.Digest
-		says string // empty: the backup is made
+		says string // empty if the server makes the backup
 	}{
 		"nothing":            {func(*fenced) tutti.Digest { return "" }, ""},
 		"a file of code":     {func(*fenced) tutti.Digest { return tutti.DigestOf([]byte(servertest.CodeContent)) }, "a file of code"},
@@ -59,7 +59,7 @@ func TestABackupLacksNothing(t *testing.T) {
 	}
 }
 
-// last is the last event of a kind.
+// last returns the last event of a kind.
 func (f *fenced) last(kind string) (out tutti.Body) {
 	f.t.Helper()
 	for _, e := range f.Events() {

@@ -7,7 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// followRotation brings the keys to the phase that the log says, at the start. A key set that the log does not know goes into the log.
+// followRotation switches the keys to the phase that the log has. The server calls followRotation when it starts.
+// If the server uses a key set that the log does not know, followRotation appends this key set to the log.
 func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	if d.Opts.Keys == nil {
 		return nil
@@ -20,11 +21,11 @@ func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	switch {
 	case sets.Phase == "" && last == nil:
 		return nil
-	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // this log was put back
+	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // the log was restored from an older state
 		return d.Writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
 	case sets.Phase == "" && (last.Phase.Rotates() || sets.Present != last.Stays()):
 		return tutti.Errorf(tutti.CodeDamaged, "the log says that the rotation of the CA is %s and ends with the CA %s, and the server's keys are of the CA %s alone: log and keys are not of one time; "+
-			"nothing was changed; put both back from one backup: tutti server restore", last.Phase, last.Stays().CA, sets.Present.CA)
+			"nothing was changed; restore both from the same backup: tutti server restore", last.Phase, last.Stays().CA, sets.Present.CA)
 	case sets.Phase == "":
 		return nil
 	case last == nil || last.To != sets.Next:
@@ -34,16 +35,16 @@ func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 		return d.Writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next})
 	}
 	if err := d.Opts.Keys.Rotate(last.Phase); err != nil {
-		return tutti.Wrap("", err, "bring the keys to where the rotation is: %s", last.Phase)
+		return tutti.Wrap("", err, "change the keys to the phase of the rotation: %s", last.Phase)
 	}
 	if last.Phase == tutti.RotationFinished {
-		d.Opts.Keys.Settle() // the bus was started with both sets
+		d.Opts.Keys.Settle() // the bus has started with both key sets
 	}
 	return nil
 }
 
-// noteFirst puts the first operator's certificate into the log. That certificate is older than the log.
-// A log of an earlier release may know the operator without the certificate.
+// noteFirst appends the certificate of the first operator to the log. The first operator's certificate was
+// issued before the log began. The log of an earlier release may know the operator but not the certificate.
 func (d *decider) noteFirst(ctx context.Context, state *fold.State) error {
 	first := d.Opts.FirstOperator
 	if first == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// costlyQuestion takes about 4.5 million comparisons of 5,000 exports.
+// costlyQuestion returns a query that needs about 4.5 million comparisons with 5,000 exports.
 func costlyQuestion() tutti.Query {
 	var terms []string
 	for i := range 900 {
@@ -22,7 +22,7 @@ func costlyQuestion() tutti.Query {
 	return tutti.Query{Kind: tutti.QueryCollect, Type: "Database", Filter: json.RawMessage(`["or",` + strings.Join(terms, ",") + `]`)}
 }
 
-// manyExports lets db-01 export, and the web nodes' runs go on.
+// manyExports makes db-01 export 5,000 resources, and returns active runs of the web nodes.
 func manyExports(t *testing.T) (f fixture, web1, web2 tutti.RunID) {
 	t.Helper()
 	f, _, order := started(t, tutti.ModeApply)
@@ -35,8 +35,8 @@ func manyExports(t *testing.T) (f fixture, web1, web2 tutti.RunID) {
 	return f, f.web1.MustClaim().Run, f.web2.MustClaim().Run
 }
 
-// TestANodeHasItsShareOfComparisons: a node that asks within its bounds again and again is told to
-// ask later; another node is answered, and so is the first one when it has waited.
+// TestANodeHasItsShareOfComparisons checks a node that sends allowed questions again and again. The server
+// tells this node to ask later. Other nodes get answers, and the first node gets one after a while.
 func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run1, run2 := manyExports(t)
@@ -69,7 +69,8 @@ func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	})
 }
 
-// TestALongQuestionIsPaidForBeforeItIsRead: whatever it says, reading it uses up the share.
+// TestALongQuestionIsPaidForBeforeItIsRead checks that reading a long question uses up the
+// share, no matter what the question is.
 func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -88,7 +89,8 @@ func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 	})
 }
 
-// TestAQuestionThatIsRefusedIsRecorded: it is checked beside the writer, and recorded by it, once.
+// TestAQuestionThatIsRefusedIsRecorded checks that a refused question is checked without the
+// writer. The writer then records the refusal once.
 func TestAQuestionThatIsRefusedIsRecorded(t *testing.T) {
 	f, run, _ := manyExports(t)
 	for range 3 {

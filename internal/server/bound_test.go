@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A list of empty objects takes forty times its bytes when it is decoded.
+// A list of empty objects needs forty times its bytes of memory when it is decoded.
 func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	many := strings.Repeat("{},", 5_000_000) + "{}"
@@ -32,7 +32,7 @@ func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	}
 }
 
-// Nor does one export grow.
+// The same limit must hold for a single export.
 func TestAnExportThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	const count = 150_000
@@ -104,7 +104,7 @@ func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	}
 }
 
-// sets hands exports of a node over, many of one type.
+// sets makes a node export many resources of one type.
 func sets(t *testing.T, f fixture, count int) {
 	t.Helper()
 	exports := make([]tutti.Export, count)
@@ -115,7 +115,7 @@ func sets(t *testing.T, f fixture, count int) {
 	f.db.Finish(f.active("db-01"))
 }
 
-// filterOf is a filter of so many terms, other ones for each number.
+// filterOf returns a filter with this many terms. Each number gives different terms.
 func filterOf(terms, number int) json.RawMessage {
 	parts := make([]string, terms)
 	for i := range parts {
@@ -128,7 +128,7 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		terms  int
-		reads  int // other ones each, below 0: the same
+		reads  int // each read has different terms; if the number is negative, all have the same terms
 		ask    tutti.Code
 		gate   tutti.Code
 	}{
@@ -157,7 +157,7 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 	}
 }
 
-// refuseLarge lets a log refuse what the bus does (natsbus/embed, MaxBatch).
+// refuseLarge makes a log refuse the same appends as the bus (natsbus/embed, MaxBatch).
 func refuseLarge(events []tutti.Event) error {
 	if len(events) > 20_000 {
 		return fmt.Errorf("%d events in one append", len(events))
@@ -177,7 +177,7 @@ func TestAPlanOfMoreNodesThanAnAppendTakesEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Fault(refuseLarge)
-	// The nodes say nothing while 20,500 runs are decided on, however long that takes.
+	// The nodes send nothing while the server decides about 20,500 runs, which may take long.
 	f := servertest.Resume(t, log, memory.NewBlobs(), func(o *server.Options) { o.Silence, o.SnapshotEvery = time.Hour, 10*count })
 	f.Push("fleet: test\ngroups: {all: {joined: true}}\nplans: {p: {steps: [{run: all}]}}\n")
 	f.Start("p", tutti.ModeApply)

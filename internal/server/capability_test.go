@@ -33,8 +33,8 @@ plans:
 
 const tooOldForDebug = "its agent (0.1.0) does not know debug: upgrade tutti on db-01"
 
-// TestAnOrderThatTheAgentDoesNotKnowIsNotGiven: the run ends at once and says what to do;
-// what the agent knows it is still given.
+// TestAnOrderThatTheAgentDoesNotKnowIsNotGiven checks that such a run ends at once with
+// advice for the operator. The node still gets the orders that its agent knows.
 func TestAnOrderThatTheAgentDoesNotKnowIsNotGiven(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -73,7 +73,8 @@ func TestAnOrderThatTheAgentDoesNotKnowIsNotGiven(t *testing.T) {
 	wantVerdict(t, f, job, tutti.VerdictSucceeded)
 }
 
-// TestAClaimWithoutAListIsOneOfTheFirstRelease: it is given all that 0.2.0 knew.
+// TestAClaimWithoutAListIsOneOfTheFirstRelease checks that a node whose claim has no list
+// gets all kinds of orders that release 0.2.0 knew.
 func TestAClaimWithoutAListIsOneOfTheFirstRelease(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -88,8 +89,8 @@ func TestAClaimWithoutAListIsOneOfTheFirstRelease(t *testing.T) {
 	}
 }
 
-// TestADowngradeWhileARunIsClaimed: an older agent is not given again what its newer one
-// was given and has not begun.
+// TestADowngradeWhileARunIsClaimed checks an agent that was downgraded after it had claimed
+// a run and before it began the run. The agent must not get the same order again.
 func TestADowngradeWhileARunIsClaimed(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -111,8 +112,9 @@ groups:
   db: {nodes: [db-01]}
 `
 
-// TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow: neither in a job of a person nor in
-// a fleet that reacts, until something changes.
+// TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks that the server does not order such a run
+// again until something changes. TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks a job of
+// an operator and a fleet with reactions.
 func TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow(t *testing.T) {
 	for _, reacts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +151,8 @@ func count(events []tutti.Event, kind string) int {
 	return len(slices.DeleteFunc(servertest.Kinds(events), func(k string) bool { return k != kind }))
 }
 
-// TestWhatIsKnownOfAgents: it is as long as the server serves, and as the node is the same.
+// TestWhatIsKnownOfAgents checks that the server remembers what agents know, until it
+// restarts or another machine becomes the node.
 func TestWhatIsKnownOfAgents(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -186,7 +189,7 @@ func TestWhatIsKnownOfAgents(t *testing.T) {
 	says("of another machine")
 }
 
-// TestAQuestionThatTheAgentDoesNotKnowIsNotAsked: and the others are asked.
+// TestAQuestionThatTheAgentDoesNotKnowIsNotAsked checks that the server then still asks the other nodes.
 func TestAQuestionThatTheAgentDoesNotKnowIsNotAsked(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")

@@ -32,7 +32,7 @@ func withKeys(keys *servertest.Keys) func(*server.Options) {
 	return func(o *server.Options) { o.Keys = keys }
 }
 
-// again starts the server again.
+// again restarts the server.
 func (f *turning) again() *turning {
 	f.t.Helper()
 	_ = f.Stop()
@@ -60,7 +60,7 @@ func (f *turning) show() api.CARotation {
 	return r
 }
 
-// behind are the phase and who is behind, in words.
+// behind returns, as text, the phase and the nodes and operators that have not followed.
 func (f *turning) behind() string {
 	f.t.Helper()
 	r := f.show()
@@ -71,7 +71,7 @@ func (f *turning) behind() string {
 	return strings.Join(words, " ")
 }
 
-// phases are those of the log.
+// phases returns the phases of the rotation that are in the log.
 func (f *turning) phases() (out []tutti.RotationPhase) {
 	for _, e := range f.Everything() {
 		if b, is := e.Body.(*tutti.CARotated); is {
@@ -83,7 +83,7 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
-// stand says what a node stands on, and returns what it should.
+// stand reports which CAs and issuer a node trusts, and returns what the node should trust.
 func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) wire.ToPin {
 	t.Helper()
 	var out wire.ToPin
@@ -137,7 +137,7 @@ func TestRotationSteps(t *testing.T) {
 	}
 	_, err := f.Enrol(t.Context(), machine(f.Fleet, "x", "x").Request(unused))
 	wantCode(t, err, tutti.CodeRefused, "revoked")
-	if got := f.behind(); got != "finished db-01" { // it has the old CA still
+	if got := f.behind(); got != "finished db-01" { // the node still trusts the old CA
 		t.Errorf("finished: %s", got)
 	}
 	stand(t, db, "ANEXT", servertest.NewKeys.CA)
@@ -152,7 +152,8 @@ func TestRotationSteps(t *testing.T) {
 	}
 }
 
-// An abandoned rotation: at once if nobody has followed it, else when all have come back.
+// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed,
+// the rotation can be abandoned when all have come back.
 func TestARotationIsAbandoned(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -184,7 +185,7 @@ func TestARotationIsAbandoned(t *testing.T) {
 	}
 }
 
-// A server that ends between the log and the keys brings the keys to where the log is.
+// If a server ends after it has appended a step and before it has changed the keys, the next start changes the keys.
 func TestARotationThatIsCutOff(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -214,10 +215,11 @@ func TestARotationThatIsCutOff(t *testing.T) {
 	}
 }
 
-// Keys of which the log does not know are told to it; a log whose keys are gone is not served.
+// If the server has a key set that the log does not know, it appends the key set. If the log
+// has a key set that the server does not have, the server does not serve.
 func TestKeysAndLogOfDifferentTimes(t *testing.T) {
 	f := startTurning(t)
-	if err := f.keys.Rotate(tutti.RotationBegun); err != nil { // killed before the log knew
+	if err := f.keys.Rotate(tutti.RotationBegun); err != nil { // the server was killed before the log knew the key set
 		t.Fatal(err)
 	}
 	f = f.again()
@@ -231,7 +233,7 @@ func TestKeysAndLogOfDifferentTimes(t *testing.T) {
 	wantCode(t, err, tutti.CodeDamaged, "not of one time")
 }
 
-// Certificates of a CA that is gone count no more, also after a snapshot.
+// After the end of a CA its certificates are not valid, also after a snapshot.
 func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	f := startTurning(t)
 	for _, name := range []string{"ada", "bob"} {
@@ -262,7 +264,7 @@ func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	}
 }
 
-// A node that says something else each time does not fill the log.
+// A node that reports a different CA each time must not fill the log.
 func TestANodeThatPinsAllTheTime(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -283,7 +285,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates rotates the keys, and leaves behind whoever does not follow.
+// rotates rotates the keys completely. The function leaves out everybody who does not follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

@@ -50,7 +50,7 @@ func TestResultsThatComeAgainOrLate(t *testing.T) {
 		reason string
 		before func(f fixture, run tutti.RunID)
 		code   tutti.Code
-		adds   []string // by the result
+		adds   []string // exports that the result adds
 	}{
 		"first":   {"it ends the run and lets the next begin", func(fixture, tutti.RunID) {}, "", []string{"run.finished", "run.wanted", "run.wanted"}},
 		"twice":   {"the same message has no second effect", func(f fixture, run tutti.RunID) { f.db.Finish(run) }, "", nil},
@@ -98,7 +98,7 @@ func TestANodeSpeaksForItsOwnRunsOnly(t *testing.T) {
 			if diff := cmp.Diff([]string{"audit.denied"}, f.Since(n)); diff != "" {
 				t.Errorf("appended -want +got\n%s", diff)
 			}
-			// A second attempt is refused, too, and does not flood the log.
+			// The server refuses a second attempt as well, but does not append another event.
 			wantCode(t, f.web1.Call(tc.op, tc.in(order.Run), nil), tutti.CodeRefused, "")
 			if got := f.Since(n + 1); len(got) != 0 {
 				t.Errorf("the same attempt again appended %v, want nothing", got)
@@ -190,8 +190,8 @@ func TestANodeWithoutARunStoresNothing(t *testing.T) {
 	}
 }
 
-// TestWhatANodeDoesAlone: an answer to a claim says what the fleet file says, and nothing is to be done on a node
-// that is paused.
+// TestWhatANodeDoesAlone checks that the answer to a claim has the rules of the fleet file for the time without a
+// server. A paused node must not run in that time.
 func TestWhatANodeDoesAlone(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -232,7 +232,7 @@ groups:
 			t.Fatal(err)
 		}
 	}
-	check(db, 0, "new disk") // which has no end
+	check(db, 0, "new disk") // a pause without an end
 	check(web, 3*time.Hour, "")
 	if err := f.Unpause(servertest.Operator(), "db-01"); err != nil {
 		t.Fatal(err)

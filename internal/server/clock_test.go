@@ -17,14 +17,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// clocks are those by which a log may have been written.
+// clocks are the clocks with which a server may have written its log.
 var clocks = map[string]func(seq uint64, at time.Time) time.Time{
 	"ahead":     func(_ uint64, at time.Time) time.Time { return at.Add(24 * time.Hour) },
 	"backwards": func(seq uint64, at time.Time) time.Time { return at.Add(-time.Duration(seq) * time.Hour) },
 	"standing":  func(uint64, time.Time) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) },
 }
 
-// written is a log as another clock would have written it. It begins with the first event.
+// written returns the log as a server with another clock would have written it. The function begins with the first
+// event.
 func written(t *testing.T, entries []tutti.Entry, clock func(uint64, time.Time) time.Time) []tutti.Entry {
 	t.Helper()
 	out := make([]tutti.Entry, len(entries))
@@ -52,8 +53,8 @@ func written(t *testing.T, entries []tutti.Entry, clock func(uint64, time.Time) 
 	return out
 }
 
-// How nodes stand follows from the order of the log, whatever clock has written it
-// (finding F8).
+// What nodes need follows from the order of the log. The clock of the server that wrote it
+// does not matter (finding F8).
 func TestClocksOrderNothing(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(oldLogs, "*", "log.jsonl"))
 	if err != nil || len(dirs) == 0 {
@@ -96,7 +97,7 @@ func TestClocksOrderNothing(t *testing.T) {
 	}
 }
 
-// A fleet reacts also if the clock of its server was ahead, and was set right.
+// A fleet also reacts if the server's clock was ahead and was then corrected.
 func TestAFleetReactsAfterItsClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

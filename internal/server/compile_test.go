@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A fleet whose nodes have their catalogs from the host puppet.
+// In this fleet the host puppet compiles the catalogs of all nodes.
 const compileFleet = `
 fleet: site
 mode: agent
@@ -42,7 +42,7 @@ func newCompileFixture(t *testing.T) compileFixture {
 	return out
 }
 
-// begun is one with a run of db-01 that is claimed.
+// begun returns a compileFixture with a claimed run of db-01.
 func begun(t *testing.T) (compileFixture, tutti.RunID) {
 	t.Helper()
 	f := newCompileFixture(t)
@@ -50,7 +50,7 @@ func begun(t *testing.T) (compileFixture, tutti.RunID) {
 	return f, f.db.MustClaim().Run
 }
 
-// read asks for a node and returns the answer as a record has it.
+// read asks a question for a node and returns the answer as a read of a record.
 func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName, q tutti.Query) tutti.Read {
 	t.Helper()
 	var a wire.Answered
@@ -60,7 +60,7 @@ func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName,
 	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
 }
 
-// compiled hands over what a compile for a node read and exports.
+// compiled reports the reads and exports of a compile for a node.
 func (f compileFixture) compiled(t *testing.T, in wire.CompiledFor) {
 	t.Helper()
 	if err := f.host.Call(wire.OpCompiled, in, nil); err != nil {
@@ -68,8 +68,8 @@ func (f compileFixture) compiled(t *testing.T, in wire.CompiledFor) {
 	}
 }
 
-// A compile host is told what the node would be told: its hiera level, the values
-// that it may read, the exports of others and not its own.
+// A compile host gets the answers that the node itself would get: its hiera level, the
+// values that it may read, and the exports of other nodes without its own.
 func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)
@@ -88,7 +88,7 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 			t.Errorf("%s: -the node's +the compile host's\n%s", q, diff)
 		}
 	}
-	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also of nobody's run
+	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also for compiles without a run of Tutti
 		var level wire.HieraData
 		if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: r, For: "db-01"}, &level); err != nil {
 			t.Fatal(err)
@@ -97,14 +97,14 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 			t.Errorf("run %q: -want +got\n%s", r, diff)
 		}
 	}
-	// What the node may not read is not read on its behalf.
+	// The compile host must not read, for a node, values that the node may not read.
 	f.db.Gate(wire.Gate{Run: run})
 	f.db.Finish(run)
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
-// Whoever has no grant, or names a run that is not the certname's own and now
-// compiling, is refused, and that is in the audit trail.
+// The server refuses a host without a grant. The server also refuses a run that is not the
+// active, compiling run of the certname. Each refusal is in the audit trail.
 func TestWhoMayCompile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -183,8 +183,8 @@ func gone(t *testing.T) (compileFixture, tutti.RunID) {
 	return f, run
 }
 
-// What is no run of ours has answers, and leaves nothing behind; what is no node has
-// none.
+// A compile that belongs to no run of Tutti gets answers and leaves no trace. A compile for
+// a machine that is not in the fleet gets no answers.
 func TestCompilesOfOthers(t *testing.T) {
 	f := newCompileFixture(t)
 	run := servertest.NewRunID()
@@ -203,14 +203,14 @@ func TestCompilesOfOthers(t *testing.T) {
 	}
 	handed := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, handed, nil), tutti.CodeRefused, "is not a run of node")
-	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is no node of this fleet`)
+	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is not a node of this fleet`)
 	if diff := cmp.Diff([]string{"node:puppet: compile for db-01", "node:puppet: compile for stranger"}, f.Denials()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// What the Puppet Server read and exports takes effect at the node's gate, also if
-// the server starts anew in between; what the node says in its place does not.
+// The reads and exports of the Puppet Server take effect at the gate of the node, also if
+// the server restarts in between. The node's own report about them has no effect.
 func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
@@ -261,7 +261,7 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 	}
 }
 
-// exports is what web-01 would collect.
+// exports returns the exports that web-01 would collect.
 func (f compileFixture) exports() []tutti.Export {
 	var a wire.Answered
 	if err := f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, &a); err != nil {
@@ -270,7 +270,7 @@ func (f compileFixture) exports() []tutti.Export {
 	return a.Exports
 }
 
-// The grants that count for exports are the node's, not the compile host's.
+// Exports need the grants of the node, not those of the compile host.
 func TestExportsTakeTheNodesGrant(t *testing.T) {
 	f := newCompileFixture(t)
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")
@@ -280,8 +280,8 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 	wantCode(t, f.web.Call(wire.OpGate, wire.Gate{Run: run}, nil), tutti.CodeRefused, `node "web-01" (in web) may not export resources of type Database`)
 }
 
-// A run that has no catalog because a question has no answer waits for it; what it
-// read is known, so that the answer wakes it. A deferred read comes on top.
+// If a run gets no catalog because a question has no answer, it waits for the answer. The server knows the
+// reads of the run, so the answer wakes it. A Deferred read of the node is added to them.
 func TestACompileThatWaits(t *testing.T) {
 	f, run := begun(t)
 	wait := tutti.Wait{Query: asksShared, At: tutti.Place{File: "/x.pp", Line: 3}}
@@ -307,8 +307,8 @@ func TestACompileThatWaits(t *testing.T) {
 	}
 }
 
-// Converging orders nodes by what their Puppet Server says that they read and
-// export, and runs exactly the readers of what changes.
+// A converge job orders nodes by the reads and exports that their Puppet Server reports.
+// The job runs exactly the nodes that read a changed answer.
 func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	f := newCompileFixture(t)
 	converge := func() tutti.JobID {
@@ -331,7 +331,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		return run, n.Gate(wire.Gate{Run: run})
 	}
 	job := converge()
-	// Both compile; whoever comes first waits for the other. Then the exporter goes.
+	// Both nodes compile. The node that arrives first waits for the other one. After that the exporter goes first.
 	web, held := compile(f.web, nil, collects)
 	if held.Verdict != tutti.GateHold {
 		t.Fatalf("the reader, alone: %+v, want hold", held)
@@ -357,8 +357,8 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	if got := f.Job(job); got.Verdict != tutti.VerdictConverged || got.Runs != 2 || got.Compiles != 1 {
 		t.Fatalf("%s with %d runs, %d stopped; want converged with 2 and 1", got.Verdict, got.Runs, got.Compiles)
 	}
-	// The value changes: only the exporter reads it; what it exports stays the same,
-	// so that the reader is not woken.
+	// The value changes, and only the exporter reads it. The exports of this node stay the
+	// same, so the reader of the exports does not run.
 	set(t, f.Fleet, "shared/x", "2")
 	job = converge()
 	db, _ = compile(f.db, []tutti.Export{database("a")}, asksShared)

@@ -15,13 +15,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// exported hands over that a compile of db-01 exports a database.
+// exported reports that a compile of db-01 exports a database.
 func (f compileFixture) exported(run tutti.RunID, title string) error {
 	return f.host.Call(wire.OpCompiled, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
 }
 
-// The record of a run is replaced by another one only, also after a restart, and not
-// without end; none is kept that the disk has no room for.
+// Only a different record replaces the record of a run, also after a restart. The number of
+// replacements is limited. The server keeps no record for which the disk has no room.
 func TestTheRecordOfARunIsBounded(t *testing.T) {
 	f, run := begun(t)
 	records := func() int {
@@ -57,7 +57,7 @@ func TestTheRecordOfARunIsBounded(t *testing.T) {
 	}
 }
 
-// between is a store of blobs that calls once before it answers what a blob is.
+// between is a blob store that calls a function once, before it returns the size of a blob.
 type between struct {
 	tutti.Blobs
 	digest tutti.Digest
@@ -77,8 +77,8 @@ func (b *between) Size(ctx context.Context, digest tutti.Digest) (int64, error) 
 	return b.Blobs.(tutti.Sizing).Size(ctx, digest)
 }
 
-// A gate is decided by the record that counts then: if the Puppet Server compiles
-// anew while the gate is made of the last record, the node asks again.
+// A gate is decided with the record that is current at that time. If the Puppet Server compiles again while
+// the server prepares the gate from an older record, the node must ask again.
 func TestAGateOfAnotherRecord(t *testing.T) {
 	b := &between{}
 	f, run := begun(t)
@@ -111,8 +111,8 @@ func exportOf(title string) tutti.Export {
 	return out
 }
 
-// What the node of a run without a record says that it exports is not kept: it has
-// not compiled the catalog.
+// If a run has no record of the Puppet Server, the server ignores the exports that its node
+// reports: the node has not compiled the catalog.
 func TestANodeSaysNothingOfAPuppetServersExports(t *testing.T) {
 	f, run := begun(t)
 	forged := []tutti.Export{database("forged")}
@@ -129,9 +129,9 @@ func TestANodeSaysNothingOfAPuppetServersExports(t *testing.T) {
 	}
 }
 
-// Where the code of a Puppet Server asks is told as that of a node's own is, though no
-// record of the node's has it; also after a restart, and beside what the node asked
-// itself.
+// People see where in the code a compile on a Puppet Server asked, as they do for a compile
+// on the node. The node's own record does not have these places. People also see the places
+// after a restart, together with the places of the node's own questions.
 func TestWhereAPuppetServersCodeAsks(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)

@@ -10,10 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// rest is how long no decision on converge steps is taken after one that looked at this
-// many nodes and took this long. With thousands of nodes in need, a decision after every append
-// would leave the writer no time for anything else. The next decision takes all that has
-// come meanwhile, at the latest at the next tick.
+// rest returns how long the server takes no decision on converge steps, after a decision that looked at
+// this many nodes and took this long. If thousands of nodes need a run, a decision after every append would
+// leave the writer no time for other work. The next decision considers everything that has happened in the
+// meantime. The next decision comes with the next tick at the latest.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {
@@ -22,8 +22,8 @@ func rest(nodes int, took time.Duration) time.Duration {
 	return min(4*took, most)
 }
 
-// convergence decides what begins, goes and ends in converge steps. It reports
-// whether there was anything.
+// convergence decides which runs of converge steps begin, go or stop, and which converge
+// steps end. The function reports whether it has decided anything.
 func (d *decider) convergence(tx *tx, hold bool) bool {
 	began := time.Now()
 	if began.Before(d.resting) {
@@ -68,12 +68,12 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 	return len(bodies) > 0
 }
 
-// name gives an order what only the server knows.
+// name adds to an order the parts that only the server knows.
 func (tx *tx) name(b *tutti.RunWanted) {
 	b.Order.Run, b.Order.VolatileFacts = tx.Core.Opts.NewRunID(), tx.Fleet().VolatileFacts
 }
 
-// react starts a job if something has changed to which the fleet reacts by itself.
+// react starts a job if the fleet reacts by itself to a change.
 func (tx *tx) react(view converge.View) bool {
 	if _, pushed := tx.Registry.Code[view.Environment]; !pushed && view.Environment != "" {
 		return false
@@ -83,7 +83,7 @@ func (tx *tx) react(view converge.View) bool {
 		return false
 	}
 	plan, err := tx.ConvergePlan(reaction.Step)
-	if err != nil { // only a target can be refused, and reactions have none
+	if err != nil { // only a target can be refused, and a reaction has no target
 		return false
 	}
 	tx.Emit(core.ActorServer, &tutti.JobStarted{
@@ -94,14 +94,14 @@ func (tx *tx) react(view converge.View) bool {
 	return true
 }
 
-// letGo emits the gate's decision on a run that was held. On go, the run's exports
-// replace the exports that others read, in the same append.
+// letGo emits the decision of the gate on a held run. If the decision is go, the exports of
+// the run replace the node's earlier exports in the same append.
 func (tx *tx) letGo(b *tutti.RunGated) {
 	r := tx.Engine.Runs[b.Run]
 	b.Reason = plain.Words(b.Reason)
 	if n := tx.Registry.Nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo {
 		exports := tx.Data.Handed(r.Job, r.Node)
-		// The fleet file may have changed since the run was held.
+		// The fleet file may have changed while the run was held.
 		if n.Tickets.Conflicted != "" {
 			b.Verdict, b.Reason = tutti.GateStop, n.Tickets.Conflicted
 		} else if err := tx.Withheld(n, r, exports); err != nil {

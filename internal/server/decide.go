@@ -14,17 +14,18 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// decider decides what follows from events. It is the writer's owner, and its fields belong to the writer.
+// decider decides what the server does after each batch of events. The decider is the owner of the writer.
+// Only the writer uses the fields of the decider.
 type decider struct {
 	*core.Core
 	probing map[probeKey]*probing
-	held    bool      // there was no room at the last decision
-	heldTo  time.Time // the last time without room
+	held    bool      // the disk had no room at the last decision
+	heldTo  time.Time // when the disk last had no room
 	rung    map[tutti.JobID]rungLeases
-	resting time.Time // until then no decision on converge steps
+	resting time.Time // until then the server takes no decision on converge steps
 }
 
-// tx is a transaction in which the server decides by itself.
+// tx is a transaction for the decisions that the server takes by itself.
 type tx struct{ *core.Tx }
 
 // Folded implements writer.Owner.
@@ -44,8 +45,8 @@ func (d *decider) Begins(ctx context.Context, state *fold.State) error {
 	return d.followRotation(ctx, state)
 }
 
-// Serves implements writer.Owner. It rings the nodes that hold an unfinished run: a server that was killed
-// between an append and its doorbell must not leave them asleep.
+// Serves implements writer.Owner. Serves rings the nodes that have an unfinished run. If the server was
+// killed between an append and its doorbell, these nodes have not heard of their run.
 func (d *decider) Serves(state *fold.State) {
 	d.Access.Load(state)
 	d.Opts.Logger.Info("serving", "seq", state.Seq, "nodes", len(state.Registry.Nodes), "jobs", len(state.Engine.Order))
@@ -54,8 +55,8 @@ func (d *decider) Serves(state *fold.State) {
 	}
 }
 
-// Decide implements writer.Owner. It lets the engine and the value waits append until nothing is left, then
-// retires the jobs that exceed what is kept.
+// Decide implements writer.Owner. Decide repeats the decisions of the engine and of the value waits until
+// they append nothing more. After that, Decide retires the oldest jobs above the limit.
 func (d *decider) Decide(t *writer.Tx) {
 	tx := &tx{&core.Tx{Tx: t, Core: d.Core}}
 	for _, b := range d.Denials.Due(tx.Now) {
@@ -94,7 +95,7 @@ func (d *decider) Stored(state *fold.State, events []tutti.Event) {
 	d.Access.Apply(events)
 }
 
-// Answered implements writer.Owner. It does what may happen only after the events are on disk.
+// Answered implements writer.Owner. Answered does the work that may only happen after the events are on disk.
 func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutti.Event) {
 	if len(events) > 0 {
 		killpoint.Here("server.answered", events[0].Body.Kind())
@@ -109,7 +110,7 @@ func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutt
 				d.ring(state, r.Node, wire.RingGate)
 			}
 		case *tutti.JobStarted:
-			for _, node := range state.Engine.Later(b.Job) { // the node gets ready for its turn
+			for _, node := range state.Engine.Later(b.Job) { // the doorbell makes the node prepare for its turn
 				d.ring(state, node, wire.RingClaim)
 			}
 			d.Opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)

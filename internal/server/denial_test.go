@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestOneNodeCannotHideAnother: whatever some nodes try, what another one tries has an entry of
-// its own, and a minute later the number of what had none is there.
+// TestOneNodeCannotHideAnother checks that many attempts of some nodes do not hide the attempts of another
+// node: these have their own entry. A minute later the log also has the number of attempts without an entry.
 func TestOneNodeCannotHideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -69,8 +69,8 @@ func TestOneNodeCannotHideAnother(t *testing.T) {
 	})
 }
 
-// TestADayOfStrangersIsAMegabyte: strangers who come from everywhere and call themselves by
-// all sorts of names are counted.
+// TestADayOfStrangersIsAMegabyte checks that attempts from many addresses with many names
+// are only counted, so that a day of them needs about a megabyte in the log.
 func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hours = 2
@@ -95,7 +95,7 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 			}
 			bytes, entries = bytes+len(raw), entries+1
 		}
-		first := 60 // strangers have so many entries of their own at once, but not each hour
+		first := 60 // this many strangers get their own entries at first, but not again in each hour
 		if most := (1 << 20) * hours / 24; bytes > most || entries > hours*66+first {
 			t.Errorf("%d entries with %d bytes in %d hours, want at most %d bytes", entries, bytes, hours, most)
 		}
@@ -110,8 +110,8 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 	})
 }
 
-// TestWhoHasAnothersTokenShows: a token that somebody else shows is not one among strangers'
-// attempts.
+// TestWhoHasAnothersTokenShows checks that the log shows if somebody else uses a stolen
+// token, even among many attempts of strangers.
 func TestWhoHasAnothersTokenShows(t *testing.T) {
 	f := newFixture(t)
 	token := newToken(t, f.Fleet, api.CreateToken{Name: "new-*"})
@@ -129,7 +129,7 @@ func TestWhoHasAnothersTokenShows(t *testing.T) {
 	}
 }
 
-// TestADenialIsSmallInTheLog: whatever somebody tries, and whatever is said of it.
+// TestADenialIsSmallInTheLog checks that the entry of a refusal is small, for any attempt and any error text.
 func TestADenialIsSmallInTheLog(t *testing.T) {
 	f := newFixture(t)
 	for _, tc := range []struct {

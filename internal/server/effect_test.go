@@ -33,8 +33,8 @@ reaction:
 `
 )
 
-// TestEffect: what a change causes is known before it is made: by its direct
-// readers, at the first time that one of their questions asks for.
+// TestEffect checks that the server can predict the effect of a change: the nodes that read
+// it directly, each with the first question that would get another answer.
 func TestEffect(t *testing.T) {
 	f := servertest.Start(t)
 	asks := map[tutti.NodeName]wire.Gate{

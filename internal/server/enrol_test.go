@@ -23,7 +23,7 @@ func newToken(t *testing.T, f *servertest.Fleet, in api.CreateToken) api.Created
 	return token
 }
 
-// machine is somebody who has not joined.
+// machine is a machine that has not joined.
 func machine(f *servertest.Fleet, name tutti.NodeName, key string) *servertest.Node {
 	return &servertest.Node{Name: name, Key: servertest.Key(key), Fleet: f}
 }
@@ -101,7 +101,7 @@ func TestATokenIsOneKeysOwn(t *testing.T) {
 	f := newFixture(t)
 	token := newToken(t, f.Fleet, api.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
 	first, thief := machine(f.Fleet, "new-1", "first"), machine(f.Fleet, "new-2", "thief")
-	for range 2 { // the first answer may have been lost
+	for range 2 { // the node may not have received the first answer
 		n := len(f.Events())
 		if _, err := f.Enrol(context.Background(), first.Request(token)); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestEveryTokenThatLetsAKeyInIsThatKeysOwn(t *testing.T) {
 	}
 	_, err := f.Enrol(context.Background(), thief.Request(second))
 	wantCode(t, err, tutti.CodeRefused, "used by new-1 already")
-	for range 2 { // the second time from the log
+	for range 2 { // the second time after a fold of the log
 		if err := f.RemoveNode(servertest.Operator(), "new-1"); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// replace lets another machine take over db-01.
+// replace makes another machine take over the name db-01.
 func replace(t *testing.T, f fixture) *servertest.Node {
 	t.Helper()
 	if err := f.ReplaceNode(servertest.Operator(), "db-01"); err != nil {
@@ -213,8 +213,7 @@ func TestAReplacedMachineIsNobody(t *testing.T) {
 	}
 }
 
-// A run under one id happens once: the machine that takes a name over never
-// starts what the one before it may have started.
+// A run id is used only once: the new machine of a name must never start a run that the old machine may have started.
 func TestAReplacedMachinesRunIsLost(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	other := replace(t, f)
@@ -224,7 +223,7 @@ func TestAReplacedMachinesRunIsLost(t *testing.T) {
 	wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
 }
 
-// What a machine has done says nothing of the one that takes its name over (finding F1).
+// The runs of the old machine say nothing about the new machine of the same name (finding F1).
 func TestAReplacedMachineNeverRan(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -266,7 +265,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			wantNeverRan(again)
 			wantPublished(t, again, tc.kept)
 
-			// Its first run says what it has: nothing.
+			// The first run of the new machine shows that the machine has nothing.
 			again.Start("deploy", tutti.ModeApply)
 			other.Fleet = again
 			other.Pass()
@@ -275,8 +274,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 	}
 }
 
-// In a job that goes on, too, the machine that takes a name over never ran: what became
-// of the old one's runs is not its verdict.
+// Within a running job, too, the new machine has never run. The verdict of the old machine's runs is not its verdict.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
@@ -288,14 +286,14 @@ func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	if err := f.db.Call(wire.OpResult, failed, nil); err != nil {
 		t.Fatal(err)
 	}
-	f.web1.MustClaim() // so that the job goes on
+	f.web1.MustClaim() // web-01 keeps its run, so that the job goes on
 	other := replace(t, f)
 	if o := other.Claim(); o == nil || o.Job != job {
 		t.Errorf("the new machine is ordered %+v, want a run of %s", o, job)
 	}
 }
 
-// wantPublished fails unless what db-01 has published is there, or is not.
+// wantPublished fails if the publications of db-01 exist and want is false, or the other way round.
 func wantPublished(t *testing.T, f *servertest.Fleet, want bool) {
 	t.Helper()
 	values, err := f.ListValues(servertest.Operator(), "")

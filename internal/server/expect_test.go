@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestExpect: a node that claims hears what may follow: its turn in a job that goes on
-// has not come or is not over, or the fleet reacts.
+// TestExpect checks that the answer to a claim tells the node what to expect: a turn in a
+// running job, or a reaction of the fleet.
 func TestExpect(t *testing.T) {
 	expects := func(n *servertest.Node) wire.Expectation {
 		t.Helper()

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The order of the fleet file is in the graph, also where nobody reads anything,
-// and what nodes share with many is one edge with all of them.
+// The graph has the explicit order of the fleet file, even if no node reads anything. A
+// value that many nodes read is one edge to all of them.
 func TestTheGraph(t *testing.T) {
 	f := servertest.Start(t)
 	names := []tutti.NodeName{"a", "b", "c"}
@@ -68,8 +68,8 @@ func TestTheGraph(t *testing.T) {
 	}
 }
 
-// What the log let go is told as far as it is kept: operators' changes from the
-// audit trail, a node's last one from the snapshot.
+// The explanation also covers events that the log has dropped, as far as they are kept:
+// changes by operators in the audit trail, and the last change by a node in the snapshot.
 func TestAValueAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t)
@@ -103,8 +103,7 @@ func TestAValueAfterASnapshot(t *testing.T) {
 	})
 }
 
-// A node may lie in its report and its record: nothing that it says reaches a
-// terminal as anything but text.
+// A node may lie in its report and its record. The texts of a node must reach a terminal only as plain text.
 func TestExplanationsArePlainText(t *testing.T) {
 	f, _, o := started(t, tutti.ModeApply)
 	const escape = "\x1b]0;owned\a"
@@ -149,15 +148,15 @@ func TestExplanationsArePlainText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := strings.ReplaceAll(string(raw), `\\u`, "") // text in text
+		plain := strings.ReplaceAll(string(raw), `\\u`, "") // an escaped text inside a text
 		if strings.Contains(plain, `\u001b`) || strings.Contains(plain, `\u0007`) {
 			t.Errorf("%s", raw)
 		}
 	}
 }
 
-// What a node that left had published went with it: that is told as what the
-// operator did who removed it.
+// If an operator removes a node, its publications are removed as well. The explanation
+// names the operator who removed it.
 func TestWhatARemovedNodeTookAlong(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)
@@ -193,8 +192,7 @@ func TestWhatARemovedNodeTookAlong(t *testing.T) {
 	}
 }
 
-// A set of exports whose predecessor the log has let go is not told as if it were
-// new.
+// If the log has dropped the previous set of exports, the explanation must not call the present set new.
 func TestExportsAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t)
@@ -239,7 +237,7 @@ func TestExportsAfterASnapshot(t *testing.T) {
 	})
 }
 
-// slowBlobs answers no Get before it may.
+// slowBlobs is a blob store whose Get waits until the test lets it go on.
 type slowBlobs struct {
 	tutti.Blobs
 	asked, may chan struct{}
@@ -254,8 +252,7 @@ func (b slowBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error)
 	return b.Blobs.Get(ctx, digest)
 }
 
-// An explanation reads blobs and the log beside the writer: who else asks does not
-// wait for that.
+// An explanation reads blobs and the log without the writer. Other callers need not wait for it.
 func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := slowBlobs{asked: make(chan struct{}, 1), may: make(chan struct{})}
@@ -264,7 +261,8 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			o.Blobs = slow
 		})
 		db := f.Join("db-01")
-		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1)) // a push reads no blob
+		// With this grant, a push reads no blob.
+		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1))
 		f.Start("deploy", tutti.ModeApply)
 		o := db.MustClaim()
 		db.Gate(wire.Gate{Run: o.Run})
@@ -288,7 +286,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 		}()
 		<-slow.asked
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // of the bubble
+		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // a minute of the bubble's time
 		defer cancel()
 		if _, err := f.ListNodes(ctx); err != nil {
 			t.Error(err)
@@ -302,8 +300,9 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 	})
 }
 
-// TestAResourceBehindAProof: a proof, a stopped compile and a compile error tell nothing of resources: the report of the
-// run before them does, also after its job was retired, a start and a snapshot.
+// TestAResourceBehindAProof checks which run an explanation of a resource uses. Proofs, stopped compiles and compile
+// errors have no resources, so it uses the report of the run before them. The explanation is the same after the job
+// was retired, after a restart and after a snapshot.
 func TestAResourceBehindAProof(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -361,7 +360,8 @@ func TestAResourceBehindAProof(t *testing.T) {
 	check("after a local run that did not compile and has no report")
 }
 
-// TestALateReport: of two runs the later one tells of resources, whichever result comes first.
+// TestALateReport checks that an explanation of a resource uses the later one of two runs,
+// even if its result arrives first.
 func TestALateReport(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -384,7 +384,7 @@ func TestALateReport(t *testing.T) {
 	}
 }
 
-// TestTheListSaysHowNodesStand: as node show does, and which run was a proof.
+// TestTheListSaysHowNodesStand checks that the node list shows the same needs as node show, and marks proofs.
 func TestTheListSaysHowNodesStand(t *testing.T) {
 	f := newFenced(t)
 	check := func(when string, want api.NodeState, proved bool) {

@@ -22,7 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
-// Emit appends what no call of an operator or a node makes by itself.
+// Emit appends an event that no single call of an operator or a node would cause.
 func (s *Server) Emit(body tutti.Body) error {
 	return s.emit(context.Background(), body)
 }
@@ -44,10 +44,10 @@ func (s *Server) emit(ctx context.Context, body tutti.Body) error {
 	})
 }
 
-// State is what a server folds out of a log.
+// State is the folded log of a server.
 type State struct{ folded *fold.State }
 
-// State returns what the server has in memory, as long as nobody asks it anything.
+// State returns the state in the memory of the server. No call may come at the same time.
 func (s *Server) State() State {
 	var out State
 	_ = s.core.Do(context.Background(), func(tx *core.Tx) error {
@@ -62,35 +62,35 @@ func (s *Server) Sweep(ctx context.Context) error {
 	return s.core.Past.Sweep(ctx, s.emit)
 }
 
-// What a gate costs of a node's share, and what a node has at once.
+// The following constants are the size of the largest gate and the size of a node's share.
 const (
 	LargestGate = core.MaxBlob
 	CostAtOnce  = share.CostAtOnce
 )
 
-// CostOfGate returns what it costs to read a gate of so many bytes.
+// CostOfGate returns the cost of reading a gate with this many bytes.
 func CostOfGate(size int) int { return share.CostOfGate(size) }
 
-// CostOfServed returns what it costs a node that so many exports of others are read.
+// CostOfServed returns what a node pays if the server reads exports of this size and number.
 func CostOfServed(size, count int) int { return share.CostOfServed(size, count) }
 
-// SpendAllBut takes a node's share, but for what is left.
+// SpendAllBut uses up the share of a node except for left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	now := time.Now()
 	_ = s.core.Shares.Owe(key, s.core.Shares.Left(key, now)-left, now)
 }
 
-// WasRefused counts so many bytes of gates as refused to a run.
+// WasRefused adds this many bytes to the refused gates of a run.
 func (s *Server) WasRefused(key tutti.NodeKey, run tutti.RunID, bytes int) {
 	s.core.Shares.Refuse(key, run, bytes)
 }
 
-// RoomToRead is how many bytes more may be in memory of what is read for nodes.
+// RoomToRead returns how many more bytes the server may have in memory for nodes.
 func (s *Server) RoomToRead() int64 {
 	return s.core.Readings.Room()
 }
 
-// HasLeft counts so many bytes of a node as stored since its last result.
+// HasLeft adds this many bytes to those that a node has stored since its last result.
 func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
 	_ = s.core.Do(context.Background(), func(*core.Tx) error {
 		s.core.Stored[key] = bytes
@@ -103,7 +103,7 @@ func (s State) Size() (jobs, runs int) {
 	return len(s.folded.Engine.Jobs), len(s.folded.Engine.Runs)
 }
 
-// Fold folds events whose exports are at hand.
+// Fold folds events whose exports are loaded already.
 func Fold(events ...[]tutti.Event) State {
 	s := fold.New()
 	for _, list := range events {
@@ -117,7 +117,7 @@ func Fold(events ...[]tutti.Event) State {
 // Exports returns what a node exports.
 func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.Data.Exports(node) }
 
-// Operators returns who is known after events.
+// Operators returns the operators that are known after these events.
 func Operators(events []tutti.Event) []string {
 	known := fold.Operators{}
 	for _, e := range events {
@@ -126,7 +126,7 @@ func Operators(events []tutti.Event) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// Hydrate loads the exports of events.
+// Hydrate loads the exports of events from blobs.
 func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
 	stored := past.New(past.Options{Blobs: blobs})
 	for _, e := range events {
@@ -137,9 +137,8 @@ func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
 	return nil
 }
 
-// Diff compares all that two folds have in memory: whatever the server answers
-// or decides comes from there. Tokens of the first that nobody can use at the
-// given time may be missing in the second.
+// Diff compares the whole state of two folds, because all answers and decisions of the server depend on
+// this state. The second fold may lack tokens of the first fold that are no longer usable at this time.
 func (s State) Diff(other State, now time.Time) string {
 	for id, t := range s.folded.Registry.Tokens {
 		used := false
@@ -150,7 +149,7 @@ func (s State) Diff(other State, now time.Time) string {
 			delete(s.folded.Registry.Tokens, id)
 		}
 	}
-	// Who is to be looked at anew is no state: whoever has not been looked at is.
+	// The list of nodes to look at again is not part of the state: a fold without this list looks at all nodes.
 	s.folded.Converge.Needy(view)
 	other.folded.Converge.Needy(view)
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
@@ -159,7 +158,7 @@ func (s State) Diff(other State, now time.Time) string {
 
 var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
 
-// Look lets f see the version of the fold that readers get.
+// Look calls f with the version of the fold that readers get.
 func (s *Server) Look(ctx context.Context, f func(State)) error {
 	return s.core.Look(ctx, func(v explain.View) error {
 		f(State{v.State})
@@ -167,8 +166,8 @@ func (s *Server) Look(ctx context.Context, f func(State)) error {
 	})
 }
 
-// Reader returns a reader of a fold that nothing is folded into any more. Nothing
-// keeps its looks apart.
+// Reader returns a reader of a fold that does not change any more. The looks of this reader are not locked
+// against each other.
 func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
 		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.core.Presence, Space: of.core.Opts.Space, May: func(tutti.Verb, string) error { return nil }})
@@ -176,10 +175,10 @@ func (s State) Reader(of *Server) *explain.Reader {
 	return of.core.ReaderOf(look)
 }
 
-// Seq is the last event of the fold.
+// Seq returns the number of the last event in the fold.
 func (s State) Seq() uint64 { return s.folded.Seq }
 
-// Standings says of each node what it needs, why, and by which runs it is judged.
+// Standings returns for each node what it needs, why, and the runs from which this follows.
 func (s State) Standings() map[tutti.NodeName]string {
 	id := func(r *engine.Run) tutti.RunID {
 		if r == nil {
@@ -199,13 +198,13 @@ func (s State) Standings() map[tutti.NodeName]string {
 	return out
 }
 
-// HasTold counts so many bytes as told by a node of foreign runs in this hour, in the log and in reports.
+// HasTold counts this many bytes as reported by a node about foreign runs in this hour, in the log and in reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
 	s.core.Presence.Tells(n, time.Now(), log)
 	s.core.Presence.MayKeepReport(n, time.Now(), reports)
 }
 
-// What a node may tell of foreign runs within an hour.
+// The following constants limit a node's messages about foreign runs within an hour.
 const (
 	MaxTold    = presence.MaxTold
 	MaxReports = presence.MaxReports

@@ -14,7 +14,7 @@ import (
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
 
-// compiles lets a node claim a run and hand over a catalog that it compiled with some facts.
+// compiles makes a node claim a run, and report a catalog that it compiled with these facts.
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
@@ -24,7 +24,7 @@ func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	return run, h.db.Gate(gate).Verdict
 }
 
-// pass lets a node pass the gate of a converge job with some facts, change something and end.
+// pass makes a node pass the gate of a converge job with these facts, change something and end.
 func (h *factsHouse) pass(facts string) tutti.RunID {
 	h.t.Helper()
 	run, verdict := h.compiles(facts)
@@ -44,7 +44,7 @@ func (h *factsHouse) end(result tutti.Result) {
 	}
 }
 
-// stopped ends a run that was stopped at its gate.
+// stopped ends a run that the gate has stopped.
 func (h *factsHouse) stopped(run tutti.RunID) {
 	h.t.Helper()
 	result := servertest.Result(run, "")
@@ -67,7 +67,7 @@ type factsHouse struct {
 	db *servertest.Node
 }
 
-// tell says which facts the node has.
+// tell reports the present facts of the node.
 func (h *factsHouse) tell(run tutti.RunID, facts string, changed ...string) error {
 	return h.db.Call(wire.OpFacts, tutti.FactsSeen{Run: run, Facts: factsDigest(facts), Changed: changed}, nil)
 }
@@ -98,12 +98,12 @@ func (h *factsHouse) converge() tutti.JobID {
 	return j
 }
 
-// TestOtherFactsMakeANodeSuspect: what a node tells after its run is compared with what the run
-// compiled with, also after a start of the server. One job compiles it again.
+// TestOtherFactsMakeANodeSuspect checks that the server compares the facts after a run with the
+// facts of the run's compile, also after a restart. One job then compiles the node again.
 func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
-		h.db.Claim() // its agent says what it knows
+		h.db.Claim() // with the claim, the agent reports its capabilities
 		h.converge()
 		run := h.pass("before")
 		if s := h.standing(); s.State != api.NodeGood {
@@ -119,7 +119,7 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 			t.Fatalf("the proof is told %s", verdict)
 		}
 		h.stopped(proof)
-		for range 2 { // the second time nothing is new
+		for range 2 { // the second report is not new
 			h.must(h.tell(proof, "with sshd"))
 		}
 		if n := h.events(); n != 2 {
@@ -129,7 +129,7 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 		if j := h.f.Job("converge-1"); j.Verdict != tutti.VerdictConverged {
 			t.Errorf("%+v", j)
 		}
-		// Another digest without a run: not more often than each ten seconds.
+		// A node may report other facts without a run only once in ten seconds.
 		if err := h.tell(proof, "third"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("at once: %v", err)
 		}
@@ -156,8 +156,8 @@ func (h *factsHouse) wants(state api.NodeState, why string) {
 	}
 }
 
-// TestFactsOfWhichNothingFollows: of a run that is not the node's last one, of another node's, and
-// what no agent says.
+// TestFactsOfWhichNothingFollows checks reports of facts that have no effect: for a run that is
+// not the latest of the node, for a run of another node, and in a form that no agent sends.
 func TestFactsOfWhichNothingFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -173,7 +173,8 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 		}
 		h.f.PushSite("notify { 'two': }\n")
 		h.converge()
-		if err := h.tell(first, "while a run is wanted"); tutti.CodeOf(err) != tutti.CodeUnavailable { // it may never begin
+		// The run may never begin to apply.
+		if err := h.tell(first, "while a run is wanted"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("while a run is wanted: %v", err)
 		}
 		second, _ := h.compiles("before")
@@ -196,7 +197,8 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 	})
 }
 
-// TestAPersonsJobHasFreshFacts: the first run of a node in it collects its own, and no later one.
+// TestAPersonsJobHasFreshFacts checks that in the job of a person the first run of a node
+// collects new facts, and later runs do not.
 func TestAPersonsJobHasFreshFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -218,7 +220,7 @@ func TestAPersonsJobHasFreshFacts(t *testing.T) {
 	})
 }
 
-// TestANodeCannotFloodTheLogWithFacts: also not by telling of two runs in turn.
+// TestANodeCannotFloodTheLogWithFacts checks the limit of reports also for a node that reports about two runs in turns.
 func TestANodeCannotFloodTheLogWithFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -233,7 +235,7 @@ func TestANodeCannotFloodTheLogWithFacts(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := h.events()
 		for i := range 100 {
-			_ = h.tell(runs[i%2], fmt.Sprint("facts ", i)) // refused, or let go
+			_ = h.tell(runs[i%2], fmt.Sprint("facts ", i)) // either refused or ignored
 		}
 		if n := h.events() - before; n > 2 {
 			t.Errorf("%d events", n)

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A run that fails by its code fails again with the same code: nothing is tried twice
-// (finding W1). What the machine is to blame for may be over a little later.
+// If a run fails because of its code, it would fail again with the same code. So the server does not try
+// such a run again (finding W1). A failure that the machine caused may be over a little later.
 func TestACompileErrorIsFinalAtOnce(t *testing.T) {
 	cases := map[string]struct {
 		reason  tutti.Reason

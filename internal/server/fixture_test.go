@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// hang is how long a test waits for an event before it fails. No machine is that slow.
+// hang is how long a test waits for an event before it fails. Even a slow machine does not need this long.
 const hang = 3 * time.Minute
 
-// twoSteps is a plan in which web follows db.
+// twoSteps is a plan in which the group web follows the group db.
 const twoSteps = `
 fleet: test
 environment: {name: production, path: ./code}
@@ -44,7 +44,7 @@ func newFixture(t *testing.T) fixture {
 	return out
 }
 
-// started is a fixture whose job runs; db-01 has claimed.
+// started returns a fixture with a running job. The node db-01 has claimed its run.
 func started(t *testing.T, mode tutti.Mode) (fixture, tutti.JobID, tutti.Order) {
 	t.Helper()
 	f := newFixture(t)
@@ -52,7 +52,7 @@ func started(t *testing.T, mode tutti.Mode) (fixture, tutti.JobID, tutti.Order) 
 	return f, job, f.db.MustClaim()
 }
 
-// wantCode fails unless err has a code and says something.
+// wantCode fails if err does not have this code, or if its text does not contain says.
 func wantCode(t *testing.T, err error, code tutti.Code, says string) {
 	t.Helper()
 	if tutti.CodeOf(err) != code || err != nil && !strings.Contains(err.Error(), says) {

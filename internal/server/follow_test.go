@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestAThiefOfTheCADoesNotFollow: whoever has the old CA makes a certificate of any name. While the keys are rotated it gets
-// no certificate of the new CA: neither for itself nor for another operator.
+// TestAThiefOfTheCADoesNotFollow checks a thief who has the old CA and can make a certificate with any name. During a
+// rotation the thief gets no certificate of the new CA, for himself or for another operator.
 func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	f := startTurning(t)
 	visit := func(name, serial string) context.Context {
@@ -78,7 +78,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return err
 		},
 	}
-	// What would outlast the certificate it takes no part in, before a rotation and after one was given up.
+	// The thief cannot make changes that outlast the certificate, before a rotation and after an abandoned one.
 	tries := func(when string) {
 		t.Helper()
 		thief := visit("bob", "made-with-the-stolen-CA")
@@ -116,7 +116,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	}
 }
 
-// The certificate that came with the server is one of the log, also where the log of an earlier release knows the operator alone.
+// The log has the certificate of the first operator, which came with the server. The log must also have this
+// certificate if it is from an earlier release and knows only the operator.
 func TestTheFirstCertificateFollows(t *testing.T) {
 	first := &tutti.OperatorIssued{Operator: "ada", Serial: "first", Expires: time.Now().AddDate(1, 0, 0)}
 	keys := servertest.MakeKeys()
@@ -137,10 +138,10 @@ func TestTheFirstCertificateFollows(t *testing.T) {
 	}
 }
 
-// TestTheEndOfARotationLeavesSomebody: who is to be left behind must be named, and if nobody gets in afterwards, or nobody who is admin, it
-// takes a word more, as a revocation does.
+// TestTheEndOfARotationLeavesSomebody checks a step after which no operator or no admin could connect. The request must
+// name everybody who has not followed, and needs the option --last, as a revocation does.
 func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
-	// cy has followed.
+	// The operator cy has followed.
 	cy := &tutti.OperatorIssued{Operator: "cy", Serial: "of cy", Expires: time.Now().AddDate(1, 0, 0), CA: servertest.NewKeys.CA}
 	for _, tc := range []struct {
 		reason  string
@@ -177,8 +178,8 @@ func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 	}
 }
 
-// TestAnEndedCertificateIsUnknown: its key is somewhere, and whoever stole the CA can make it a certificate of the same number that
-// ends later. It is one that the log does not know.
+// TestAnEndedCertificateIsUnknown checks a certificate that has ended. Whoever stole the CA can make a certificate with
+// the same number and a later end. So the server treats an ended certificate like one that the log does not know.
 func TestAnEndedCertificateIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startTurning(t)

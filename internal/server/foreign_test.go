@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// foreign is a run that somebody else has started, and its report. Its number makes
-// it one of its own, and orders it by its start: after those of servertest.Result.
+// foreign returns a foreign run and its report. Each number gives another run. Runs with larger numbers
+// start later, and all start after those of servertest.Result.
 func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
 	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
 	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
@@ -34,7 +34,7 @@ func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutt
 
 func whole(f *tutti.Foreign) { f.Whole = true }
 
-// tell lets a node tell of a foreign run.
+// tell makes a node report a foreign run.
 func tell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) error {
 	t.Helper()
 	message, err := wire.EncodeForeign(f, report)
@@ -52,8 +52,8 @@ func mustTell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) 
 	}
 }
 
-// TestAForeignRunIsTheLastOne: node and run are shown with it, before and after a
-// start of the server; a run of ours takes its place again.
+// TestAForeignRunIsTheLastOne checks that node and run show the foreign run, before and
+// after a restart. A later run of Tutti takes its place.
 func TestAForeignRunIsTheLastOne(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -73,7 +73,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	mine(1, tutti.Changed)
 	one, report := foreign(2, tutti.Failed, func(f *tutti.Foreign) { f.Result.Message = "1 resource failed" })
 	mustTell(t, db, one, report)
-	mustTell(t, db, one, report) // again, as after a lost answer
+	mustTell(t, db, one, report) // the node sends the report again, as after a lost answer
 	check := func(f *servertest.Fleet) {
 		t.Helper()
 		ctx := servertest.Operator()
@@ -119,8 +119,8 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	}
 }
 
-// TestALocalRun: a run that the node's agent began is told as one that no server ordered, with or without a report,
-// however it ended, and shown as what it was.
+// TestALocalRun checks that people see a local run as a run that no server ordered. TestALocalRun checks runs with
+// and without a report, and with each outcome.
 func TestALocalRun(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -202,7 +202,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 		if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.Active != order.Run || n.LastRun != run.Result.Run {
 			t.Errorf("%+v, %v: want our run to go on", n, err)
 		}
-		for i := range 10 { // what is older than all that are kept changes nothing
+		for i := range 10 { // a run that is older than all stored runs changes nothing
 			time.Sleep(10 * time.Second)
 			run, report := foreign(10+i, tutti.Unchanged)
 			mustTell(t, f.db, run, report)
@@ -216,8 +216,8 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestAForeignRunAfterTheServersClockWasSetBack is taken, not held off until the
-// time of the one before has come again.
+// TestAForeignRunAfterTheServersClockWasSetBack checks that the server takes the run at
+// once, and does not wait until the time of the previous run has come again.
 func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -238,8 +238,8 @@ func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	})
 }
 
-// TestReportsOfForeignRunsAreLetGo: they stay as long as their runs and no longer
-// than others, and push no report of Tutti's runs out.
+// TestReportsOfForeignRunsAreLetGo checks how long such reports stay. Such reports stay as long as their
+// runs, and not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
 func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) {
@@ -287,8 +287,7 @@ func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 	})
 }
 
-// TestAForeignRunIsNoInterruption: a job that waits for its node goes on as if it had
-// not been.
+// TestAForeignRunIsNoInterruption checks that a foreign run does not change a job that waits for its node.
 func TestAForeignRunIsNoInterruption(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	run, report := foreign(1, tutti.Failed)
@@ -303,7 +302,8 @@ func TestAForeignRunIsNoInterruption(t *testing.T) {
 	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
 }
 
-// TestAForeignRunSpeaksToNoTerminal: a node may lie in every field.
+// TestAForeignRunSpeaksToNoTerminal checks that control characters in a foreign run reach
+// no terminal, because a node may lie in every field.
 func TestAForeignRunSpeaksToNoTerminal(t *testing.T) {
 	const bad = "a\x1b[2J\u009b\u202e"
 	f := newFixture(t)

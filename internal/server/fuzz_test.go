@@ -18,9 +18,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// scripts are what nodes say, one message a line: the node, the operation and
-// the content. RUN is the node's active run, CODE and FILE its code and a file of
-// it, BLOB what the latest blobput stored.
+// scripts are messages of nodes, one message per line: the node, the operation and the
+// content. RUN is the active run of the node, CODE and FILE are its code and a file of it,
+// and BLOB is the content that the latest blobput stored.
 var scripts = []string{
 	`db claim {}
 db hiera {"run":"RUN"}
@@ -52,9 +52,9 @@ db gate {"run":"RUN","exports":[{"type":"Exec","title":"x"}]}
 db result {"run":"RUN","outcome":"lost","counts":{},"started_at":"0001-01-01T00:00:00Z","ended_at":"9999-12-31T23:59:59Z"}`,
 }
 
-// FuzzMessages: nodes that are of the fleet say what they like, in a job's every
-// state. The server refuses with a code and a bounded text, and goes on to do a
-// job as if nothing had been; and everything that it logged folds to the same.
+// FuzzMessages lets nodes of the fleet send any messages, in each state of a job. The
+// server must refuse such messages with a code and a bounded text. After that the server must do a
+// job as usual, and the events that it has appended must fold to the same state.
 func FuzzMessages(f *testing.F) {
 	for i, script := range scripts {
 		for seed := range uint64(8) {
@@ -84,7 +84,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// stage brings a job some steps on its way.
+// stage moves a job forward by some steps.
 func (f fixture) stage(n uint8) {
 	steps := []func(){
 		func() { f.Start("deploy", tutti.ModeApply) },
@@ -132,7 +132,7 @@ func (f fixture) say(t *testing.T, line []byte, seed uint64) {
 	}
 }
 
-// endJobs ends what goes on, as an operator and honest nodes would.
+// endJobs ends all running jobs in the way that an operator and honest nodes would.
 func (f fixture) endJobs(t *testing.T) {
 	t.Helper()
 	jobs, err := f.ListJobs(context.Background())
@@ -160,8 +160,8 @@ func (f fixture) endJobs(t *testing.T) {
 	}
 }
 
-// checkLog: the next server is in the same state, and no event is larger than
-// what it came from.
+// checkLog checks that another server on this log has the same state, and that no event is
+// larger than the message that caused it.
 func checkLog(t *testing.T, f fixture) {
 	t.Helper()
 	for _, e := range f.Events() {

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// FuzzFold: whatever events a log has, folding them ends in an error or in a
-// state; twice the same one; and from it the engine comes to an end.
+// FuzzFold checks that folding any events ends in an error or in a state, and that a second
+// fold gives the same state. From this state the engine must come to an end.
 func FuzzFold(f *testing.F) {
 	files, err := filepath.Glob("../../testdata/events/*.json")
 	if err != nil || len(files) == 0 {
@@ -59,7 +59,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// aLog is the life of a job, as a server wrote it. SET is the digest of exports.
+// aLog has the events of one job, as a server wrote them. SET stands for the digest of exports.
 const aLog = `{"v":1,"kind":"token.created","at":"2026-01-02T03:04:05Z","by":"operator:ada","data":{"token":"t","hash":"h","name":"db-01","expires":"2026-01-02T03:04:05Z"}}
 {"v":1,"kind":"node.enrolled","at":"2026-01-02T03:04:05Z","by":"node:db-01","data":{"node":"db-01","key":"U1","token":"t","groups":["db"]}}
 {"v":1,"kind":"job.started","at":"2026-01-02T03:04:05Z","by":"operator:ada","data":{"job":"d-1","mode":"apply","environment":"p","code":"c","plan":{"name":"d","steps":[{"name":"a","timeout":1,"run":{"target":"db","accept":["lost"],"limit":1}},{"name":"w","after":["a"],"timeout":1,"wait":{"value":"shared/hiera/x"}},{"name":"b","after":["a","w"],"per_node":true,"timeout":9,"run":{"target":"db"}}]},"targets":{"a":["db-01"],"b":["db-01"]}}}
@@ -74,8 +74,8 @@ const aLog = `{"v":1,"kind":"token.created","at":"2026-01-02T03:04:05Z","by":"op
 {"v":1,"kind":"value.unset","at":"2026-01-02T03:04:09Z","by":"operator:ada","data":{"key":"shared/hiera/x"}}
 {"v":1,"kind":"job.cancelled","at":"2026-01-02T03:04:09Z","by":"operator:ada","data":{"job":"d-1"}}`
 
-// foldLog folds the lines of a log up to the first that a server would not start
-// with; the seed mangles one of them.
+// foldLog folds the lines of a log up to the first line that a server would refuse. The
+// seed selects the line that it damages.
 func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State {
 	t.Helper()
 	blobs := memory.NewBlobs()
@@ -102,8 +102,8 @@ func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State 
 	return s
 }
 
-// settle lets the engine decide until nothing is left to decide, on what the log
-// keeps of its decisions.
+// settle lets the engine decide until it decides nothing more. The function folds each decision in the form that
+// the log stores.
 func settle(t *testing.T, s *fold.State) {
 	t.Helper()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -189,8 +189,7 @@ func TestWithoutAGrantNothingIsExported(t *testing.T) {
 	}
 }
 
-// Nothing is applied of a catalog that wants published what its node may not write
-// (finding T5).
+// If a node has no grant for a publication in its catalog, the node applies nothing of this catalog (finding T5).
 func TestWithoutAGrantNothingIsPublished(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -213,8 +212,8 @@ func TestWithoutAGrantNothingIsPublished(t *testing.T) {
 	}
 }
 
-// A run that is held keeps no grant that the fleet file has taken away meanwhile
-// (finding F9).
+// A held run goes only with the grants of the present fleet file. A grant that was removed
+// while the run was held does not count (finding F9).
 func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
 	f := newFixture(t)
 	if err := f.RemoveNode(servertest.Operator(), "web-02"); err != nil {

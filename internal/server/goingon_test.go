@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// While a run goes on nobody knows what it leaves: its node is not good, and a converge waits for the run. Also
-// where the run is tried again after one that failed, and it is known what is not good after its end.
+// While a run goes on, nobody knows in which state it leaves the node. So the node is not good, and a converge
+// job waits for the run. A retry after a failed run is not good either while it goes on. After the end of the
+// run the server knows what is not good.
 func TestARunThatGoesOn(t *testing.T) {
 	f := newFenced(t)
 	f.pass()

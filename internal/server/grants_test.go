@@ -13,13 +13,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// exporting are grants of the fleet file of twoSteps to db.
+// exporting returns twoSteps with other grants for db.
 func exporting(grants string) string {
 	return strings.Replace(twoSteps, "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]", grants, 1)
 }
 
-// A catalog that exports what its node was given no word for is refused at the gate, and nobody collects it
-// (finding F6).
+// The gate refuses a catalog that exports a resource for which the node has no grant, and no node collects
+// it (finding F6).
 func TestRootNeedsTheWord(t *testing.T) {
 	const call = `{"__ptype":"Deferred","name":"generate","arguments":["/bin/sh","-c","id > /root/owned"]}`
 	sshkey := func(name, value string) tutti.Export {
@@ -58,7 +58,7 @@ func TestRootNeedsTheWord(t *testing.T) {
 	}
 }
 
-// grantsFor pastes what is suggested into a fleet file.
+// grantsFor adds the suggested grants to a fleet file.
 func grantsFor(t *testing.T, got api.SuggestedGrants) string {
 	t.Helper()
 	text, rest, _ := strings.Cut(twoSteps, "grants:")
@@ -72,7 +72,7 @@ func grantsFor(t *testing.T, got api.SuggestedGrants) string {
 	return text + "plans:" + plans
 }
 
-// What a noop converge is refused is suggested, and with that it is not refused.
+// The server suggests the grants that a noop converge lacks. With these grants the server refuses nothing.
 func TestSuggestGrants(t *testing.T) {
 	f := newFixture(t)
 	f.Push(grantsFor(t, api.SuggestedGrants{}))
@@ -136,8 +136,8 @@ func TestSuggestGrants(t *testing.T) {
 	wantCode(t, err, tutti.CodeNotFound, "none-7")
 }
 
-// The grants of a log of before 0.3.0 mean what they meant until the fleet file is pushed again, though it be
-// the same; whoever looks is told.
+// The grants in a log from before 0.3.0 keep their old meaning until an operator pushes a fleet file, even an
+// unchanged one. The server shows this to operators.
 func TestGrantsOfAnOldLog(t *testing.T) {
 	f := newFixture(t)
 	source := exporting("exports: [Host, Service]")
@@ -187,7 +187,7 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	}
 }
 
-// Who calls a native type of the code a defined one is told.
+// If a grant calls a native type of the code a defined type, the server refuses the fleet file with an explanation.
 func TestDefinedIsCompared(t *testing.T) {
 	f := newFixture(t)
 	push := func(file string) error {

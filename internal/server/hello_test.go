@@ -15,10 +15,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A ticket of tests is as long as one.
+// ticket returns a ticket for tests, as long as a real one.
 func ticket(name string) string { return name + strings.Repeat(".", 40) }
 
-// copied lets a node's machine be copied, and both copies speak; n is the second one.
+// copied makes a copy of a node's machine, and both copies send messages. After the call n is the second copy.
 func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	t.Helper()
 	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {
@@ -32,10 +32,10 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
 		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
 	}
-	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // so far it may have been set back
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // after this hello the node may also have been set back
 		t.Fatal(err)
 	}
-	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // or goes to and fro between snapshots
+	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // after this hello somebody may also be switching between snapshots
 		t.Fatal(err)
 	}
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
@@ -44,8 +44,8 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	return first
 }
 
-// Of two machines with one key nothing is taken, whoever speaks, until an operator says which one is
-// the node (finding F2).
+// If two machines have the same key, the server accepts nothing from either of them until an
+// operator has said which one is the node (finding F2).
 func TestTwoMachinesWithOneKey(t *testing.T) {
 	f := newFenced(t)
 	second := f.db
@@ -98,7 +98,8 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	}
 }
 
-// TestNoNodeIsGoodThatIsTwoMachines: what is known of it is true of one of them. Once one was kept, it is what it was.
+// TestNoNodeIsGoodThatIsTwoMachines checks that such a node is not good, because the server's data is about
+// only one of the machines. After an operator has kept one machine, the node is good again.
 func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -116,7 +117,7 @@ func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
 	})
 }
 
-// While a copy may live, nothing passes its gate: neither a run that it waits for nor one that is held.
+// While a copy may be running, no run of the node passes its gate. The test has a run that waits and a held run.
 func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -145,8 +146,9 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostOfANodeThatWasTwoMachines: what its machines tell meanwhile is not taken, and not refused for good. Of the
-// one that is kept it is taken then.
+// TestNothingIsLostOfANodeThatWasTwoMachines checks the messages that both machines send meanwhile. The server does
+// not accept them, but tells the machines to send them again. After an operator has kept one machine, the server
+// accepts the messages of this machine.
 func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -206,7 +208,7 @@ func foreignIn(events []tutti.Event) (out []tutti.RunID) {
 	return out
 }
 
-// A machine by itself is never two, whatever it loses.
+// A single machine never counts as two, even if it loses its ticket.
 func TestOneMachineIsNoConflict(t *testing.T) {
 	hello := func(f *fenced, next string) {
 		f.t.Helper()
@@ -273,7 +275,7 @@ func TestOneMachineIsNoConflict(t *testing.T) {
 	}
 }
 
-// An agent of an earlier release keeps no ticket. One that was downgraded is let in by an operator.
+// An agent of an earlier release has no tickets. If an agent was downgraded, an operator must let its node in again.
 func TestAnAgentWithoutATicket(t *testing.T) {
 	f := newFenced(t)
 	f.claim()
@@ -281,7 +283,8 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.db.Ticket = ""
-	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello") // perhaps it was said before
+	// The agent may have said hello before.
+	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello")
 	f.restart()
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeRefused, "tutti node keep db-01")
 	if err := f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01"}); err != nil {
@@ -290,7 +293,7 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 	f.claim()
 }
 
-// What no agent says is refused, and has no effect.
+// The server refuses a hello that no agent would send, and it has no effect.
 func TestHellosThatAreNone(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())
@@ -310,7 +313,7 @@ func TestHellosThatAreNone(t *testing.T) {
 	}
 }
 
-// Each exchange is an event: no node fills the log with them.
+// Each exchange of a ticket is an event, so the number of exchanges is limited. Otherwise a node could fill the log.
 func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())
@@ -325,11 +328,11 @@ func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	if got := len(f.Since(n)); got > 30 || got+refused != 100 {
 		t.Errorf("%d events, %d hellos refused", got, refused)
 	}
-	f.claim() // with the ticket that it has
+	f.claim() // with its present ticket
 }
 
-// Somebody who has a node's key and none of its tickets comes again and again, so that the node's own are forgotten: that
-// are two machines, and not one that was put back.
+// Somebody who has the key of a node but none of its tickets says hello again and again, so that the server forgets the
+// node's own tickets. The server must see two machines, and not one machine that was set back.
 func TestAKeyWithoutATicket(t *testing.T) {
 	f := newFenced(t)
 	if err := f.db.Hello(ticket("own"), "boot"); err != nil {

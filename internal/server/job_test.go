@@ -191,7 +191,7 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	}
 }
 
-// watch collects what a watcher is told; told is called after each thing.
+// watch returns everything that a watcher receives. The function calls told after each item.
 func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
 	var out []api.Watched
 	err := f.WatchJob(ctx, in, func(w api.Watched) error {
@@ -206,8 +206,8 @@ func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(
 
 func TestAWatcherMissesNothing(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
-	f.Start("deploy", tutti.ModeNoop) // another one, whose events are not ours
-	steps := map[string]func(){       // what happens when the watcher has seen a kind for the first time
+	f.Start("deploy", tutti.ModeNoop) // a job with events that are not of the watched job
+	steps := map[string]func(){       // the step to take when the watcher has first seen this kind
 		"run.claimed": func() { f.db.Gate(wire.Gate{Run: order.Run}) },
 		"run.gated":   func() { f.db.Finish(order.Run) },
 		"run.finished": func() {
@@ -313,14 +313,14 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		job := f.Start("deploy", tutti.ModeApply)
 		order := db.MustClaim()
 		db.Gate(wire.Gate{Run: order.Run})
-		for range 3 { // it beats, and is there
+		for range 3 { // the node beats, so it counts as connected
 			time.Sleep(20 * time.Second)
 			if err := db.Call(wire.OpBeat, wire.Beat{}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		wantVerdict(t, f, job, "")
-		// A server that starts listens for a whole deadline before it judges.
+		// After its start a server waits for the whole deadline before it gives up a node.
 		f = f.Restart()
 		db.Fleet = f
 		time.Sleep(29 * time.Second)
@@ -355,8 +355,8 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 	})
 }
 
-// A good result that comes after the run was given up is the node's record, in what
-// it no longer declares, too.
+// If a good result arrives after the server has given up the run, the server still accepts
+// it. The server also withdraws the values that the catalog no longer declares.
 func TestALateResultWithdrawsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -28,7 +28,7 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that lets go of the past early, and all that its log ever had.
+// trimming is a server that drops old events early. A trimming server also has all events that its log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -36,7 +36,7 @@ type trimming struct {
 	keys *servertest.Keys
 }
 
-// allLog remembers what the log has let go, and fails where a test says.
+// allLog remembers the events that the log has dropped. A test can make the log fail at some places.
 type allLog struct {
 	*memory.Log
 	mu  sync.Mutex
@@ -76,7 +76,7 @@ func (l *allLog) point(name string, here bool) error {
 	return l.at(name)
 }
 
-// everything returns all events that there ever were. Their exports are at hand.
+// everything returns all events, also the dropped ones. Their exports are loaded.
 func (l *allLog) everything() []tutti.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 	}
 }
 
-// startPast starts a server with one node. It must run in a bubble.
+// startPast starts a server with one node. The function must run in a synctest bubble.
 func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	t.Helper()
 	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
@@ -100,7 +100,7 @@ func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	return p
 }
 
-// again starts another server on what this one has left.
+// again starts another server with the log and the blobs of this one.
 func (p *trimming) again(t *testing.T) *trimming {
 	t.Helper()
 	_ = p.Stop()
@@ -121,7 +121,7 @@ plans:
     steps: [{run: db}]
 `
 
-// jobs runs a job after the other.
+// jobs runs jobs one after the other.
 func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	t.Helper()
 	var out []tutti.JobID
@@ -135,7 +135,7 @@ func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	return out
 }
 
-// job runs a job whose run exports, publishes and has a record.
+// job runs a job with one run. The run exports, publishes, and has a record.
 func (p *trimming) job() (tutti.JobID, error) {
 	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
@@ -165,14 +165,14 @@ func (p *trimming) job() (tutti.JobID, error) {
 func (p *trimming) wantWhole(t *testing.T) {
 	t.Helper()
 	now := p.State()
-	synctest.Wait() // asking may have made a snapshot due
+	synctest.Wait() // the call may have made a snapshot due
 	if diff := server.Fold(p.log.everything()).Diff(now, time.Now()); diff != "" {
 		t.Errorf("-all that ever was +the server\n%s", diff)
 	}
-	p.State() // what the writer does next comes behind what was compared
+	p.State() // so the writer's next work happens after the comparison
 }
 
-// first is the first event that the log still has.
+// first returns the number of the first event that the log still has.
 func (p *trimming) first(t *testing.T) uint64 {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
@@ -215,7 +215,7 @@ func TestTheLogLetsGoOfWhatASnapshotHas(t *testing.T) {
 	})
 }
 
-// points are all the places between two steps of a snapshot.
+// points are all places between two steps of a snapshot.
 var points = []string{
 	"before the snapshot's blob", "after the snapshot's blob",
 	"before the segment's blob", "after the segment's blob",
@@ -223,7 +223,7 @@ var points = []string{
 	"before the log lets go", "after the log has let go",
 }
 
-// pointBlobs fails around the blobs of a snapshot.
+// pointBlobs is a blob store that fails before or after it stores a snapshot.
 type pointBlobs struct {
 	*sweep.Blobs
 	at func(point string) error
@@ -249,8 +249,8 @@ func (b pointBlobs) Put(ctx context.Context, content []byte) (tutti.Digest, erro
 }
 
 // TestASnapshotMayBeCutOffAnywhere kills the server between any two steps of its
-// second snapshot: the next one has the same memory, finishes it or takes it
-// again, and leaves nothing behind.
+// second snapshot. The next server must have the same state. The next server must complete
+// the snapshot or take it again, and leave nothing behind.
 func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				p.Blobs = store
 				for range 30 {
 					if _, err := p.job(); err != nil || reached.Load() >= 2 {
-						break // some of it the kill has cut off
+						break // the kill has interrupted some of the steps
 					}
 					synctest.Wait()
 				}
@@ -280,9 +280,9 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
-				p.first(t) // whatever was taken is let go
+				p.first(t) // wait until the log has dropped the events of the snapshot
 				p.wantWhole(t)
-				time.Sleep(time.Minute) // what was cut off is given up
+				time.Sleep(time.Minute) // after this time the interrupted work is given up
 				p.jobs(t, 4)
 				synctest.Wait()
 				p.first(t)
@@ -291,28 +291,28 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				time.Sleep(3 * time.Hour)
 				p.wantSwept(t)
 				p = p.again(t)
-				synctest.Wait() // it has looked at what is to be let go
+				synctest.Wait() // the keeper has looked for events that the log can drop
 				p.wantWhole(t)
 			})
 		})
 	}
 }
 
-// wantSwept fails if there are blobs that a server with this memory needs not.
+// wantSwept fails if there are blobs that a server in this state does not need.
 func (p *trimming) wantSwept(t *testing.T) {
 	t.Helper()
 	stored, err := p.Blobs.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A record for each job and the exports of each, those whose events the log
-	// still has besides; code, its manifest, the snapshot, segments.
+	// There are a record and a set of exports for each job, including the jobs whose events are still in
+	// the log. There are also code and its manifest, the snapshot, and segments of the trail.
 	if most := 2*(3+snapshotEvery) + 10; len(stored) > most {
 		t.Errorf("%d blobs are there, at most %d are needed", len(stored), most)
 	}
 }
 
-// trail is the audit trail of all that ever was, verified.
+// trail returns the whole audit trail, verified.
 func (p *trimming) trail(t *testing.T) []api.AuditEntry {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
@@ -393,15 +393,15 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 		})
 		p.jobs(t, 5)
 		<-held
-		p.jobs(t, 3) // and nothing waits
+		p.jobs(t, 3) // after these jobs no snapshot is waiting
 		close(hold)
 		synctest.Wait()
 		p.first(t)
 	})
 }
 
-// TestAServerThatEndsSoonTakesItsSnapshot: each life ends as soon as the server serves, as one
-// does whose first message ends it.
+// TestAServerThatEndsSoonTakesItsSnapshot checks servers that end as soon as they serve, for
+// example because the first message kills them.
 func TestAServerThatEndsSoonTakesItsSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) { o.SnapshotEvery = 1000 })
@@ -504,7 +504,7 @@ func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
 	}
 }
 
-// damagedBlobs has one blob that is not as it was stored.
+// damagedBlobs is a store in which one blob has changed content.
 type damagedBlobs struct {
 	*memory.Blobs
 	which  tutti.Digest

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A list of empty objects takes up to a hundred times its bytes when it is decoded. Whoever sends one is refused
-// before: by who he is, or by counting.
+// A list of empty objects needs up to a hundred times its bytes of memory when it is decoded. The server
+// refuses such a message before that: because of its sender, or because it counts the elements.
 func TestNoListGrowsInMemory(t *testing.T) {
 	many := func(bytes int) string { return strings.Repeat("{},", bytes/3) + "{}" }
 	few := many(900 << 10)
@@ -52,17 +52,17 @@ func TestNoListGrowsInMemory(t *testing.T) {
 	}
 }
 
-// Of who may compile for others the first waits and lags count, as before.
+// From a compile host the server takes only the first waits and lags of a long list.
 func TestTheFirstWaitsCount(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
 	lag := `{"node":"db-01","run":"` + string(order.Run) + `"}`
 	payload := `{"run":"","for":"elsewhere","failed":true,"waits":[` + strings.Repeat(`{},`, 200_000) + `{}],"lags":[` + strings.Repeat(lag+",", 200) + lag + `]}`
 	_, err := f.Handle(t.Context(), f.web1.Key, wire.OpCompiled, []byte(payload))
-	wantCode(t, err, tutti.CodeRefused, "is not a run of") // and not: too many
+	wantCode(t, err, tutti.CodeRefused, "is not a run of") // the error must not be that there are too many
 }
 
-// An honest agent sends 200 things that go on at once.
+// An honest agent sends at most 200 live messages at once.
 func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, job, order := started(t, tutti.ModeApply)
@@ -90,8 +90,8 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 	})
 }
 
-// TestLargeGatesHaveTheirShare: a node that hands over as much as it may is told to wait before it does so again. Here
-// it has spent the most of its share, so that a small message is a large one.
+// TestLargeGatesHaveTheirShare checks that a node which sends the largest allowed gate must wait before it sends
+// another one. In this test the node has used up most of its share, so a small gate has the effect of a large one.
 func TestLargeGatesHaveTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -112,7 +112,7 @@ func TestLargeGatesHaveTheirShare(t *testing.T) {
 	})
 }
 
-// The largest gate takes more than the half of what a node has at once.
+// The largest gate costs more than half of a node's full share.
 func TestTheLargestGateTakesMostOfAShare(t *testing.T) {
 	all, largest := server.CostAtOnce, server.CostOfGate(server.LargestGate)
 	if largest > all || largest <= all/2 {

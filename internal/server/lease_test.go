@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// stands reports how a node stands, and returns what it is told.
+// stands reports the state of a node's lease, and returns the order of the server.
 func stands(t *testing.T, n *servertest.Node, r tutti.LeaseReport) tutti.LeaseOrder {
 	t.Helper()
 	var out tutti.LeaseOrder
@@ -41,7 +41,7 @@ func (f fixture) exclusive(t *testing.T) tutti.JobID {
 	return job
 }
 
-// leaseRings counts the doorbells since the n-th, by node.
+// leaseRings counts the doorbells after the first n, by node.
 func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, r := range f.Bus.Rung()[n:] {
@@ -54,14 +54,14 @@ func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
 	return out
 }
 
-// resumed is the fixture after its server was killed and started again.
+// resumed returns the fixture after the server was killed and started again.
 func (f fixture) resumed() fixture {
 	g := f.Restart()
 	return fixture{Fleet: g, db: g.Node("db-01"), web1: g.Node("web-01"), web2: g.Node("web-02")}
 }
 
-// TestAnExclusiveJobSurvivesItsServer: killed in every phase, the next server rings
-// whom it waits for, and goes on.
+// TestAnExclusiveJobSurvivesItsServer kills the server in each phase. The next server must
+// ring the nodes for which the job waits, and complete the job.
 func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -72,7 +72,7 @@ func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
 			t.Helper()
 			f = f.resumed()
 			synctest.Wait()
-			<-time.After(time.Second) // the first tick rings
+			<-time.After(time.Second) // the first tick rings the nodes
 			if diff := cmp.Diff(want, f.leaseRings(0)); diff != "" {
 				t.Errorf("%s: rung -want +got\n%s", phase, diff)
 			}
@@ -115,8 +115,8 @@ func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
 	})
 }
 
-// TestNodesThatDoNotAnswerAnExclusiveJob: they are rung again, then named, whether
-// they are connected or not.
+// TestNodesThatDoNotAnswerAnExclusiveJob checks that the server rings these nodes again and
+// later names them, whether they are connected or not.
 func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -143,7 +143,8 @@ func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsSaid: on the node, on the job that waits; and who leaves waits.
+// TestWhatIsHeldIsSaid checks that node show names the job that holds the node, and that a
+// waiting job names it as well. A held node must not leave.
 func TestWhatIsHeldIsSaid(t *testing.T) {
 	f := newFixture(t)
 	job := f.exclusive(t)
@@ -165,7 +166,7 @@ func TestWhatIsHeldIsSaid(t *testing.T) {
 	}
 }
 
-// TestConvergingWaitsForAnExclusiveJob: a node that is held is neither run nor given up.
+// TestConvergingWaitsForAnExclusiveJob checks that a converge job neither runs a held node nor gives it up.
 func TestConvergingWaitsForAnExclusiveJob(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
@@ -190,7 +191,8 @@ func TestConvergingWaitsForAnExclusiveJob(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeExclusive: what has no nodes of its own, and what changes nothing is not.
+// TestWhatCannotBeExclusive checks that a converge job cannot be exclusive, and that a noop
+// job does not become exclusive.
 func TestWhatCannotBeExclusive(t *testing.T) {
 	f := newFixture(t)
 	why, long := "x", strings.Repeat("x", 1000)
@@ -212,7 +214,8 @@ func TestWhatCannotBeExclusive(t *testing.T) {
 	}
 }
 
-// TestANodeDoesNotFillTheLogWithHowItStands: while a job waits until another one is idle, it is busy and idle by turns.
+// TestANodeDoesNotFillTheLogWithHowItStands checks a node that reports busy and idle in turns while an exclusive job
+// waits for another node.
 func TestANodeDoesNotFillTheLogWithHowItStands(t *testing.T) {
 	f := newFixture(t)
 	job := f.exclusive(t)

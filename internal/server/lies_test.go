@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A node may lie in every field; none of it may fill the log, or reach the
-// terminal of an operator as anything but words.
+// A node may lie in every field. The texts of a node must not fill the log, and must reach
+// the terminal of an operator only as plain words.
 func TestWhatANodeSaysIsBounded(t *testing.T) {
 	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
@@ -88,10 +88,10 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 		return err
 	}
 	wantCode(t, put("report"), "", "")
-	big := strings.Repeat("x", 60<<20) // four fit
+	big := strings.Repeat("x", 60<<20) // four of these fit into the limit
 	for i := range 4 {
 		wantCode(t, put(fmt.Sprint(i)+big), "", "")
-		wantCode(t, put(fmt.Sprint(i)+big), "", "") // sent again: it is there
+		wantCode(t, put(fmt.Sprint(i)+big), "", "") // the node sends the same content again
 	}
 	wantCode(t, put("5"+big), tutti.CodeRefused, "since its last result")
 	f.db.Gate(wire.Gate{Run: order.Run})
@@ -99,8 +99,8 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	result.Log = tutti.DigestOf([]byte("report"))
 	wantCode(t, f.db.Call(wire.OpResult, result, nil), "", "")
 	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
-	wantCode(t, put("report"), "", "") // it has not heard that the result was taken
-	// Who guesses what others have sent is not told that it is there.
+	wantCode(t, put("report"), "", "") // the node has not received the answer to its result
+	// A node that guesses the content of others must not learn whether the server has this content.
 	wantCode(t, put("0"+big), tutti.CodeRefused, "no run whose result is to come")
 	guess := func(content string) error {
 		_, err := f.Handle(t.Context(), f.web1.Key, wire.OpBlobPut, []byte(content))

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Most of what a large fleet says is that it is there; that must not wait for
-// disks, and disks must not make it look silent.
+// Most messages of a large fleet are beats. Beats must not wait for disks, and slow disks
+// must not make nodes look silent.
 func TestWhatIsNotKeptDoesNotWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
@@ -33,7 +33,7 @@ func TestWhatIsNotKeptDoesNotWaitForTheLog(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		synctest.Wait() // its append goes on
+		synctest.Wait() // the append is still waiting
 		for _, c := range []struct {
 			op string
 			in any
@@ -67,8 +67,9 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 	}
 }
 
-// TestAGoodbyeIsForPeople: a node whose agent has said that it ends is listed as stopped, until it is heard
-// of again. It is connected for as long as one that falls silent: the goodbye is no sign of life, either.
+// TestAGoodbyeIsForPeople checks that a node whose agent has announced its end is listed as stopped until it sends
+// another message. The node stays connected as long as a node that becomes silent, because the goodbye is not a sign
+// of life either.
 func TestAGoodbyeIsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -101,7 +102,7 @@ func TestAGoodbyeIsForPeople(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("when it says hello", true, false)
-		beat(false, at) // its clock was set back
+		beat(false, at) // the clock of the node was set back
 		want("after the next beat", true, false)
 	})
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// preview lets db-01 make a noop run that finds that these resources are not as the code says.
+// preview makes db-01 do a noop run that finds these resources out of sync.
 func (f *fenced) preview(found ...string) {
 	f.t.Helper()
 	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
 }
 
-// reports lets db-01 run in a job of its own, with tags or none; its catalog has the digest of a text.
+// reports makes db-01 run in its own job, with or without tags. The catalog has the digest of this text.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
@@ -37,7 +37,7 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 	f.report(order.Run, result, found...)
 }
 
-// breaks lets db-01 make a run that changes nothing and fails before its gate.
+// breaks makes db-01 do a run that fails before its gate and changes nothing.
 func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
@@ -56,7 +56,7 @@ func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	}
 }
 
-// report ends a run with a report, and with resources that were out of sync and were not changed.
+// report ends a run with a report. In the report these resources are out of sync and were not changed.
 func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	f.t.Helper()
 	ended := enclosing(run, `{"resource_statuses": {}}`, "log")
@@ -72,14 +72,15 @@ func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	}
 }
 
-// TestANoopRunThatFoundSomething: with the code and the answers of now it shows that its node is not good, and no proof
-// undoes that. What the last full run has left so by itself (noop => true) says nothing.
+// TestANoopRunThatFoundSomething checks a noop run with the present code and answers that finds resources out of sync.
+// The node of such a run is not good, and a proof does not change that. Resources that the last full run left out of
+// sync on purpose (noop => true) do not count.
 func TestANoopRunThatFoundSomething(t *testing.T) {
 	const file, kept = "File[/x]", "File[/kept]"
 	for _, tc := range []struct {
 		reason string
 		after  func(f *fenced)
-		want   string // of why
+		want   string // a part of the reason
 	}{
 		{"it found nothing", func(f *fenced) { f.preview() }, "good: "},
 		{"it found a change", func(f *fenced) { f.preview(kept, file) }, "has found that File[/x] is not as the code says"},
@@ -168,8 +169,8 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 	}
 }
 
-// TestACompileDoesNotUndoWhatANoopRunFound: of two pushes of which the second takes the first back the catalog is that of
-// the last full run, and the node is not good.
+// TestACompileDoesNotUndoWhatANoopRunFound checks two pushes, of which the second restores the first code. The compile
+// then gives the catalog of the last full run, but the node is not good.
 func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -183,7 +184,8 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	}
 }
 
-// TestASnapshotKeepsWhatANoopRunFound, and what the full run before it had left so, also when their jobs are retired.
+// TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps the finding, and the resources that the full run
+// before it left out of sync. The snapshot keeps this data also when the jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -210,8 +212,8 @@ func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	}
 }
 
-// TestAnOlderJobTakesNoCodeBack: while a job goes on, another one brings newer code to a node of it. The older one does
-// not run the node again with its own code.
+// TestAnOlderJobTakesNoCodeBack checks a job that goes on while another job brings newer code to one of its nodes. The
+// older job must not run this node again with its own older code.
 func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -243,7 +245,7 @@ func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	wantVerdict(t, f, older, tutti.VerdictConverged)
 }
 
-// TestANoopRunOfAnotherEnvironment says nothing of the node: neither that it is not good, nor that it is.
+// TestANoopRunOfAnotherEnvironment checks that such a run does not make the node good and does not end that it is good.
 func TestANoopRunOfAnotherEnvironment(t *testing.T) {
 	f := &fenced{Fleet: servertest.Start(t), t: t}
 	f.db = f.Join("db-01")

@@ -29,13 +29,13 @@ var update = flag.Bool("update", false, "write the log of the release that is be
 
 const (
 	oldLogs     = "../../testdata/logs"
-	thisRelease = "0.3.0" // in the making: docs/releases.md does not list it
+	thisRelease = "0.3.0" // this release is not finished, so docs/releases.md does not list it
 )
 
-// keptLog is a log of a release, as testdata/logs has it.
+// keptLog is the log of a release from testdata/logs.
 type keptLog struct {
 	entries []tutti.Entry
-	blobs   map[tutti.Digest][]byte // those that a start reads
+	blobs   map[tutti.Digest][]byte // the blobs that a start reads
 }
 
 type keptEntry struct {
@@ -44,7 +44,7 @@ type keptEntry struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// golden is what folds out of a log.
+// golden is the state that a server folds from a log.
 type golden struct {
 	Jobs      []api.JobView               `json:"jobs"`
 	Watched   map[tutti.JobID][]string    `json:"watched"`
@@ -107,10 +107,10 @@ func writeJSON(t *testing.T, name string, v any) {
 	writeFile(t, name, append(raw, '\n'))
 }
 
-// plainLog is a log that knows of no snapshot: all of it is folded.
+// plainLog is a log without support for snapshots: a server folds all of it.
 type plainLog struct{ tutti.Log }
 
-// fold starts a server on a log and asks it everything.
+// fold starts a server with a log and makes all requests that read.
 func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	t.Helper()
 	blobs := memory.NewBlobs()
@@ -159,8 +159,8 @@ func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	return out
 }
 
-// TestOldLogsFold reads the logs of all releases. What a golden file says must
-// still be so; there may be more.
+// TestOldLogsFold reads the logs of all releases. Everything in a golden file must still be
+// true. The state may have more fields.
 func TestOldLogsFold(t *testing.T) {
 	if *update {
 		writeLog(t, filepath.Join(oldLogs, thisRelease))
@@ -194,8 +194,8 @@ func TestOldLogsFold(t *testing.T) {
 	}
 }
 
-// TestThisReleaseIsNotReleased: the log that -update writes is that of the next release, and
-// each other log is of a release that is listed, or of before the first one.
+// TestThisReleaseIsNotReleased checks the versions of the logs. The log that -update writes must be of the
+// next release. Every other log must be of a listed release, or of the time before the first release.
 func TestThisReleaseIsNotReleased(t *testing.T) {
 	releases, err := release.Read("../..")
 	if err != nil {
@@ -239,7 +239,7 @@ func (l keptLog) wantGolden(t *testing.T, dir, how string, change func(*server.O
 	}
 }
 
-// within returns got without the fields that want does not have.
+// within returns got without the fields that want lacks.
 func within(want, got any) any {
 	switch w := want.(type) {
 	case map[string]any:
@@ -268,8 +268,8 @@ func within(want, got any) any {
 	return got
 }
 
-// TestAGoldenMayOnlyGainFields: the comparison of old logs sees a value that is
-// another one, one that is missing, and one in a list too many.
+// TestAGoldenMayOnlyGainFields checks that the comparison of old logs finds a changed
+// value, a missing value, and an additional element of a list.
 func TestAGoldenMayOnlyGainFields(t *testing.T) {
 	cases := []struct {
 		reason, want, got string
@@ -291,8 +291,8 @@ func TestAGoldenMayOnlyGainFields(t *testing.T) {
 	}
 }
 
-// writeLog writes the log of a server to which everything happened, as a kill
-// between a snapshot and the log's letting go leaves it.
+// writeLog writes the log of a server that has seen every kind of event. The log ends as if
+// the server was killed after a snapshot and before the log dropped the old events.
 func writeLog(t *testing.T, dir string) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -378,8 +378,7 @@ func keepAsked(keep func(tutti.Digest), asked, absent tutti.Digest) {
 	}
 }
 
-// everythingHappens does what makes each kind of event, as operators and nodes do
-// it.
+// everythingHappens causes each kind of event by calls of operators and nodes.
 func everythingHappens(t *testing.T, p *trimming) {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -402,7 +401,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	must(err)
 	_, err = p.RevokeOperator(ctx, api.RevokeOperator{Operator: "bob", Reason: "left"})
 	must(err)
-	newToken(t, p.Fleet, api.CreateToken{Name: "app-*", TTL: 24 * time.Hour}) // nobody uses it
+	newToken(t, p.Fleet, api.CreateToken{Name: "app-*", TTL: 24 * time.Hour}) // no machine uses it
 	revoked := newToken(t, p.Fleet, api.CreateToken{Name: "x"})
 	must(p.RevokeToken(ctx, revoked.Token))
 	set(t, p.Fleet, "shared/hiera/port", "5432")
@@ -415,7 +414,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 		p.act(t, p.db, "db/ready", false)
 		p.act(t, second, "db/second", mode == tutti.ModeApply)
 		time.Sleep(time.Second)
-		p.act(t, web, "web/x", false) // it may not write there
+		p.act(t, web, "web/x", false) // the node has no grant for this key
 	}
 	p.convergeOnce(t, second)
 	p.factsChange(t)
@@ -426,7 +425,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()
 	must(p.CancelJob(ctx, api.CancelJob{Job: lost, Reason: "enough"}))
-	time.Sleep(time.Minute) // nobody hears of it
+	time.Sleep(time.Minute) // the nodes are silent for this time
 	gone := p.Join("gone")
 	for _, in := range []api.Pause{{Target: "web", Reason: "lunch", For: time.Hour}, {Reason: "all"}, {Target: "gone", Reason: "disk"}} {
 		_, err = p.Pause(ctx, in)
@@ -441,11 +440,11 @@ func everythingHappens(t *testing.T, p *trimming) {
 	must(err)
 	must(p.ReplaceNode(ctx, "db-02"))
 	p.codeKeys(t)
-	for i := range 60 { // until a snapshot is due
+	for i := range 60 { // long enough that a snapshot is due
 		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
 	}
 	synctest.Wait()
-	p.db.Agent = wire.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}} // more than the log has
+	p.db.Agent = wire.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}}
 	must(p.Sweep(t.Context()))
 	copied(t, p.db)
 	must(p.KeepNode(ctx, api.KeepNode{Node: "db-01", Boot: "boot-2"}))
@@ -455,8 +454,8 @@ func everythingHappens(t *testing.T, p *trimming) {
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
 }
 
-// factsChange lets db-01 tell other facts than those of its last run, and prove under these that
-// it is good.
+// factsChange makes db-01 report facts that differ from those of its last run. With the new
+// facts the node proves that it is good.
 func (p *trimming) factsChange(t *testing.T) {
 	t.Helper()
 	h := &factsHouse{t, p.Fleet, p.db}
@@ -467,7 +466,7 @@ func (p *trimming) factsChange(t *testing.T) {
 	h.must(h.tell(r.LastRun, "other", "ssh"))
 }
 
-// exclusive begins an exclusive job, of which one node is disabled.
+// exclusive begins an exclusive job in which one node is disabled.
 func (p *trimming) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	t.Helper()
 	why := "new kernel"
@@ -481,8 +480,7 @@ func (p *trimming) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	}
 }
 
-// convergeOnce lets db-01 apply and, under other code, prove that it is good; db-02
-// waits for a value.
+// convergeOnce makes db-01 apply, and later prove with other code that it is good. The node db-02 waits for a value.
 func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	t.Helper()
 	begin := func(target string) {
@@ -535,12 +533,12 @@ func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	end(second, result)
 }
 
-// act claims a run and goes through with it; if it is stopped at its gate, twice.
+// act claims a run and completes it. If the gate stops the run, act does this twice.
 func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run
 	gate := wire.Gate{Run: run}
-	if n.Name != "web-01" { // which has no grant, and says nothing of it at its gate
+	if n.Name != "web-01" { // web-01 has no grant, and does not name the value at its gate
 		gate.Values = []string{key}
 		gate.Exports = []tutti.Export{database(string(n.Name))}
 	} else {

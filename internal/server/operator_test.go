@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// issue lets an operator in and admits him.
+// issue issues a certificate to an operator and admits the operator.
 func issue(t *testing.T, f *servertest.Fleet, name string) (inside context.Context, leave func()) {
 	t.Helper()
 	out, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")})
@@ -27,7 +27,7 @@ func issue(t *testing.T, f *servertest.Fleet, name string) (inside context.Conte
 	return inside, leave
 }
 
-// What an operator has begun ends with his revocation; what others do does not.
+// Calls of an operator end when the operator is revoked. Calls of other operators go on.
 func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	f := servertest.Start(t)
 	eve, leave := issue(t, f, "eve")
@@ -46,7 +46,7 @@ func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	if bob.Err() != nil {
 		t.Errorf("what bob does ended: %v", context.Cause(bob))
 	}
-	// What had come in before and waited behind it is refused as well.
+	// A request that came before the revocation and waited in the queue is refused as well.
 	n := len(f.Events())
 	wantCode(t, f.SetValue(context.WithoutCancel(eve), "shared/x", []byte("1")), tutti.CodeUnauthenticated, "was revoked")
 	_, err := f.RenewOperator(context.WithoutCancel(eve), []byte("request"))
@@ -75,7 +75,7 @@ func TestARevocationSurvivesARestart(t *testing.T) {
 	leave()
 }
 
-// TestRenewalsAreBounded: each one is an event that stays.
+// TestRenewalsAreBounded checks the limit of renewals, because the log keeps an event for each of them.
 func TestRenewalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := false
@@ -117,7 +117,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	})
 }
 
-// Strangers are recorded once a minute each, and counted.
+// The attempts of each stranger are recorded once a minute, and otherwise counted.
 func TestStrangersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

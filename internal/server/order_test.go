@@ -35,7 +35,7 @@ plans:
       - converge: late-01
 `
 
-// orderedFleet is one whose names alone would give another order.
+// orderedFleet returns a fleet with an explicit order that differs from the order of the names.
 func orderedFleet(t *testing.T) *servertest.Fleet {
 	t.Helper()
 	f := servertest.Start(t)
@@ -56,8 +56,8 @@ func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID
 	return job
 }
 
-// TestTheOrderOfTheFleetFile: explicit order holds nodes at their gates that nothing
-// else would hold; those of both groups of an edge come between, together.
+// TestTheOrderOfTheFleetFile checks that the explicit order alone holds nodes at their
+// gates. Nodes that are in both groups of an edge go together, between the two groups.
 func TestTheOrderOfTheFleetFile(t *testing.T) {
 	f := orderedFleet(t)
 	job := startConverge(t, f, "")
@@ -92,7 +92,7 @@ func TestTheOrderOfTheFleetFile(t *testing.T) {
 	wantVerdict(t, f, job, tutti.VerdictConverged)
 }
 
-// TestWhoHasNotJoinedIsNamed by a converge of who lists it.
+// TestWhoHasNotJoinedIsNamed checks that a converge of a group names the listed nodes that have not joined.
 func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 	f := servertest.Start(t)
 	web := f.Join("web-01")
@@ -119,8 +119,8 @@ func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 	wantContains(t, f.Job(plan).Message, "not: web-02 was not run")
 }
 
-// TestAConvergeStepBetweenRuns: it begins when the step before has ended, and the
-// next begins when its nodes are good.
+// TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it
+// has ended. The step after it begins when its nodes are good.
 func TestAConvergeStepBetweenRuns(t *testing.T) {
 	f := orderedFleet(t)
 	job := f.Start("between", tutti.ModeApply)
@@ -141,7 +141,7 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 		n.Gate(wire.Gate{Run: o.Run})
 		claimed = append(claimed, o)
 	}
-	for _, i := range []int{1, 2, 0} { // app-01 waits for those that are in web, too
+	for _, i := range []int{1, 2, 0} { // app-01 waits for the nodes that are also in web
 		if o := web.Claim(); o != nil {
 			t.Fatalf("web-01 has run %+v while the step before goes on", o)
 		}
@@ -158,8 +158,8 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 	wantCode(t, err, tutti.CodeNotFound, `no group "late-01"`)
 }
 
-// TestCompilesAtOnce: so many nodes as the server is told to bear compile at once;
-// who has compiled makes room for the next.
+// TestCompilesAtOnce checks that at most the configured number of nodes compile at once.
+// After each compile the next node begins.
 func TestCompilesAtOnce(t *testing.T) {
 	f := servertest.Start(t, func(o *server.Options) { o.Compiles = 2 })
 	all := []tutti.NodeName{"app-01", "both-01", "web-01"}

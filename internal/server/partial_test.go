@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// inPart lets db-01 run with tags: its catalog has the digest of a text.
+// inPart makes db-01 run with tags. The catalog has the digest of this text.
 func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
@@ -31,8 +31,8 @@ func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	return order.Run
 }
 
-// TestARunWithTagsThatChangedANode: with another catalog it has left the node other than its last full run did, and
-// only a full run ends that.
+// TestARunWithTagsThatChangedANode checks a run with tags that had another catalog than the last full run and
+// changed the node. Only another full run makes the node good again.
 func TestARunWithTagsThatChangedANode(t *testing.T) {
 	changed := servertest.Result("", tutti.Changed)
 	changed.Counts.Changed = 1
@@ -41,7 +41,7 @@ func TestARunWithTagsThatChangedANode(t *testing.T) {
 	for _, tc := range []struct {
 		reason, catalog string
 		result          tutti.Result
-		want            string // of why
+		want            string // a part of the reason
 	}{
 		{"it changed nothing", "other", servertest.Result("", tutti.Unchanged), "good: "},
 		{"it repaired, with the catalog of the full run", "same", changed, "good: "},
@@ -63,7 +63,7 @@ func TestARunWithTagsThatChangedANode(t *testing.T) {
 	}
 }
 
-// TestManyRunsWithTags: so many are kept of a node, and with so many it is not good.
+// TestManyRunsWithTags checks how many runs with tags the server keeps per node. A node with that many is not good.
 func TestManyRunsWithTags(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -79,8 +79,9 @@ func TestManyRunsWithTags(t *testing.T) {
 	}
 }
 
-// TestAForeignRunBesideOurs: one that began before ours and ended after it has changed what ours left, unless it held
-// the lock and ours waited for it.
+// TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. Such a foreign
+// run has changed what the run of Tutti left. The exception is a foreign run that had Puppet's lock while the run of
+// Tutti waited.
 func TestAForeignRunBesideOurs(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string
@@ -114,15 +115,16 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 	}
 }
 
-// TestAReadThatIsNotGrantedAnyMore: with the grants of now the code would not compile. With the grant the node is what it
-// was.
+// TestAReadThatIsNotGrantedAnyMore checks a node that has read a value for which its grant was removed. With the
+// present grants the code would not compile. When the grant comes back, the node is good again.
 func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
 	const granted = oneNode + "grants:\n  - {to: db, read: [truth/**]}\n"
 	f := newFenced(t)
 	f.Push(granted)
 	f.converge()
 	order := f.claim()
-	query := tutti.Query{Kind: tutti.QueryValue, Key: "truth/x"} // nobody has set it: nothing is withdrawn with the grant
+	// No value is set, so nothing is withdrawn together with the grant.
+	query := tutti.Query{Kind: tutti.QueryValue, Key: "truth/x"}
 	answer := f.db.Ask(order.Run, query)
 	gate := full(order.Run)
 	gate.Reads = []tutti.Read{{Query: query, Digest: answer.Digest}}

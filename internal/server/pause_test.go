@@ -38,7 +38,7 @@ func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration)
 	}
 }
 
-// pass lets a node compile with a question, and go as soon as it may.
+// pass makes a node compile with a question, and go as soon as the gate lets it.
 func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	t.Helper()
 	o := n.MustClaim()
@@ -54,7 +54,7 @@ func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	return o
 }
 
-// idle lets time go by in which the nodes are there.
+// idle lets this time pass while the nodes stay connected.
 func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.NodeName) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -68,7 +68,7 @@ func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.Nod
 	synctest.Wait()
 }
 
-// claimants are those of the nodes for whom there is work; it goes to them.
+// claimants returns those of the nodes that get work. They claim it.
 func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range names {
@@ -79,8 +79,7 @@ func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	return out
 }
 
-// TestPausedNodesAreLeftAlone: by converging, and not by a plan that a person
-// starts.
+// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan that a person starts does.
 func TestPausedNodesAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -110,11 +109,11 @@ func TestPausedNodesAreLeftAlone(t *testing.T) {
 	})
 }
 
-// TestAPauseStopsWhatIsHeld: what has not passed its gate goes no further, what has
-// passed it ends.
+// TestAPauseStopsWhatIsHeld checks a pause during runs. A run before its gate stops there,
+// and a run after its gate goes on to its end.
 func TestAPauseStopsWhatIsHeld(t *testing.T) {
 	f := orderedFleet(t)
-	job := startConverge(t, f, "app") // both-01 and both-02 go first
+	job := startConverge(t, f, "app") // both-01 and both-02 are first in the order
 	runs := map[tutti.NodeName]tutti.RunID{}
 	for _, n := range []tutti.NodeName{"app-01", "both-01", "both-02"} {
 		runs[n] = f.Node(n).MustClaim().Run
@@ -138,8 +137,8 @@ func TestAPauseStopsWhatIsHeld(t *testing.T) {
 	wantContains(t, f.Job(job).Message, "app-01 is paused by operator:ada: lunch")
 }
 
-// TestAPauseEndsByItself: without an event, also after a restart; a node runs when
-// all its pauses have ended, and what changed meanwhile is not forgotten.
+// TestAPauseEndsByItself checks that a pause ends without an event, also after a restart. A
+// node runs when all its pauses have ended. Changes during the pause are not lost.
 func TestAPauseEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -152,7 +151,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 		for _, n := range all {
 			f.Node(n).MustClaim()
 		}
-		for _, n := range all { // both compile, then both go
+		for _, n := range all { // both nodes compile, then both go
 			o := f.Node(n).MustClaim()
 			f.Node(n).Gate(wire.Gate{Run: o.Run, Reads: []tutti.Read{f.Node(n).Read(o.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/x"})}})
 		}
@@ -204,8 +203,8 @@ func TestAPauseEndsByItself(t *testing.T) {
 	})
 }
 
-// TestAPauseGoesWithItsNode: who joins under the name of a node that was removed is
-// another one.
+// TestAPauseGoesWithItsNode checks that a pause ends when its node is removed. A machine
+// that joins later under this name is another node.
 func TestAPauseGoesWithItsNode(t *testing.T) {
 	f := newFixture(t)
 	pauseFor(t, f.Fleet, "db-01", 0)
@@ -219,7 +218,7 @@ func TestAPauseGoesWithItsNode(t *testing.T) {
 		t.Errorf("who converges: -want +got\n%s", diff)
 	}
 	after := f.State()
-	_ = f.Stop() // what is compared must not tick
+	_ = f.Stop() // the compared state must not change with the ticks
 	before := server.Fold(f.Everything())
 	if diff := before.Diff(after, time.Now()); diff != "" {
 		t.Errorf("folded again it is another state: -want +got\n%s", diff)

@@ -23,13 +23,13 @@ type probeKey struct {
 	step tutti.StepName
 }
 
-// probing is a wait step that asks an address.
+// probing is a wait step that sends requests to an address.
 type probing struct {
 	cancel context.CancelFunc
-	last   atomic.Pointer[string] // why the last answer was not good; nil: no answer yet
+	last   atomic.Pointer[string] // why the last answer was not good; it is nil before the first answer
 }
 
-// maxAnswer bounds what a message quotes of an answer, in bytes.
+// maxAnswer is how many bytes of an answer a message quotes at most.
 const maxAnswer = 1000
 
 const (
@@ -37,7 +37,7 @@ const (
 	probeDeadline = 5 * time.Second
 )
 
-// checkValueWaits ends the waits for values that are set.
+// checkValueWaits ends the waits whose value is set now.
 func (d *decider) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
 	tx.Engine.Waits(func(j *engine.Job, st *engine.Step) {
@@ -82,7 +82,7 @@ func (d *decider) reconcileProbes(ctx context.Context, state *fold.State) {
 	}
 }
 
-// lastAnswer says for people why a wait goes on; empty if that is unknown.
+// lastAnswer returns, for people, the reason why a wait goes on. The text is empty if the reason is unknown.
 func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	if p := d.probing[probeKey{job, step}]; p != nil {
 		if last := p.last.Load(); last != nil {
@@ -92,10 +92,10 @@ func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	return ""
 }
 
-// probe asks once. It returns nil when the wait is over.
+// probe sends one request. A probe returns nil if the wait is over.
 type probe func(context.Context) error
 
-// probeOf returns what a wait step asks. The probe keeps no reference into the fold.
+// probeOf returns the probe of a wait step. The probe does not refer to the fold.
 func probeOf(j *engine.Job, st *engine.Step) probe {
 	wait := *st.Wait
 	switch {
@@ -107,8 +107,8 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
-// probe asks until the answer is good, then ends the step. The engine watches the step's
-// timeout, and reports the last answer.
+// probe repeats the question until the answer is good. After a good answer, probe ends the
+// step. The engine checks the timeout of the step, and reports the last answer.
 func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -141,7 +141,7 @@ func once(ctx context.Context, question probe) error {
 	defer cancel()
 	err := question(ctx)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // the step names the address already
+		err = failed.Err // the step already names the address
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("none within %s", probeDeadline)

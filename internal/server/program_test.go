@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A fleet with a Puppet Server, whose group lab runs by the fleet's code.
+// The fleet of these tests has a Puppet Server. The group lab runs with the code of the fleet.
 const (
 	agentFleet = `
 fleet: agents
@@ -46,14 +46,14 @@ func setFleet(t *testing.T, f *servertest.Fleet, text string) {
 	}
 }
 
-// withoutRun is an order without what differs from test to test.
+// withoutRun returns an order without the fields that differ from test to test.
 func withoutRun(o tutti.Order) tutti.Order {
 	o.Run = ""
 	return o
 }
 
-// A fleet whose code is the Puppet Server's starts jobs without any of ours; each
-// run is told by which program, and with which options.
+// If the code of a fleet is on a Puppet Server, its jobs start without code in Tutti. Each
+// order names the program and its options.
 func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -91,13 +91,13 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
 }
 
-// What a node has published stays when it runs by the agent, which says nothing of
-// it, or with tags, by which it may have applied only a part.
+// The publications of a node stay if it runs through the agent, because such a run reports no publications.
+// The publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
 func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
 	f.Push(applyFleet)
-	// withdrawn runs a plan and returns what its run has withdrawn or replaced.
+	// withdrawn runs a plan and returns the publications that its run has withdrawn or replaced.
 	withdrawn := func(plan tutti.PlanName, exports []tutti.Export) (out []string) {
 		t.Helper()
 		before := len(f.Events())
@@ -141,9 +141,9 @@ func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	check("a full run by apply", withdrawn("deploy", nil), "0 exports", "without db/port")
 }
 
-// A node that runs by the agent is not compiled to discover anything, is good after
-// a good run whatever the fleet's code becomes, and needs one when it is to run by
-// apply; a run with tags makes nobody good.
+// A converge job does not compile a node that runs through the agent only to find out its
+// needs. After a good run the node stays good when the fleet's code changes. A node needs a
+// run when it switches to apply. A run with tags makes no node good.
 func TestConvergingThroughTheAgent(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -176,7 +176,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(0)
 	f.Push("mode: agent" + applyFleet)
 	converge(0)
-	// People are told what it is, not that code or environment are other ones, which they are as well.
+	// People see this reason, although code and environment differ as well.
 	another := func(program string) {
 		t.Helper()
 		n, err := f.ShowNode(servertest.Operator(), "db-01")
@@ -193,7 +193,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(1)
 }
 
-// A branch under a name of its own is other code (finding T2).
+// Code of another environment is other code (finding T2).
 func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)
@@ -229,7 +229,7 @@ func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	}
 }
 
-// A run by the agent in an environment that its step has named says nothing of the one that the node has by itself.
+// If a step names the environment of a run through the agent, this run does not count for the node's own environment.
 func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -252,8 +252,8 @@ func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	}
 }
 
-// Who runs by the agent compiles when its turn has come: nothing more would be known
-// of it after a compile, which its Puppet Server would store.
+// A node that runs through the agent compiles only when its turn has come. An earlier
+// compile would not help the server, but the Puppet Server would store its catalog.
 func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -281,7 +281,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	wantVerdict(t, f, job, tutti.VerdictConverged)
 }
 
-// A job that goes on keeps its environment: what the fleet has now is for the next one.
+// A running job keeps its environment. The present environment of the fleet is used by the next job.
 func TestAJobKeepsItsEnvironment(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)

@@ -15,12 +15,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// host is a resource of which nothing grants the parameter target.
+// host returns a resource with the parameter target, for which no node has a grant.
 func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }
 
-// A run is refused its gate as often as an honest one can be, and then unread. A small gate costs nothing and is read.
+// The gate refuses a run as often as an honest run may come. After that the server refuses large gates of this run
+// without reading them. A small gate costs almost nothing, so the server reads it.
 func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -31,7 +32,7 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 		f.WasRefused(f.db.Key, order.Run, nodes.MaxTried-150_000)
 		wantCode(t, gate(100_000), tutti.CodeRefused, "are looked at")
 		wantCode(t, gate(100), tutti.CodeRefused, "may not export")
-		f.WasRefused(f.db.Key, "another", nodes.MaxTried) // of a run before
+		f.WasRefused(f.db.Key, "another", nodes.MaxTried) // refused gates of an earlier run
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")
 		if err := f.Stop(); err != nil {
 			t.Error(err)
@@ -39,7 +40,8 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	})
 }
 
-// A run hands over so many bytes of a type. It is told at its gate, and nobody else notices.
+// A grant limits the bytes that a node may export of a type. The node gets the error at its own gate, and other
+// nodes see no effect.
 func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	f := newFixture(t)
 	setFleet(t, f.Fleet, strings.Replace(twoSteps, "most: 50000", "most_mib: 1", 1))
@@ -62,7 +64,8 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	}
 }
 
-// A node pays at its gate for what its Puppet Server has handed over: each gate reads all of it.
+// A node pays at its gate for the exports that its Puppet Server has reported, because the
+// server reads them for each gate.
 func TestServedExportsArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run := begun(t)
@@ -88,7 +91,7 @@ func TestServedExportsArePaidFor(t *testing.T) {
 	})
 }
 
-// However much a Puppet Server hands over, its node can pay for it.
+// A node can pay for the largest report that its Puppet Server can send.
 func TestTheMostThatIsServedCanBePaidFor(t *testing.T) {
 	if got := server.CostOfServed(server.LargestGate, data.MaxExports); got > server.CostAtOnce {
 		t.Errorf("it costs %d, and a node has %d", got, server.CostAtOnce)

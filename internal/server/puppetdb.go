@@ -18,23 +18,24 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// catalogs is what a wait asks a PuppetDB for. A Puppet Server puts a catalog into
-// PuppetDB's queue before its node applies the catalog. Other nodes collect only what
-// PuppetDB has stored already.
+// catalogs are the catalogs for which a wait asks a PuppetDB. A Puppet Server puts a
+// catalog into the queue of PuppetDB before the node applies the catalog. But other nodes
+// can only collect from a catalog after PuppetDB has stored it.
 type catalogs struct {
 	at  string // URL of the PuppetDB
 	due map[tutti.NodeName]catalog
 }
 
-// catalog is identified by the run's id, which is the transaction's uuid. PuppetDB keeps
-// only the latest catalog of each node. A catalog from after the run's end has replaced the run's own.
+// catalog describes the catalog of one run. The id of the run is the uuid of the transaction.
+// PuppetDB keeps only the latest catalog of each node. If PuppetDB has a catalog from after the end
+// of the run, this catalog has replaced that of the run.
 type catalog struct {
 	run tutti.RunID
 	end time.Time
 }
 
-// catalogsDue are the catalogs of agent runs in the steps directly before the wait.
-// Runs without a catalog are left out.
+// catalogsDue returns the catalogs of agent runs in the steps directly before the wait.
+// The function leaves out runs without a catalog.
 func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	due := map[tutti.NodeName]catalog{}
 	for _, name := range wait.After {
@@ -47,13 +48,13 @@ func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	return due
 }
 
-// maxMissing is how many nodes a message names.
+// maxMissing is how many nodes a message names at most.
 const maxMissing = 10
 
-// maxCatalogs bounds an answer: about 200 bytes a node.
+// maxCatalogs is the largest answer of PuppetDB. The answer has about 200 bytes per node.
 const maxCatalogs = 64 << 20
 
-// stored returns nil once PuppetDB has all of them.
+// stored returns nil if PuppetDB has stored all these catalogs.
 func (c catalogs) stored(ctx context.Context) error {
 	if len(c.due) == 0 {
 		return nil
@@ -85,7 +86,7 @@ func (c catalogs) stored(ctx context.Context) error {
 	return fmt.Errorf("the catalogs of %d of %d nodes are not stored yet: %s", len(missing), len(c.due), strings.Join(names, ", "))
 }
 
-// query asks for all nodes at once, with PuppetDB's query API, version 4.
+// query asks for all nodes in one request of PuppetDB's query API, version 4.
 func (c catalogs) query(ctx context.Context, into any) error {
 	var names []tutti.NodeName
 	for node := range c.due {
@@ -116,7 +117,7 @@ func (c catalogs) query(ctx context.Context, into any) error {
 		return errors.New(resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxCatalogs)).Decode(into); err != nil {
-		return fmt.Errorf("%s, and what is not PuppetDB's answer: %w", resp.Status, err)
+		return fmt.Errorf("%s, but the content is not an answer of PuppetDB: %w", resp.Status, err)
 	}
 	return nil
 }

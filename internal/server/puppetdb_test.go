@@ -29,18 +29,18 @@ plans:
   own: {steps: [{run: own}, {wait: {puppetdb: %[1]q}}]}
 `
 
-// storedCatalog is a catalog as PuppetDB's answer has it.
+// storedCatalog returns a catalog in the form of PuppetDB's answer.
 func storedCatalog(node string, run tutti.RunID, produced time.Duration) string {
 	return fmt.Sprintf(`{"certname":%q,"transaction_uuid":%q,"producer_timestamp":%q}`, node, run, time.Now().Add(produced).UTC().Format(time.RFC3339Nano))
 }
 
-// A wait for PuppetDB goes on until it has the catalogs of these very runs, or later
-// ones; each answer but the last of those that are enough is not yet good enough.
+// A wait for PuppetDB goes on until PuppetDB has the catalogs of exactly these runs, or later catalogs. In each list of
+// answers only the last one that the wait needs is good enough.
 func TestWaitForPuppetDB(t *testing.T) {
 	const before, after, other = -time.Hour, time.Hour, "0b6cfe04-98a2-4a24-8ae4-04e9d5b9f0d7"
 	cases := map[string]struct {
 		reason  string
-		enough  int // answers
+		enough  int // number of the answer with which the wait ends
 		answers func(one, two tutti.RunID) []string
 	}{
 		"stored": {"an older catalog, or none, is not the run's", 4, func(one, two tutti.RunID) []string {
@@ -93,7 +93,7 @@ func TestWaitForPuppetDB(t *testing.T) {
 	}
 }
 
-// checkCatalogQuery compares what PuppetDB was asked with its query API.
+// checkCatalogQuery compares a request to PuppetDB with PuppetDB's query API.
 func checkCatalogQuery(t *testing.T, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -106,7 +106,7 @@ func checkCatalogQuery(t *testing.T, r *http.Request) {
 	}
 }
 
-// What PuppetDB says when it cannot answer is not that it has the catalogs.
+// An error of PuppetDB does not mean that PuppetDB has the catalogs.
 func TestAPuppetDBThatCannotAnswer(t *testing.T) {
 	var asked atomic.Int64
 	var run tutti.RunID
@@ -134,7 +134,7 @@ func TestAPuppetDBThatCannotAnswer(t *testing.T) {
 	}
 }
 
-// A wait for PuppetDB that is in vain names the nodes whose catalogs are missing.
+// If a wait for PuppetDB times out, the message names the nodes whose catalogs are missing.
 func TestAWaitForPuppetDBInVainNamesTheNodes(t *testing.T) {
 	var run tutti.RunID
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -160,7 +160,7 @@ func TestAWaitForPuppetDBInVainNamesTheNodes(t *testing.T) {
 	}
 }
 
-// Runs by the fleet's own code have no catalog in PuppetDB: it is not asked.
+// Runs with the fleet's own code have no catalog in PuppetDB, so the server sends PuppetDB no request.
 func TestNoCatalogIsWaitedForWithoutThePuppetServer(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked %s", r.URL) }))
 	defer s.Close()

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// largeFile is a file of which the code says that four of it are as much as is read at once.
+// largeFile pushes a file whose declared size is a quarter of the limit for all content in memory.
 func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte("large"))
@@ -35,7 +35,7 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// calls are calls of nodes whose answers a bus holds until it is told to send them.
+// calls are calls of nodes. The test's bus sends their answers only when the test calls sent.
 type calls struct {
 	mu      sync.Mutex
 	turns   map[string]*tutti.Turn
@@ -43,7 +43,7 @@ type calls struct {
 	yielded []string
 }
 
-// begin lets a node get a file.
+// begin makes a node get a file.
 func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.Blo
 	synctest.Wait()
 }
 
-// sent sends the answers of some calls.
+// sent sends the answers of these calls.
 func (c *calls) sent(names ...string) {
 	for _, name := range names {
 		c.mu.Lock()
@@ -97,8 +97,9 @@ func (c *calls) want(t *testing.T, answered ...string) {
 	}
 }
 
-// TestLargeFilesAreReadByTurns: what is in memory of them until its answer has been sent is bounded, and there is one of each
-// node. Who waits has no place at the bus, and hears what it waits for.
+// TestLargeFilesAreReadByTurns checks that the files in memory are limited until their answers have been sent. Each
+// node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call waits too
+// long, the error says for what it waits.
 func TestLargeFilesAreReadByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -123,11 +124,11 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 			t.Errorf("they have no place at the bus: -want +got\n%s", diff)
 		}
 		c.sent("0a")
-		c.want(t, "0a", "1a", "2a", "3a", "4a") // 0b is one of a node that had its turn
+		c.want(t, "0a", "1a", "2a", "3a", "4a") // 0b does not begin yet, because its node had its turn already
 		c.sent("1a", "2a")
 		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b")
 		c.sent("3a")
-		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b") // of the nodes of 0c and 4b there is one at work
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b") // the nodes of 0c and 4b already have one file in memory each
 		time.Sleep(21 * time.Second)
 		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b")
 		for _, name := range []string{"0c", "4b"} {
@@ -137,17 +138,17 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 		for i, n := range nodes {
 			c.begin(t, n, fmt.Sprint(i, "z"), gets[i])
 		}
-		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b", "0z", "1z", "2z", "3z") // all that was held is free again
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b", "0z", "1z", "2z", "3z") // all limits are free again
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// oneStep is a plan of one node.
+// oneStep is a plan with one step on one node.
 const oneStep = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [db-01]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
 
-// slow is a store that reads some content when it is told to.
+// slow is a blob store that returns some content only when the test says so.
 type slow struct {
 	*memory.Blobs
 	of     tutti.Digest
@@ -163,7 +164,8 @@ func (b *slow) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestResultsAreReadOneAfterTheOther: the record of a result that comes many times at once is in memory once, and read once.
+// TestResultsAreReadOneAfterTheOther checks a result that arrives many times at once. The server reads its record only
+// once, and has it in memory only once.
 func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &slow{Blobs: memory.NewBlobs(), begun: make(chan struct{}, 10), finish: make(chan struct{})}
@@ -200,7 +202,7 @@ func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// sized is a store that says of some content that it is larger.
+// sized is a blob store that reports a larger size for some content.
 type sized struct {
 	*memory.Blobs
 	of   tutti.Digest
@@ -221,7 +223,7 @@ func (b *sized) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestALargeRecordIsNotRead: it is refused with words, by which its run ends.
+// TestALargeRecordIsNotRead checks that the server refuses such a record with an error that ends the run.
 func TestALargeRecordIsNotRead(t *testing.T) {
 	blobs := &sized{Blobs: memory.NewBlobs(), size: 16<<20 + 1}
 	f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })

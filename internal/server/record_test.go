@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// applied ends a run whose record is what its node has of it, with a report.
+// applied ends a run with a report and with this record.
 func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Record) {
 	t.Helper()
 	record.Run, record.Node = run, n.Name
@@ -34,10 +34,9 @@ func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Rec
 	}
 }
 
-// What the Puppet Server of a run read and exports is in the record that people see,
-// beside what the node read itself; the node's word for the exports is not. A
-// resource is known by its exporter, also behind a run that others started, and after
-// a start of the server.
+// The record that people see has the reads and exports of the run's Puppet Server, and the reads of the
+// node itself. The record does not have the exports that the node reports. An explanation of a resource
+// finds its exporter, also after a foreign run and after a restart of the server.
 func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	f := newCompileFixture(t)
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")
@@ -58,7 +57,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	}
 	f.compiled(t, in)
 	f.web.Gate(wire.Gate{Run: web})
-	deferred := f.web.Read(web, asksShared) // again, by the node
+	deferred := f.web.Read(web, asksShared) // the node reads the value again
 	deferred.At = tutti.Place{File: "/x.pp", Line: 3}
 	applied(t, f.web, web, tutti.Record{Reads: []tutti.Read{deferred}})
 
@@ -112,7 +111,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	t.Run("behind a run that others started", check)
 }
 
-// A record is its node's word, and may be as large as a blob: people see the first part of it.
+// A record is the word of a node, and may be as large as a blob. So people see only the first part of a record.
 func TestTheRecordThatIsShownIsBounded(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	f.db.Gate(wire.Gate{Run: order.Run})

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refusals are the entries of what runs were refused, and the bytes of the largest.
+// refusals counts the entries about refused grants, and returns the size of the largest entry.
 func refusals(t *testing.T, events []tutti.Event) (count, largest int) {
 	t.Helper()
 	for _, e := range events {
@@ -28,7 +28,8 @@ func refusals(t *testing.T, events []tutti.Event) (count, largest int) {
 	return count, largest
 }
 
-// What a run is refused is for people: a node cannot fill the log with it, however it names what it wants.
+// The entries about refused grants are for people. A node must not fill the log with them, no matter which
+// names it uses.
 func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 	exports := func(round, bytes int) (out []tutti.Export) {
 		for i := range 60 {
@@ -92,7 +93,7 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// What had no entry has one when it is refused again, in a later minute.
+// If a refusal got no entry, it gets one when the server refuses the run again in a later minute.
 func TestWhatARunIsRefusedIsNotedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

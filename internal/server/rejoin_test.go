@@ -10,8 +10,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestANodeThatJoinsAgainInOtherGroups: with the same key, too, it is one that never ran, and what it has published by the
-// grants of the groups of before is withdrawn. In the same groups nothing becomes of it.
+// TestANodeThatJoinsAgainInOtherGroups checks that such a node has never run, even if its key is the same. The
+// publications that it had under the grants of its previous groups are withdrawn. If the groups are the same, nothing
+// changes.
 func TestANodeThatJoinsAgainInOtherGroups(t *testing.T) {
 	const fleet = `
 fleet: test
@@ -22,7 +23,7 @@ grants: [{to: db, write: [shared/db], exports: [Sshkey]}]
 	for _, tc := range []struct {
 		groups []tutti.GroupName
 		why    string
-		kept   int // of one export and one value
+		kept   int // how many of one export and one value stay
 	}{
 		{[]tutti.GroupName{"db"}, "good: ", 2},
 		{[]tutti.GroupName{"web"}, "never ran: ", 0},

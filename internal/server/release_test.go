@@ -14,8 +14,8 @@ import (
 
 const heldReaction = "reactive: true\nreaction: {code: confirm, ask_above: 7}\n"
 
-// Code is held by the rule of the fleet file, across a restart, until it is released. Nodes go on with the
-// code before it.
+// If the fleet file says so, new code is held until an operator releases it, also across a restart. Until
+// then nodes use the previous code.
 func TestHeldCode(t *testing.T) {
 	f := newFixture(t)
 	first := f.Push(twoSteps + heldReaction)
@@ -47,7 +47,7 @@ func TestHeldCode(t *testing.T) {
 	}
 }
 
-// The fleet file that comes with code says how nodes react to it, not the one before.
+// If a fleet file is pushed together with code, this new file decides how nodes react to the code.
 func TestHeldByTheFleetFileThatComesWithIt(t *testing.T) {
 	f := newFixture(t)
 	f.Push(twoSteps)
@@ -57,11 +57,12 @@ func TestHeldByTheFleetFileThatComesWithIt(t *testing.T) {
 	}
 }
 
-// What a push causes is known before it is made.
+// An operator can see the effect of a push before the push.
 func TestPushEffect(t *testing.T) {
 	f := newFixture(t)
 	pushed := f.Push(twoSteps + heldReaction)
-	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
+	// MustClaim fails if this call failed.
+	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
 	order := f.db.MustClaim()
 	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/a"}}})
 	if err := f.db.Publish(order.Run, "db/a", "1"); err != nil {
@@ -98,7 +99,8 @@ func TestPushEffect(t *testing.T) {
 	}
 }
 
-// Code is shown beside what nodes run with while it is held, and else beside what was pushed before.
+// While code is held, it is compared with the code that nodes use. Code that is not held is compared
+// with the code of the previous push.
 func TestShowCode(t *testing.T) {
 	f := newFixture(t)
 	ctx := servertest.Operator()

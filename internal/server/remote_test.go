@@ -19,13 +19,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// says is a reply to everything.
+// says returns a function that answers every question with this reply.
 func says(r tutti.RemoteReply) func(tutti.RemoteRequest) tutti.RemoteReply {
 	return func(tutti.RemoteRequest) tutti.RemoteReply { return r }
 }
 
-// TestEveryNodeIsAnsweredFor: who says nothing, or nothing that is an answer, is
-// named, and no reply of a node is a success that it is not.
+// TestEveryNodeIsAnsweredFor checks that the operator gets a verdict for each node. A node
+// without an answer, or with an invalid answer, does not count as a success.
 func TestEveryNodeIsAnsweredFor(t *testing.T) {
 	long := strings.Repeat("x", 70<<10)
 	good := servertest.Idle()
@@ -68,8 +68,8 @@ func TestEveryNodeIsAnsweredFor(t *testing.T) {
 	}
 }
 
-// TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits: a doorbell that comes twice, late,
-// or from a server that is gone, and a node that was not asked, change nothing.
+// TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits checks doorbells that come twice, come late, or come from
+// an earlier server, and nodes that got no question. None of these cases may lead to a change.
 func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -82,7 +82,7 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 			again = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
 			wantCode(t, other.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil), tutti.CodeRefused, "was not asked")
 			wantCode(t, other.Call(wire.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteOK}, nil), tutti.CodeRefused, "was not asked")
-			return tutti.RemoteReply{} // and then it is not heard of
+			return tutti.RemoteReply{} // the node sends nothing after this reply
 		})
 		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
 		if first != nil {
@@ -95,14 +95,14 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 		wantCode(t, db.Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
 		next := f.Restart()
 		wantCode(t, next.Node("db-01").Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
-		want := []string{"node:web-01: act on a question that it was not asked", "node:web-01: answer a question that it was not asked"}
+		want := []string{"node:web-01: act on a question that it did not get", "node:web-01: answer a question that it did not get"}
 		if diff := cmp.Diff(want, next.Denials()); diff != "" {
 			t.Errorf("denials: -want +got\n%s", diff)
 		}
 	})
 }
 
-// TestNobodyActsOnAReading: a question that changes nothing lets nobody act.
+// TestNobodyActsOnAReading checks that a node cannot act on a question that only reads.
 func TestNobodyActsOnAReading(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -115,7 +115,7 @@ func TestNobodyActsOnAReading(t *testing.T) {
 	wantCode(t, err, tutti.CodeConflict, "do nothing")
 }
 
-// TestTheFirstAnswerCounts: a second one, or a late one, has no effect.
+// TestTheFirstAnswerCounts checks that a second answer and a late answer have no effect.
 func TestTheFirstAnswerCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -139,8 +139,8 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	})
 }
 
-// TestAChangeIsInTheLogBeforeAnybodyIsTold: with who, what and on whom; and after it
-// what became of it.
+// TestAChangeIsInTheLogBeforeAnybodyIsTold checks that the log first gets the operator, the
+// change and the nodes. After the change the log gets the result.
 func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -165,7 +165,8 @@ func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 	})
 }
 
-// TestManyNodesAreSeveralEvents: what one event names is bounded, nobody is left out.
+// TestManyNodesAreSeveralEvents checks that one event names a limited number of nodes, and
+// that all events together name all of them.
 func TestManyNodesAreSeveralEvents(t *testing.T) {
 	f := servertest.Start(t)
 	const count = 1201
@@ -199,8 +200,8 @@ func TestManyNodesAreSeveralEvents(t *testing.T) {
 	}
 }
 
-// TestWhoeverAskedMayGo: what became of a question is noted all the same, and the
-// question is over.
+// TestWhoeverAskedMayGo checks that the result of a question is recorded, and the question
+// ends, even if the operator disconnects.
 func TestWhoeverAskedMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -221,7 +222,7 @@ func TestWhoeverAskedMayGo(t *testing.T) {
 	})
 }
 
-// TestAnOperatorWhoIsOutAsksNobody: a change of somebody who was revoked meanwhile.
+// TestAnOperatorWhoIsOutAsksNobody checks that no node gets a question if the operator was revoked in the meantime.
 func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 	f := servertest.Start(t)
 	rung := atomic.Int32{}
@@ -245,7 +246,8 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 	wantContains(t, err.Error(), "operator eve was revoked")
 }
 
-// TestFactsThatAreNoneSelectNobody: a node that lies about its facts is undecided.
+// TestFactsThatAreNoneSelectNobody checks that a node with invalid facts is neither
+// selected nor rejected, but undecided.
 func TestFactsThatAreNoneSelectNobody(t *testing.T) {
 	for _, facts := range []string{`null`, `[]`, `"role"`, `{"role":{"a":1}}`} {
 		f := servertest.Start(t)
@@ -257,7 +259,7 @@ func TestFactsThatAreNoneSelectNobody(t *testing.T) {
 	}
 }
 
-// TestRunsOnListedNodesSlide: as one ends the next begins, whoever is slow.
+// TestRunsOnListedNodesSlide checks that the next run begins whenever one run ends, even if another run is slow.
 func TestRunsOnListedNodesSlide(t *testing.T) {
 	f := newFixture(t)
 	nodes := []*servertest.Node{f.db, f.web1, f.web2}
@@ -266,7 +268,7 @@ func TestRunsOnListedNodesSlide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := nodes[0].MustClaim() // holds its place to the end
+	slow := nodes[0].MustClaim() // the slow node uses its place until the end
 	if slow.Mode != tutti.ModeNoop {
 		t.Errorf("mode %q", slow.Mode)
 	}

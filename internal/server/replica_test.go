@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wantFold fails unless a version is the fold of the first events of a log, with all
-// that a log that is read again makes of them.
+// wantFold fails unless a version is the fold of the first events of the log. The function compares
+// with a fold of the same events as the log returns them.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
 	events := f.Everything()[:version.Seq()]
@@ -35,9 +35,8 @@ func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	}
 }
 
-// TestAVersionIsTheFoldOfTheLog: whatever happened, readers see the fold of a log up
-// to one event, all that was acknowledged before is in it, and it stays the same as
-// long as they look.
+// TestAVersionIsTheFoldOfTheLog checks the versions that readers see. Each version is the fold of the log up to one
+// event. A version includes everything that was acknowledged before, and does not change while somebody reads it.
 func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 	later := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -55,7 +54,7 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 					rt.Fatalf("a look after event %d sees %d", acknowledged, version.Seq())
 				}
 				seq := version.Seq()
-				for range rapid.IntRange(0, 10).Draw(rt, "steps") { // none of them looks
+				for range rapid.IntRange(0, 10).Draw(rt, "steps") { // no reader looks during these steps
 					a.step(rt)
 				}
 				if version.Seq() != seq {
@@ -74,8 +73,8 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotQueueAtTheWriter: while the writer waits for its log, whoever only
-// looks is answered, and sees nothing of what is not on disk.
+// TestReadersDoNotQueueAtTheWriter checks that readers get answers while the writer waits
+// for its log. Readers see only what is on disk.
 func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
@@ -94,7 +93,7 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 		log.hold.Store(true)
 		var writing sync.WaitGroup
 		writing.Go(func() { set("2") })
-		synctest.Wait() // its append goes on
+		synctest.Wait() // the append is still waiting
 
 		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Second)
 		defer cancel()
@@ -126,7 +125,7 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 	})
 }
 
-// lookEverywhere calls all that only looks.
+// lookEverywhere makes all calls that only read.
 func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, run tutti.RunID) map[string]error {
 	out := readEverywhere(ctx, f.Reader, job, run)
 	out["WatchJob"] = f.WatchJob(ctx, api.WatchJob{Job: job}, func(api.Watched) error { return nil })
@@ -134,7 +133,7 @@ func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, r
 	return out
 }
 
-// readEverywhere calls all that a reader answers.
+// readEverywhere makes all calls of a reader.
 func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, run tutti.RunID) map[string]error {
 	calls := map[string]func() (any, error){
 		"GetFleet":      func() (any, error) { return rd.GetFleet(ctx) },
@@ -179,8 +178,8 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 	return out
 }
 
-// TestReadersOfOneVersion needs -race to say anything: who looks changes nothing that
-// others look at, not even a memo. No lock of the server keeps them apart here.
+// TestReadersOfOneVersion is only useful with -race. TestReadersOfOneVersion checks that readers change nothing
+// in a version that others read, not even a cache. In this test no lock of the server separates the readers.
 func TestReadersOfOneVersion(t *testing.T) {
 	f := servertest.Start(t)
 	node := f.Join("db-01")
@@ -225,8 +224,8 @@ func suiteOf(node string) string {
 	return "fleet: readers\nsecrets: {recovery: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p}\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [" + node + "]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
 }
 
-// TestAReaderThatKeepsItsVersion delays nobody who writes, and for ten seconds those
-// who look; then they get another version, and it keeps its own.
+// TestAReaderThatKeepsItsVersion checks a reader that keeps its version for long. Such a reader delays no
+// writer, and delays other readers for at most ten seconds. After ten seconds the other readers get another version.
 func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -256,7 +255,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 		wantNew(10 * time.Second)
 		wantFold(t, f, *kept)
 
-		// A second one is not left a version of its own.
+		// A second slow reader gets no version of its own.
 		began = time.Now()
 		again, _ := keepVersion(t, f)
 		f.Join("db-02")
@@ -268,7 +267,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	})
 }
 
-// keepVersion keeps a version until release is called.
+// keepVersion keeps a version until the test calls release.
 func keepVersion(t *testing.T, f *servertest.Fleet) (release func(), kept *server.State) {
 	t.Helper()
 	end, ended, got := make(chan struct{}), make(chan struct{}), make(chan server.State)

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestARecordSpeaksToNoTerminal: a node may lie in every field of its record and of
-// its result, and people look at both.
+// TestARecordSpeaksToNoTerminal checks that no control character of a record or a result
+// reaches a terminal: a node may lie in every field, and people read both.
 func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	const bad = "a\x1b[2J\u009b\u202e"
@@ -59,8 +59,7 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	}
 }
 
-// reported runs a job whose run has a report, a log and a record; same: they are
-// one blob.
+// reported runs a job whose run has a report, a log and a record. If same is true, all three are the same blob.
 func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)
@@ -86,7 +85,7 @@ func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	return run
 }
 
-// kept says which of a run's report, log and record the server has.
+// kept returns which of the report, the log and the record of a run the server still has.
 func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -112,8 +111,8 @@ func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	return strings.Join(out, " ")
 }
 
-// TestAReportThatIsLost: only what was let go is said to be not kept any more. What the disk has lost is said to be
-// lost, and no backup passes over it (finding F24).
+// TestAReportThatIsLost checks that only a report that was dropped on purpose is shown as no longer kept. If the
+// disk has lost a report, the server says so, and makes no backup without it (finding F24).
 func TestAReportThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) { o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 2} })
@@ -148,9 +147,11 @@ func TestAReportThatIsLost(t *testing.T) {
 		}
 		first := p.reported(t, false)
 		lose(first)
-		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // nobody has said what was let go
+		// The server does not know yet which reports were dropped.
+		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more")
 		sweep()
-		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // an older release may have let it go
+		// An older release may have dropped this report.
+		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more")
 		second := p.reported(t, false)
 		lost := lose(second)
 		want(second, api.ReportLost, tutti.CodeDamaged, "disk has lost it")
@@ -158,7 +159,8 @@ func TestAReportThatIsLost(t *testing.T) {
 		p.reported(t, false)
 		p.reported(t, false)
 		sweep()
-		want(second, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // it would have gone by now
+		// By now the server would have dropped the report in any case.
+		want(second, api.ReportNotKept, tutti.CodeNotFound, "not kept any more")
 		if err := p.CopyLog(t.Context(), &copyOf{}); err != nil {
 			t.Error(err)
 		}
@@ -183,8 +185,7 @@ func TestAReportThatIsLost(t *testing.T) {
 	})
 }
 
-// Reports and logs go by age and by count; what became of a run, and its record,
-// stay as long as its job.
+// Reports and logs are dropped by age and by number. The outcome and the record of a run stay as long as its job.
 func TestReportsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) {
@@ -193,7 +194,7 @@ func TestReportsAreLetGo(t *testing.T) {
 		var runs []tutti.RunID
 		sweep := func(want ...string) {
 			t.Helper()
-			time.Sleep(2 * time.Hour) // longer than content may be in use
+			time.Sleep(2 * time.Hour) // longer than the time in which new content is protected
 			if err := p.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +213,7 @@ func TestReportsAreLetGo(t *testing.T) {
 		time.Sleep(20 * time.Hour)
 		sweep("record", "report log record", "report log record")
 		time.Sleep(2 * time.Hour)
-		sweep("record", "report log record", "record") // of the second, all is the record
+		sweep("record", "report log record", "record") // all three parts of the second run are the same blob as its record
 		p.wantWhole(t)
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wholePlan has everything in it that a job can meet: what others read, a stop at
-// a gate, an accepted failure, a wait for a value.
+// wholePlan has everything that can happen in a job: reads of other nodes' data, a stop at
+// a gate, an accepted failure, and a wait for a value.
 const wholePlan = `
 fleet: test
 environment: {name: production, path: ./code}
@@ -33,12 +33,12 @@ plans:
       - {name: third, run: web}
 `
 
-// agents are what the machines of a fleet remember: a run whose marker is there
-// is never started again.
+// agents has the memory of the machines of a fleet. If a machine has the marker of a run,
+// it never starts this run again.
 type agents struct {
 	nodes   map[tutti.NodeName]*servertest.Node
 	markers map[tutti.RunID]bool
-	starts  map[string]int // of each place in the plan and attempt
+	starts  map[string]int // by place in the plan and attempt
 }
 
 func newAgents() *agents {
@@ -51,7 +51,7 @@ func (a *agents) move(f *servertest.Fleet) {
 	}
 }
 
-// round lets every machine do what it finds; it reports whether there was anything.
+// round lets every machine do its work, and reports whether any machine had work.
 func (a *agents) round(t *testing.T) bool {
 	t.Helper()
 	any := false
@@ -88,7 +88,7 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 			t.Fatal(err)
 		}
 		if err := n.Publish(o.Run, "db/ready", "true"); err != nil && tutti.CodeOf(err) != tutti.CodeConflict {
-			t.Fatal(err) // the other one was faster
+			t.Fatal(err) // the other machine was faster
 		}
 	}
 	if err := n.Call(wire.OpResult, result, nil); err != nil {
@@ -105,7 +105,7 @@ func exportsOf(o tutti.Order) []tutti.Export {
 	return []tutti.Export{e}
 }
 
-// outcome is all of a job's end that must not depend on restarts.
+// outcome has everything about the end of a job that must not depend on restarts.
 type outcome struct {
 	Verdict tutti.Verdict
 	Runs    int
@@ -113,7 +113,7 @@ type outcome struct {
 	Failed  int
 	Values  map[string]string
 	Exports []string
-	Wanted  map[string]int // orders of each place in the plan and attempt
+	Wanted  map[string]int // orders, by place in the plan and attempt
 }
 
 func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
@@ -132,7 +132,7 @@ func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 			out.Wanted[fmt.Sprintf("%s %s %d", b.Order.Step, b.Order.Node, b.Order.Attempt)]++
 		}
 	}
-	// What is exported in the end, as a run of another job sees it.
+	// The list has the exports at the end, as a run of another job sees them.
 	f.Start("deploy", tutti.ModeNoop)
 	n := f.Node("db-01")
 	for _, e := range n.Ask(n.MustClaim().Run, collects).Exports {
@@ -141,12 +141,12 @@ func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	return out
 }
 
-// finish lets a job go on to its end.
+// finish lets a job go on until it ends.
 func (a *agents) finish(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	t.Helper()
 	a.move(f)
-	// A server that starts decides with the first thing it is asked, so that only
-	// the second round without work says that there is none.
+	// A server that has just started decides at its first request. So the job is only idle
+	// after two rounds without work.
 	idle := 0
 	for range 100 {
 		if a.round(t) {
@@ -161,9 +161,8 @@ func (a *agents) finish(t *testing.T, f *servertest.Fleet, job tutti.JobID) outc
 	return outcome{}
 }
 
-// TestEveryPrefixOfAJobGoesOn kills the server after each event of a job, as far
-// as the log can tell, and lets another one go on: the end is the same, and
-// nothing was wanted or started twice.
+// TestEveryPrefixOfAJobGoesOn cuts the log of a job after each event, as a kill of the server could do, and
+// lets another server go on. The end must be the same, and nothing may be ordered or started twice.
 func TestEveryPrefixOfAJobGoesOn(t *testing.T) {
 	f := servertest.Start(t)
 	for _, n := range []tutti.NodeName{"db-01", "db-02", "web-01"} {
@@ -202,8 +201,8 @@ func TestEveryPrefixOfAJobGoesOn(t *testing.T) {
 	}
 }
 
-// prefix returns a log that was cut, and the machines as they were: who has
-// claimed may have started.
+// prefix returns a log that is cut after an event, and the memory of the machines at that
+// time. A machine that has claimed a run may have started it.
 func prefix(t *testing.T, log *memory.Log, cut uint64) (*memory.Log, *agents) {
 	t.Helper()
 	out, a := log.Prefix(cut), newAgents()

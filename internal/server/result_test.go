@@ -10,14 +10,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// enclosing is a result with a report and a log that go along with it.
+// enclosing returns a result that encloses a report and a log.
 func enclosing(run tutti.RunID, report, log string) wire.Ended {
 	out := wire.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{[]byte(report), []byte(log)}}
 	out.Report, out.Log = tutti.DigestOf([]byte(report)), tutti.DigestOf([]byte(log))
 	return out
 }
 
-// handOver hands a result over; cut bytes of it are missing.
+// handOver sends a result without its last cut bytes.
 func handOver(t *testing.T, n *servertest.Node, in wire.Ended, cut int) error {
 	t.Helper()
 	raw, err := in.Encode()
@@ -87,7 +87,8 @@ func TestWhatAResultMayNotEnclose(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoRunLearnsNothingByAResult: neither what is stored nor what is not.
+// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot find out by a result
+// which content the server has, if the run is not its own.
 func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	here, err := f.PutBlob(servertest.Operator(), []byte("of somebody"))

@@ -39,11 +39,10 @@ plans:
       - {name: second, run: db, limit: 1}
 `
 
-// anything lets people and machines do what they like to a server that keeps
-// little of the past.
+// anything lets people and machines make random calls to a server that keeps only few old events.
 type anything struct {
 	*servertest.Fleet
-	machines map[tutti.NodeName]int // how often the machine was replaced
+	machines map[tutti.NodeName]int // how often another machine has taken the name
 	operator int
 }
 
@@ -51,7 +50,7 @@ func (a *anything) node(name tutti.NodeName) *servertest.Node {
 	return &servertest.Node{Name: name, Key: servertest.Key(fmt.Sprintf("%s %d", name, a.machines[name])), Fleet: a.Fleet}
 }
 
-// step does one thing. Most of them may be refused; then nothing has happened.
+// step makes one random call. The server may refuse most of these calls. A refused call has no effect.
 func (a *anything) step(t *rapid.T) {
 	name := rapid.SampledFrom([]tutti.NodeName{"db-01", "db-02"}).Draw(t, "node")
 	key := rapid.SampledFrom([]string{"db/ready", "db/x", "shared/hiera/k"}).Draw(t, "key")
@@ -99,14 +98,14 @@ func (a *anything) step(t *rapid.T) {
 		if rapid.Bool().Draw(t, "revoked") {
 			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
 		}
-	case "foreign": // past the bound of one in ten seconds
+	case "foreign": // long enough for the limit of one foreign run in ten seconds
 		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: a.anyForeign(t)})
 	case "work":
 		a.work(t, a.node(name))
 	}
 }
 
-// anyForeign is a run of any kind that nobody ordered, which may have lasted, and is told at once or late.
+// anyForeign returns a random foreign run. The run may have lasted some time, and the node may report it late.
 func (a *anything) anyForeign(t *rapid.T) tutti.Foreign {
 	f, _ := foreign(rapid.IntRange(0, 12).Draw(t, "began"), rapid.SampledFrom([]tutti.Outcome{tutti.Unchanged, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
 	r := &f.Result
@@ -141,7 +140,7 @@ func (a *anything) join(name tutti.NodeName, ttl time.Duration) {
 	}
 }
 
-// work lets a node go on with its run, as far as it comes.
+// work lets a node go on with its run as far as possible.
 func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	o := n.Claimed()
 	if o == nil || rapid.Bool().Draw(t, "only claims") {
@@ -181,7 +180,7 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	}
 }
 
-// anyLog is the log of a server to which anything was done.
+// anyLog returns the log of a server after random calls.
 func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	t.Helper()
 	f := servertest.Start(t, func(o *server.Options) {
@@ -202,7 +201,7 @@ func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	return events
 }
 
-// needed is what a snapshot of the events has, and snapshot.taken.
+// needed returns the events that a snapshot of these events has, and snapshot.taken.
 func needed(events []tutti.Event) []tutti.Event {
 	l := retain.New()
 	for _, e := range events {
@@ -218,8 +217,8 @@ func needed(events []tutti.Event) []tutti.Event {
 	return append(out, tutti.Event{Seq: events[len(events)-1].Seq, At: events[len(events)-1].At, Body: taken})
 }
 
-// TestASnapshotIsTheLog: what is needed of the beginning of a log, and then the
-// rest, folds to the same state as all of it; so does a snapshot of that.
+// TestASnapshotIsTheLog checks that a snapshot of the beginning of a log, followed by the rest of the log,
+// folds to the same state as the whole log. TestASnapshotIsTheLog checks the same for a snapshot of a snapshot.
 func TestASnapshotIsTheLog(t *testing.T) {
 	kinds, kept := map[string]bool{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -241,7 +240,7 @@ func TestASnapshotIsTheLog(t *testing.T) {
 				rt.Fatalf("a snapshot at %d, of the one at %d and what came after it: -whole +from the snapshot\n%s", second, first, diff)
 			}
 			kept["of"] += first
-			kept["needed"] += len(once) - 1 // snapshot.taken
+			kept["needed"] += len(once) - 1 // for snapshot.taken
 		}
 	})
 	for _, kind := range []string{"job.retired", "run.lost", "node.removed", "exports.set", "value.unset", "token.revoked", "node.replaceable", "run.finished"} {

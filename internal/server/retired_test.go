@@ -40,7 +40,7 @@ func TestWatchingAfterTheLogHasLetGo(t *testing.T) {
 		if diff := cmp.Diff(want, watch(goesOn)); diff != "" {
 			t.Errorf("a job of before the snapshot: -then +now\n%s", diff)
 		}
-		// Whoever follows it misses nothing while the log is let go behind him.
+		// A watcher that follows the job misses nothing while the log drops the events that it has read.
 		followed := make(chan []string)
 		go func() {
 			var kinds []string
@@ -77,7 +77,7 @@ func TestARetiredRunIsUnknown(t *testing.T) {
 		p := startPast(t)
 		job := p.Start("deploy", tutti.ModeApply)
 		late := p.db.MustClaim().Run
-		time.Sleep(time.Minute) // nobody hears of the node
+		time.Sleep(time.Minute) // the node is silent for this time
 		p.jobs(t, 5)
 		if got := servertest.Kinds(p.log.everything()); !slices.Contains(got, "run.lost") || !slices.Contains(got, "job.retired") {
 			t.Fatalf("%s was not given up and retired: %v", job, got)

@@ -12,15 +12,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// What a changed fleet file no longer grants is withdrawn with it, and nothing else; its node is not good
-// until a run of its own (finding F9).
+// If a new fleet file removes a grant, the publications that need it are withdrawn, and nothing else is.
+// Their node is not good until it has run by itself (finding F9).
 func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 	const granted = "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]"
 	cases := map[string]struct {
 		grants  string
-		exports []string // what others read then
+		exports []string // what other nodes can read afterwards
 		values  []string
-		needs   string // next
+		needs   string // what the node needs next
 	}{
 		"a type":  {"write: [db/**], exports: [Sshkey]", []string{"Sshkey[db-01]"}, []string{"db/a", "db/b", "node/db-01/own"}, "apply"},
 		"a key":   {"write: [db/a], exports: [{type: Database, defined: true, most: 50000}, Sshkey]", []string{"Database[main]", "Sshkey[db-01]"}, []string{"db/a", "node/db-01/own"}, "apply"},
@@ -32,7 +32,8 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			f := newFixture(t)
 			with := func(grants string) string { return strings.Replace(twoSteps, granted, grants, 1) }
 			f.Push(with("write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]"))
-			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
+			// MustClaim fails if this call failed.
+			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}
 			gate := wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, Compiled: tutti.Compiled{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
@@ -45,7 +46,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			f.db.Finish(order.Run)
 
 			after := with(tc.grants)
-			for range 2 { // the second time there is nothing to do
+			for range 2 { // the second time there is nothing to withdraw
 				if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(after)}); err != nil {
 					t.Fatal(err)
 				}

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// leaving is a store of whose content the server does not hear: as when a node does not wait for its answer, and what
-// it handed over stays behind.
+// leaving is a blob store that stores content but returns an error. So the server does not know about this content.
+// The store does the same as when a node disconnects before it gets the answer.
 type leaving struct {
 	tutti.Blobs
 	left atomic.Int64 // bytes
@@ -34,7 +34,7 @@ func (b *leaving) Put(ctx context.Context, content []byte) (tutti.Digest, error)
 	return "", tutti.Errorf(tutti.CodeDeadline, "nobody waits")
 }
 
-// What a node hands over counts when it is kept, not when the log has it.
+// The content that a node sends counts when the server stores it, not when the log has it.
 func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}
@@ -70,7 +70,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 			_, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
 			return err
 		}
-		// until says something until it is refused, of a node that may leave so much more behind.
+		// until sends messages until the server refuses one. Before that, until sets how many more
+		// bytes the node may store.
 		until := func(say func(i int) error, most, more int64) {
 			t.Helper()
 			f.HasLeft(db.Key, most-more)
@@ -94,7 +95,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	})
 }
 
-// The report of a foreign run is kept before the run is, of which a node without any may tell.
+// The server stores the report of a foreign run before it stores the run. A node without any
+// run of Tutti may also report one.
 func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}
@@ -119,8 +121,8 @@ func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 	})
 }
 
-// TestForeignRunsDoNotFillLogOrDisk: what a node without any run tells within an hour is bounded. It tells the rest later, and
-// all of it is taken then.
+// TestForeignRunsDoNotFillLogOrDisk checks the limit for a node that has no run of Tutti and reports foreign runs
+// within an hour. The node reports the rest later, and the server then takes all of it.
 func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -154,7 +156,7 @@ func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 	})
 }
 
-// TestWhatAForeignRunSaysIsBoundedInTheLog: also in fields that nobody shows.
+// TestWhatAForeignRunSaysIsBoundedInTheLog checks this limit also for fields that nobody sees.
 func TestWhatAForeignRunSaysIsBoundedInTheLog(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

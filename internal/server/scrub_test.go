@@ -36,15 +36,15 @@ func (n *scrubNotes) Done(s past.Scrub) error {
 	return nil
 }
 
-// all are the scrubs that were told.
+// all returns all scrubs that were recorded.
 func (n *scrubNotes) all() []past.Scrub {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.done)
 }
 
-// TestScrub: the server reads all content at an interval by itself and says what is gone, and again as long as it is
-// (finding F24).
+// TestScrub checks that the server reads all content by itself at an interval and reports missing content.
+// The server repeats this as long as content is missing (finding F24).
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := &scrubNotes{}
@@ -71,7 +71,7 @@ func TestScrub(t *testing.T) {
 				}
 			}
 		}
-		step(59*time.Minute, 0) // a start is busy
+		step(59*time.Minute, 0) // there is no scrub directly after a start, because the server is busy then
 		step(2*time.Minute, 1)
 		code := tutti.DigestOf([]byte(servertest.CodeContent))
 		if err := p.Blobs.Delete(t.Context(), code); err != nil {
@@ -84,14 +84,14 @@ func TestScrub(t *testing.T) {
 			t.Fatal(err)
 		}
 		notes.mu.Lock()
-		notes.last = time.Now().Add(3 * time.Hour) // a backup has read all of it
+		notes.last = time.Now().Add(3 * time.Hour) // a backup has read all content in the meantime
 		notes.mu.Unlock()
 		step(4*time.Hour, 3, "a file of code: ")
 		step(3*time.Hour+2*time.Minute, 4)
 	})
 }
 
-// TestNoScrub: with an interval of 0 there is none.
+// TestNoScrub checks that there is no scrub if the interval is 0.
 func TestNoScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := &scrubNotes{}

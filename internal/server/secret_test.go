@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// vault is a fleet with secrets, and what its operators keep.
+// vault is a fleet with secrets, together with the private recovery key of its operators.
 type vault struct {
 	*servertest.Fleet
 	t       *testing.T
@@ -47,7 +47,7 @@ plans: {all: {steps: [{run: web}, {run: db}]}, db: {steps: [{run: db}]}, web: {s
 
 func id(n int) string { return fmt.Sprintf("%016d", n) }
 
-// sealed is a secret as the command line makes it.
+// sealed returns a secret as the command line makes it.
 func (v *vault) sealed(key string, n int, value string, targets ...string) tutti.SealSecret {
 	v.t.Helper()
 	to, err := v.Recipients(servertest.Operator(), targets)
@@ -73,7 +73,7 @@ func (v *vault) set(key string, n int, value string, targets ...string) {
 	}
 }
 
-// opened is what a node makes of an answer.
+// opened opens the answer of the server as a node does.
 func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	t.Helper()
 	v, is := tutti.ParseSealed(value)
@@ -87,8 +87,9 @@ func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	return string(clear)
 }
 
-// TestSecretsAreForTheirNodes: those who are named open them, the others find nothing; a newcomer is told what it waits for, gets
-// it when it is sealed once more, and nobody else becomes stale by that.
+// TestSecretsAreForTheirNodes checks that the named nodes open a secret and other nodes do not see it. A newly joined
+// node learns that it must wait. The new node gets the secret after an operator has sealed it again, and this makes no
+// other node stale.
 func TestSecretsAreForTheirNodes(t *testing.T) {
 	v := newVault(t)
 	web, db := v.Join("web-01", "web"), v.Join("db-01")
@@ -138,7 +139,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 		t.Errorf("listed as %+v", s)
 	}
 
-	// An operator seals it once more, with what only operators can open.
+	// An operator seals the secret again, with the part that only operators can open.
 	secret, err := v.RecoverSecret(servertest.Operator(), "db/password")
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	}
 }
 
-// TestSecretsAreRefused: what would be no secret, or one for another key.
+// TestSecretsAreRefused checks invalid secrets and secrets for another key.
 func TestSecretsAreRefused(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
@@ -176,22 +177,22 @@ func TestSecretsAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"no recovery", func(s *tutti.SealSecret) { s.Recovery = nil }, tutti.CodeInvalid, "not sealed to the recovery key"},
-		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "not among those"},
-		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "another key by now"},
+		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "it is not for node"},
+		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "now has another key"},
 		{"an unknown group", func(s *tutti.SealSecret) { s.For = []string{"group:x"} }, tutti.CodeNotFound, `no group "x"`},
 		{"other targets of the one that is there", func(s *tutti.SealSecret) {
 			s.Adds, s.Key, s.ID, s.For, s.Recovery = true, "db/password", id(1), []string{"group:db"}, nil
 		}, tutti.CodeConflict, "is for group:web by now"},
 		{"other targets without the recovery key", func(s *tutti.SealSecret) {
 			s.Adds, s.Moves, s.Key, s.ID, s.For, s.Recovery = true, true, "db/password", id(1), []string{"group:db"}, nil
-		}, tutti.CodeInvalid, "come with what is sealed to the recovery key"},
+		}, tutti.CodeInvalid, "send a new piece for the recovery key"},
 		{"another recovery of the one that is there", func(s *tutti.SealSecret) {
 			s.Adds, s.Key, s.ID = true, "db/password", id(1)
-		}, tutti.CodeInvalid, "stays as long as value and targets do"},
+		}, tutti.CodeInvalid, "must stay as long as value and targets do not change"},
 		{"no target", func(s *tutti.SealSecret) { s.For = nil }, tutti.CodeInvalid, "0 targets"},
 		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value by now"},
 		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or is gone"},
-		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "takes a new one"},
+		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "a new value needs a new id"},
 		{"an id that can be guessed", func(s *tutti.SealSecret) { s.ID = "1" }, tutti.CodeInvalid, "the id"},
 		{"an empty piece", func(s *tutti.SealSecret) { s.Pieces[0].Sealed = nil }, tutti.CodeInvalid, "0 bytes"},
 		{"twice", func(s *tutti.SealSecret) { s.Pieces = append(s.Pieces, s.Pieces[0]) }, tutti.CodeInvalid, "two pieces"},
@@ -204,7 +205,7 @@ func TestSecretsAreRefused(t *testing.T) {
 			t.Errorf("%s: appended %v", tc.reason, got)
 		}
 	}
-	// A piece that is there is not replaced by another one.
+	// The server does not replace a piece by another one.
 	again := good()
 	again.Adds, again.Key, again.ID, again.Recovery, again.Pieces[0].Sealed = true, "db/password", id(1), nil, []byte("rubbish")
 	n := len(v.Events())
@@ -216,7 +217,7 @@ func TestSecretsAreRefused(t *testing.T) {
 	wantCode(t, v.SetValue(servertest.Operator(), "db/x", (tutti.Secret{Key: "db/x", ID: id(1)}).Value(nil)), tutti.CodeInvalid, "Tutti::Sealed")
 }
 
-// TestAnOldAgentGetsNoSecret: it would hand the sealed form to Puppet.
+// TestAnOldAgentGetsNoSecret checks this because an old agent would give the sealed form to Puppet.
 func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	v := newVault(t)
 	web := v.Join("web-01", "web")
@@ -228,7 +229,9 @@ func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	wantCode(t, web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
 }
 
-// TestAReplacedMachineHasNoSecrets: its name is known, its key is another one. A node that leaves a group has had them.
+// TestAReplacedMachineHasNoSecrets checks a new machine under a known name with another key.
+// TestAReplacedMachineHasNoSecrets also checks that a node which has left a group counts as a node that had the
+// secrets.
 func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")
@@ -258,8 +261,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 		}
 		return list[0]
 	}
-	// The first one has come back with the key that it had. The machine that had the secret as web-02 is named as long as
-	// there is no other value, whoever gets it since.
+	// The first machine has come back with its old key. The machine that had the secret as web-02 is named until the
+	// secret has a new value, no matter which nodes have got it since.
 	replaced := []tutti.NodeName{"web-02"}
 	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || !slices.Equal(s.Replaced, replaced) {
 		t.Errorf("listed as %+v", s)
@@ -282,7 +285,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestANodePublishesASecret: it asks for whom, seals, and can open what it has published.
+// TestANodePublishesASecret checks that the node asks for the recipients, seals the secret,
+// and can open what it has published.
 func TestANodePublishesASecret(t *testing.T) {
 	v := newVault(t)
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
@@ -326,13 +330,13 @@ func TestANodePublishesASecret(t *testing.T) {
 	}
 }
 
-// TestACompileHostOpensWhatItCompilesWith: a secret of a node with a Puppet Server has to be sealed to the server's node,
-// too; that one is given its own piece, and the digest is the node's.
+// TestACompileHostOpensWhatItCompilesWith checks the secret of a node with a Puppet Server. The secret must also be
+// sealed to the server's node, which gets its own piece. The digest is the same as for the node.
 func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v := newVault(t)
 	setFleet(t, v.Fleet, strings.Replace(compileFleet, "\nmode: agent", "\nmode: agent"+v.source[strings.Index(v.source, "\nsecrets"):strings.Index(v.source, "\ngroups")], 1))
 	f := compileFixture{v.Fleet, v.Join("puppet"), v.Join("db-01"), v.Join("web-01")}
-	wantCode(t, v.SealSecret(servertest.Operator(), v.sealed("db/password", 1, `1`, "group:db")), tutti.CodeInvalid, "name its node, too")
+	wantCode(t, v.SealSecret(servertest.Operator(), v.sealed("db/password", 1, `1`, "group:db")), tutti.CodeInvalid, "name the server's node as well")
 	v.set("db/password", 1, `"hunter2"`, "group:db", "node:puppet")
 	v.set("node/db-01/hiera/pw", 2, `"hunter3"`, "group:db", "node:puppet")
 	v.Start("deploy", tutti.ModeApply)
@@ -352,7 +356,7 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
 		t.Errorf("the compile host opens %s of hiera", got)
 	}
-	// One that came meanwhile, without a piece.
+	// A node that has joined in the meantime, without a piece.
 	if err := v.RemoveNode(servertest.Operator(), "puppet"); err != nil {
 		t.Fatal(err)
 	}
@@ -368,8 +372,8 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
 
-// TestANodeHasAnotherKeyNowAndThen: each time is in the audit trail. What another node has published for it under a key
-// that it may not read is none of its business.
+// TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
+// published secrets for this node under a key that it may not read, the node does not get their pieces.
 func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
 	synctest.Test(t, anotherKeyNowAndThen)
 }
@@ -407,8 +411,8 @@ func anotherKeyNowAndThen(t *testing.T) {
 	}
 }
 
-// TestANodeHasAnotherKey: with all that is sealed to it, at once; nobody becomes stale. What is missing or of another
-// secret is refused.
+// TestANodeHasAnotherKey checks that a node must replace all its pieces together with its key. No node becomes
+// stale. The server refuses a list with missing pieces or with pieces of another secret.
 func TestANodeHasAnotherKey(t *testing.T) {
 	v := newVault(t)
 	web := v.Join("web-01", "web")
@@ -452,7 +456,7 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	if list, err := v.ListSecrets(servertest.Operator()); err != nil || list[0].Replaced != nil {
 		t.Errorf("listed as %+v, %v: want no machine that was replaced", list, err)
 	}
-	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "") // it has not heard of it
+	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "") // the node has not received the answer
 	if got := v.Since(n); len(got) != 3 {
 		t.Errorf("said again: %v", got)
 	}
@@ -469,7 +473,7 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	}
 }
 
-// secretsOf makes each event of secrets happen once.
+// secretsOf causes each kind of event about secrets once.
 func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -483,14 +487,15 @@ func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
 		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
 	}}))
-	for range 2 { // the second one says what is known
+	for range 2 { // the second call repeats what is known
 		must(web.Call(wire.OpBox, wire.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []wire.OwnPiece{
 			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
 		}}, nil))
 	}
 }
 
-// TestWhoIsMeantFromNowOnIsNotGood: a node took a default, since a secret was not for it. Now it is.
+// TestWhoIsMeantFromNowOnIsNotGood checks a node that used a default because a secret was not for
+// it. When the secret becomes a secret for this node, the node is not good.
 func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")

@@ -15,11 +15,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lookedUpLog tells how it is asked for one event, and holds these calls if it is told to.
+// lookedUpLog records the calls for single events. A test can make these calls wait.
 type lookedUpLog struct {
 	*memory.Log
 	reads, lookups, most atomic.Int64
-	hold                 chan struct{} // nil: nothing is held
+	hold                 chan struct{} // if the channel is nil, no call waits
 }
 
 func (l *lookedUpLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
@@ -39,8 +39,8 @@ func (l *lookedUpLog) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, err
 	return l.Log.LinkAt(ctx, seq)
 }
 
-// TestOneEventOfLongAgoIsLookedUp: somebody names an event that is not in memory any more. The server looks at that one event
-// and at no other, and for all who do so at two at a time.
+// TestOneEventOfLongAgoIsLookedUp checks a caller that names an event which is no longer in memory. The server reads
+// only that one event from the log. The server reads old events for at most two callers at the same time.
 func TestOneEventOfLongAgoIsLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lookedUpLog{Log: memory.NewLog()}

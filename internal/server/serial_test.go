@@ -9,12 +9,13 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// The server does not let a reaction begin behind a node of a serial group that is away, and says so of who waits for it.
+// The server does not let a reaction begin on the nodes of a serial group that come after a disconnected node. The
+// server gives this as the reason for the nodes that wait.
 func TestAReactionHeedsASerialGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
 		a, b := f.Join("a"), f.Join("b")
-		time.Sleep(time.Hour) // nobody has heard of a
+		time.Sleep(time.Hour) // node a is silent for this time
 		b.Claimed()
 		f.Push("fleet: f\nreactive: true\ngroups: {all: {nodes: [a, b], serial: true}}\n")
 		time.Sleep(10 * time.Second)

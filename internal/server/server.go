@@ -16,9 +16,9 @@ import (
 )
 
 type (
-	// Options are what a server needs.
+	// Options are the settings and the adapters that a server needs.
 	Options = core.Options
-	// Bus reaches nodes.
+	// Bus sends messages to nodes.
 	Bus = core.Bus
 	// Identity makes and checks what proves the identity of nodes and operators.
 	Identity = core.Identity
@@ -26,11 +26,12 @@ type (
 	Keys = core.Keys
 )
 
-// LocalOperator is the operator who comes through the server's own socket.
+// LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = core.LocalOperator
 
-// Server answers operators and nodes through the handlers of their packages, and readers without the writer's queue.
-// All its methods may be called concurrently. They answer CodeUnavailable while Run does not serve.
+// Server handles the calls of operators and nodes with the handlers of their packages. Server answers readers without
+// the writer's queue. All methods are safe for concurrent calls. The methods return CodeUnavailable while Run does
+// not serve.
 type Server struct {
 	reader
 	*operators.Operators
@@ -39,7 +40,7 @@ type Server struct {
 	core *core.Core
 }
 
-// reader is explain.Reader. If a handler has a method of the same name, the handler's method is called.
+// reader is explain.Reader. If a handler has a method with the same name, Server uses the handler's method.
 type reader struct{ *explain.Reader }
 
 const (
@@ -70,19 +71,19 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Ready is closed as soon as the server serves.
+// Ready returns a channel that is closed when the server serves.
 func (s *Server) Ready() <-chan struct{} { return s.core.Writer.Ready() }
 
-// Run folds the log and serves until ctx ends or an append is refused. It
-// returns after all its goroutines have ended.
+// Run folds the log and serves until ctx ends or the log refuses an append. Run returns
+// after all its goroutines have ended.
 func (s *Server) Run(ctx context.Context) error { return s.core.Writer.Run(ctx) }
 
-// CopyLog calls past.Past.CopyLog. It also works while Run does not.
+// CopyLog calls past.Past.CopyLog. CopyLog also works while Run is not running.
 func (s *Server) CopyLog(ctx context.Context, to past.Copy) error {
 	return s.core.Past.CopyLog(ctx, to)
 }
 
-// Position is how far the server is, see writer.Writer.Position.
+// Position returns the server's position in the log, see writer.Writer.Position.
 func (s *Server) Position() tutti.Position { return s.core.Writer.Position() }
 
 // Behind calls writer.Writer.Behind.

@@ -14,10 +14,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// oneNode is a fleet that has nothing to do but what its converge jobs say.
+// oneNode is a fleet in which only converge jobs cause runs.
 const oneNode = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups:\n  db: {nodes: [db-01]}\n"
 
-// fenced is db-01 with an agent that keeps fences.
+// fenced is a fleet with the node db-01, whose agent keeps fences.
 type fenced struct {
 	*servertest.Fleet
 	t  *testing.T
@@ -49,7 +49,7 @@ func (f *fenced) converge() tutti.JobID {
 	return job
 }
 
-// claim asks for work as the agent does, and begins it.
+// claim asks for work as the agent does, and begins the order.
 func (f *fenced) claim() *tutti.Order {
 	f.t.Helper()
 	var out wire.Claimed
@@ -63,13 +63,13 @@ func (f *fenced) claim() *tutti.Order {
 	return out.Order
 }
 
-// full is a gate that has all that a proof needs.
+// full returns a gate with everything that a proof needs.
 func full(run tutti.RunID) wire.Gate {
 	digest := tutti.DigestOf([]byte("same"))
 	return wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
-// prove lets the node compile once, after a push, and be proved good.
+// prove makes the node compile once after a push, and prove that it is good.
 func (f *fenced) prove() {
 	f.t.Helper()
 	f.converge()
@@ -85,7 +85,7 @@ func (f *fenced) prove() {
 	}
 }
 
-// pass lets the node run once in a job of its own.
+// pass makes the node run once in its own job.
 func (f *fenced) pass() tutti.RunID {
 	f.t.Helper()
 	job := f.converge()
@@ -101,7 +101,7 @@ func (f *fenced) pass() tutti.RunID {
 	return order.Run
 }
 
-// why says what db-01 needs, and why.
+// why returns what db-01 needs, and the reason.
 func (f *fenced) why() string {
 	f.t.Helper()
 	x, err := f.ExplainNode(servertest.Operator(), "db-01")
@@ -111,7 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs: want begins it, if it is "good: ", else it is a part of why.
+// wantWhy checks what db-01 needs. If want is "good: ", the text must begin with it. If want
+// is another text, the result must contain it.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()
@@ -120,7 +121,8 @@ func (f *fenced) wantWhy(when, want string) {
 	}
 }
 
-// applies has db-01 run in full, which no proof ends: until its gate it needs what it did, then it is good.
+// applies makes db-01 run in full. The node needs this run until it has passed the gate, and no proof can
+// replace it. After that the node is good.
 func (f *fenced) applies(reason, want string) {
 	f.t.Helper()
 	f.converge()
@@ -134,7 +136,7 @@ func (f *fenced) applies(reason, want string) {
 	f.wantWhy(reason+", after a full run", "good: ")
 }
 
-// ending is how a run ended, empty while it goes on.
+// ending returns the outcome of a run. The function returns an empty outcome while the run goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
 		switch b := e.Body.(type) {
@@ -151,8 +153,8 @@ func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	return out
 }
 
-// A machine that was put back to an earlier state is not good by runs that it does not know
-// (finding F3 b), and one run makes it good, which no proof can.
+// If a machine was set back to an earlier state, the runs that it has forgotten do not make
+// it good (finding F3 b). A new run makes the machine good, but a proof does not.
 func TestANodeThatWasSetBackIsNotGood(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -178,12 +180,12 @@ func TestANodeThatWasSetBackIsNotGood(t *testing.T) {
 	if why := f.why(); why != "good: " {
 		t.Errorf("after one run: %s", why)
 	}
-	f.db.Agent.Begun = &snapshot // and once more, to the same state
+	f.db.Agent.Begun = &snapshot // the node is set back to the same state again
 	f.claim()
 	wantContains(t, f.why(), "it was set back to before run "+string(again))
 }
 
-// A run that passed its gate is not given to a machine that has forgotten it (finding F3 a).
+// If a machine has forgotten a run that passed its gate, it does not get this run again (finding F3 a).
 func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -200,7 +202,8 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	if got := f.ending(first.Run); got != tutti.Interrupted {
 		t.Errorf("run %s ended %q", first.Run, got)
 	}
-	// What was begun and had not come to its gate has changed nothing: it may be given again.
+	// If the machine had begun the run but not reached the gate, nothing has changed. So the machine may get the
+	// run again.
 	f = newFenced(t)
 	f.pass()
 	snapshot = *f.db.Agent.Begun
@@ -213,7 +216,7 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	}
 }
 
-// A log that was put back does not know what its nodes have done since.
+// A log that was restored from a backup does not have what its nodes have done since then.
 func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -226,7 +229,7 @@ func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	}
 }
 
-// What says nothing of a lost past.
+// The following cases do not mean that the past of a node was lost.
 func TestWhatIsNoSetBack(t *testing.T) {
 	cases := map[string]func(f *fenced){
 		"an agent of an earlier release": func(f *fenced) { f.db.Agent.Begun = nil },
@@ -264,7 +267,7 @@ func TestWhatIsNoSetBack(t *testing.T) {
 	}
 }
 
-// pass0 is pass for an agent of release 0.2.0.
+// pass0 is like pass, but for an agent of release 0.2.0.
 func (f *fenced) pass0() {
 	f.t.Helper()
 	f.converge()
@@ -273,7 +276,7 @@ func (f *fenced) pass0() {
 	f.db.Finish(order.Run)
 }
 
-// The fence of another machine under the same name says nothing about this one.
+// The fence of an earlier machine with the same name says nothing about the present machine.
 func TestTheFenceOfAMachineThatHadTheNameBefore(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -282,7 +285,7 @@ func TestTheFenceOfAMachineThatHadTheNameBefore(t *testing.T) {
 	}
 	agent := f.db.Agent
 	f.db = f.Join("db-01")
-	f.db.Agent = agent // its disk was not erased
+	f.db.Agent = agent // the disk of the machine was not erased
 	n := len(f.Events())
 	f.claim()
 	if got := f.Since(n); len(got) != 0 {
@@ -290,7 +293,8 @@ func TestTheFenceOfAMachineThatHadTheNameBefore(t *testing.T) {
 	}
 }
 
-// A catalog that nobody compared comes to a gate that was passed: Puppet runs twice for one order.
+// If a run has passed its gate, a second gate of this run must have the same catalog. Puppet can
+// run twice for one order.
 func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -304,7 +308,7 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	wantCode(t, f.db.Call(wire.OpGate, other, nil), tutti.CodeRefused, "another catalog")
 }
 
-// epochs remembers as a directory does.
+// epochs remembers the epoch, as the server's directory does.
 type epochs struct {
 	last  tutti.Epoch
 	above uint64
@@ -313,7 +317,7 @@ type epochs struct {
 func (e *epochs) Last() (tutti.Epoch, uint64) { return e.last, e.above }
 func (e *epochs) Began(now tutti.Epoch) error { e.last, e.above = now, 0; return nil }
 
-// Each restore begins an epoch; nodes refuse a server that has gone back (findings F4, F14).
+// Each restore begins a new epoch. Nodes refuse a server whose log went back (findings F4, F14).
 func TestEpochs(t *testing.T) {
 	f := newFenced(t)
 	f.claim()
@@ -343,15 +347,16 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992") // nobody is told to go above it
+	// The server never gives a node a higher number than this.
+	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992")
 	f.db.Agent.Seen = first
 	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {
 		t.Errorf("a node that has seen the epoch before: %v", err)
 	}
 }
 
-// A run that was wanted before a restore is not given to an agent that cannot say whether it has
-// begun it; the fence of one that can is what it was.
+// A run that was wanted before a restore is not ordered if the agent cannot say whether it has
+// begun the run. If the agent can say so, the run keeps its fence.
 func TestARunFromBeforeARestore(t *testing.T) {
 	f := newFenced(t)
 	job := f.converge()
@@ -371,7 +376,7 @@ func TestARunFromBeforeARestore(t *testing.T) {
 	}
 }
 
-// A log that is not the one that was served here is not served.
+// The server does not serve if its log is not the log that it served before.
 func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 	cases := map[string]struct {
 		last tutti.Epoch
@@ -416,8 +421,7 @@ func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 	}
 }
 
-// The snapshot was taken while the last run went on: the node has begun it, and tells another end than
-// it did.
+// The snapshot of the machine was taken during its last run. The node has begun this run, and now reports another end.
 func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	f := newFenced(t)
 	run := f.pass()
@@ -437,7 +441,7 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	}
 }
 
-// An agent that is upgraded between claiming and beginning keeps a fence of that run, too.
+// If an agent is upgraded after it has claimed a run and before it begins, it keeps a fence of that run as well.
 func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	f := newFenced(t)
 	f.db.Agent = wire.Claim{}
@@ -461,8 +465,8 @@ func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	}
 }
 
-// The state of an agent is brought to another machine, and the first one stays off; or the machine is installed
-// again, and keeps the agent's state. What the last run did is not there: the node has to run.
+// The state of an agent is copied to another machine, and the first machine stays off. Or the machine is installed
+// again, and keeps the state of the agent. The results of the last run are not on this machine, so the node must run.
 func TestANodeOnAnotherMachine(t *testing.T) {
 	f := newFenced(t)
 	hello := func(name string, machine tutti.Digest) {
@@ -475,7 +479,7 @@ func TestANodeOnAnotherMachine(t *testing.T) {
 	one, two := tutti.DigestOf([]byte("one")), tutti.DigestOf([]byte("two"))
 	hello("t1", "")
 	f.pass()
-	hello("t2", one) // its agent was upgraded
+	hello("t2", one) // the agent of the node was upgraded
 	f.wantWhy("the machine is known", "good: ")
 	hello("t3", one)
 	hello("t4", "")

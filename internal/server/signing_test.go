@@ -14,12 +14,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// trust says which keys sign.
+// trust returns a statement about which keys sign code.
 func trust(counter uint64, keys []string, by ...string) tutti.Statement {
 	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
 }
 
-// pushes pushes one file, signed in some way.
+// pushes pushes code with one file. The function sign signs the code.
 func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte(content))
@@ -32,7 +32,7 @@ func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.C
 	return err
 }
 
-// TestThePushThatNodesWouldRefuse is refused by the server.
+// TestThePushThatNodesWouldRefuse checks that the server refuses such a push.
 func TestThePushThatNodesWouldRefuse(t *testing.T) {
 	f := servertest.Start(t)
 	counted := func(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
@@ -63,7 +63,8 @@ func TestThePushThatNodesWouldRefuse(t *testing.T) {
 	}
 }
 
-// TestWhichCodeKeysSign follows from what was said, in order; what nodes run must be signed by those that stay.
+// TestWhichCodeKeysSign checks that the code keys follow from the statements in their order. The code that
+// nodes run must be signed by the keys that remain.
 func TestWhichCodeKeysSign(t *testing.T) {
 	f := servertest.Start(t)
 	f.PushCounted("one", 1)
@@ -71,7 +72,7 @@ func TestWhichCodeKeysSign(t *testing.T) {
 	wantCode(t, f.TrustKeys(ctx, trust(1, both, "somebody", "new")), tutti.CodeRefused, "not signed")
 	wantCode(t, f.TrustKeys(ctx, trust(2, both, "operator", "new")), tutti.CodeRefused, "not signed")
 	wantCode(t, f.TrustKeys(ctx, trust(1, []string{"new"}, "operator", "new")), tutti.CodeConflict, "would refuse the code")
-	for range 2 { // the second time changes nothing
+	for range 2 { // the second call changes nothing
 		wantCode(t, f.TrustKeys(ctx, trust(1, both, "operator", "new")), "", "")
 	}
 	n := len(f.Events())
@@ -105,7 +106,7 @@ func TestWhichCodeKeysSign(t *testing.T) {
 	}
 }
 
-// Whoever has no code key adds nothing to what was signed, and says nothing again.
+// The server stores only signatures of code keys, and it stores each signature once.
 func TestOnlyGoodSignaturesAreKept(t *testing.T) {
 	f := servertest.Start(t)
 	f.PushCounted("one", 1)
@@ -131,7 +132,8 @@ func TestOnlyGoodSignaturesAreKept(t *testing.T) {
 	}
 }
 
-// TestANodeIsToldWhatItLacks of the statements about code keys, and the server notes what it says.
+// TestANodeIsToldWhatItLacks checks that a node gets the statements about code keys that it lacks.
+// The server records which statements the node has.
 func TestANodeIsToldWhatItLacks(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -166,7 +168,8 @@ func TestANodeIsToldWhatItLacks(t *testing.T) {
 	}
 }
 
-// TestWhereOperatorsSign nobody is asked for a change that is not signed, and each node is given what is for it.
+// TestWhereOperatorsSign checks that no node gets a change that is not signed, and that each node gets its own
+// statement.
 func TestWhereOperatorsSign(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -254,7 +257,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeInvalid, "only enable and disable")
 }
 
-// codeKeys lets another code key sign, which signs what is there.
+// codeKeys adds a code key, which then signs the present code.
 func (p *trimming) codeKeys(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -282,7 +285,7 @@ func (p *trimming) codeKeys(t *testing.T) {
 	}
 }
 
-// TestANodeThatFollowsSomethingElseAllTheTime does not fill the log.
+// TestANodeThatFollowsSomethingElseAllTheTime checks that such a node does not fill the log.
 func TestANodeThatFollowsSomethingElseAllTheTime(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

@@ -6,13 +6,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// hold reports whether there is no room to begin a run. When that changes, hold tells
-// the operators who watch a job.
+// hold reports whether the disk has no room to begin a run. When this changes, hold tells the operators who watch a
+// job.
 func (d *decider) hold(tx *tx) bool {
 	err := d.Opts.Space()
 	if held := err != nil; held != d.held {
 		d.held = held
-		const again = "there is room again: what waited goes on"
+		const again = "there is room again: waiting runs go on"
 		what := again
 		if held {
 			what = err.Error()

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// disk is a disk that a test fills.
+// disk is a disk that a test can fill.
 type disk struct{ full atomic.Bool }
 
 func (d *disk) options(o *server.Options) {
@@ -71,7 +71,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	if got := f.Since(before); len(got) != 0 {
 		t.Errorf("the log took %v", got)
 	}
-	// What has begun ends, and nothing follows it.
+	// A run that has begun ends, and no other run begins after it.
 	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
@@ -83,7 +83,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	if got := f.Job(job); got.Verdict != "" || !strings.Contains(got.Message, "nothing more begins: the disk is full") {
 		t.Errorf("the job says %q and has the verdict %q", got.Message, got.Verdict)
 	}
-	// Who watches hears it, and of its end.
+	// A watcher gets a message when the disk is full, and when it has room again.
 	var said []string
 	err = f.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		switch {
@@ -103,7 +103,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 
 var errEnough = tutti.Errorf(tutti.CodeInternal, "enough")
 
-// A run that is wanted begins when there is room, however long that takes.
+// A wanted run begins when the disk has room, even if that takes long.
 func TestFullDiskHoldsWhatWasNotClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
@@ -115,7 +115,7 @@ func TestFullDiskHoldsWhatWasNotClaimed(t *testing.T) {
 		job := f.Start("deploy", tutti.ModeApply)
 		d.full.Store(true)
 		claim := func() error { return db.Call(wire.OpClaim, wire.Claim{}, &wire.Claimed{}) }
-		for range 5 * 60 * 60 { // its timeout is an hour
+		for range 5 * 60 * 60 { // the timeout of the step is an hour
 			if err := claim(); tutti.CodeOf(err) != tutti.CodeUnavailable {
 				t.Fatalf("a claim on a full disk: %v", err)
 			}

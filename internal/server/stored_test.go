@@ -14,11 +14,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// storedFleet is compileFleet with a run of web-01, which reads what db-01 exports.
+// storedFleet is compileFleet with a plan that runs web-01, which reads the exports of db-01.
 const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
 
-// pdb is a PuppetDB that stores when it is told to. It keeps the last catalog of each
-// node.
+// pdb is a PuppetDB that stores a catalog only when the test says so. A pdb keeps the latest catalog of each node.
 type pdb struct {
 	queue []wire.CompiledFor
 	has   map[tutti.NodeName]wire.CompiledFor
@@ -29,7 +28,7 @@ func (p *pdb) store() {
 	p.has[p.queue[0].For], p.queue = p.queue[0], p.queue[1:]
 }
 
-// titles are what a collector of all databases finds.
+// titles returns the titles that a collector of all databases finds.
 func (p *pdb) titles() []string {
 	var out []string
 	for name, c := range p.has {
@@ -41,7 +40,7 @@ func (p *pdb) titles() []string {
 	return out
 }
 
-// catalogs are what it says of those who export.
+// catalogs returns the catalogs that PuppetDB has of the exporters.
 func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	out := map[tutti.NodeName]wire.Stored{}
 	for name, c := range p.has {
@@ -52,7 +51,7 @@ func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	return out
 }
 
-// found marks whose exports are among what was found after that.
+// found marks nodes whose exports PuppetDB returned later, in its answer to the collector.
 func found(catalogs map[tutti.NodeName]wire.Stored, names ...tutti.NodeName) map[tutti.NodeName]wire.Stored {
 	for _, name := range names {
 		stored := catalogs[name]
@@ -62,7 +61,7 @@ func found(catalogs map[tutti.NodeName]wire.Stored, names ...tutti.NodeName) map
 	return catalogs
 }
 
-// storedFixture has a PuppetDB, and a run of web-01 that compiles.
+// storedFixture has a PuppetDB, and a run of web-01 that is compiling.
 type storedFixture struct {
 	compileFixture
 	pdb *pdb
@@ -78,7 +77,7 @@ func newStoredFixture(t *testing.T) storedFixture {
 	return f
 }
 
-// compile is a compile of db-01's, of the daemon's if there is no run.
+// compile compiles for db-01. If run is empty, Puppet's daemon has caused the compile.
 func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.CompiledFor {
 	t.Helper()
 	if run == "" {
@@ -93,7 +92,7 @@ func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) w
 	return in
 }
 
-// collect asks as a compile for web-01 does after PuppetDB has answered.
+// collect sends the question of a compile for web-01, after PuppetDB has answered.
 func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stored) wire.Answered {
 	t.Helper()
 	var a wire.Answered
@@ -103,7 +102,7 @@ func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stor
 	return a
 }
 
-// tuttis are what Tutti answers to the same question.
+// tuttis returns Tutti's answer to the same question.
 func (f storedFixture) tuttis() []string {
 	var out []string
 	for _, e := range f.exports() {
@@ -113,12 +112,12 @@ func (f storedFixture) tuttis() []string {
 	return out
 }
 
-// However PuppetDB's storing falls between its two answers and Tutti's: what a
-// compile was given is what Tutti's digest says, or somebody lags.
+// PuppetDB may store a catalog before, between or after its two answers and Tutti's answer. In each case
+// the compile gets exactly what Tutti's digest stands for, or the answer names an exporter that lags.
 func TestALagIsNeverMissed(t *testing.T) {
 	f := newStoredFixture(t)
 	lagged := 0
-	for _, next := range [][][]string{ // what the two next catalogs export
+	for _, next := range [][][]string{ // the exports of the next two catalogs
 		{{"a"}, {"b"}}, {{"a", "b"}, {"a"}}, {{"a"}, nil}, {nil, {"a"}}, {{"b"}, {"b"}}, {nil, nil},
 	} {
 		for one := range 4 {
@@ -157,13 +156,13 @@ func TestALagIsNeverMissed(t *testing.T) {
 	}
 }
 
-// Who is compared: nodes whose catalogs the Puppet Server makes, of what they may
-// export; nobody else, or PuppetDB's own would never be good enough.
+// The server compares only nodes whose catalogs the Puppet Server compiles, and only types that they may
+// export. Other nodes have exports only in PuppetDB or only in Tutti, so a comparison would always fail.
 func TestWhomPuppetDBIsBehind(t *testing.T) {
 	const other = "00000000-0000-4000-8000-00000000000a"
 	for name, tc := range map[string]struct {
 		reason  string
-		exports []string // db-01's, nil: it was not compiled
+		exports []string // exports of db-01; nil if db-01 was not compiled
 		stored  func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored
 		fleet   string
 		lags    bool
@@ -216,7 +215,7 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 			if tc.lags {
 				want = []tutti.Lag{{Node: "db-01", Run: is.Run}}
 			}
-			*f.Fleet = *f.Restart() // it is all in the log
+			*f.Fleet = *f.Restart() // everything is in the log
 			a := f.collect(t, tc.stored(is))
 			if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(a.Lags)); diff != "" || a.Lags == nil {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
@@ -228,8 +227,8 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	}
 }
 
-// Exports that go to PuppetDB are the node's before PuppetDB has them, whoever
-// started the run and whatever becomes of it; nothing else about the run is.
+// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. The start
+// and the end of such a run do not matter. Nothing else of such a run has an effect.
 func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f := newStoredFixture(t)
 	check := func(what string, want ...string) {
@@ -253,7 +252,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	again := f.compile(t, "", "a", "b")
 	check("a run of others", "db-01 a", "db-01 b")
 	before = len(f.Events())
-	f.compiled(t, again) // told again
+	f.compiled(t, again) // the host sends the same report a second time
 	if kinds := f.Since(before); len(kinds) > 0 {
 		t.Errorf("told again: %q", kinds)
 	}
@@ -272,8 +271,8 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	if kinds := f.Since(before); len(kinds) > 0 {
 		t.Errorf("nothing as before: %q", kinds)
 	}
-	// What the node may not export: of its own run there is no catalog for it, of a run
-	// of others it is PuppetDB's.
+	// If a node lacks a grant for an export, its run of Tutti gets no catalog. In a run of
+	// others the export goes only to PuppetDB.
 	mark := tutti.Export{Type: "Mark", Title: "m"}
 	in := wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: wire.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")
@@ -290,8 +289,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
-// A run whose catalog was made of what PuppetDB had not stored yet is not applied, in
-// a plan and by converging; where it has no catalog for that, it was stopped, too.
+// If a catalog was made while PuppetDB had not stored another catalog yet, it is not
+// applied. The test checks this in a plan and in a converge job. If the run got no catalog
+// for this reason, it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}
@@ -348,8 +348,7 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	})
 }
 
-// A node that PuppetDB has exports of and Tutti does not know the catalog of is named
-// with what is to be done.
+// If PuppetDB has exports of a node whose catalog Tutti does not know, the message names the node and says what to do.
 func TestWhatALagSays(t *testing.T) {
 	got := tutti.Lag{Node: "db-01"}.String()
 	wantContains(t, got, "node db-01, of which PuppetDB has exports, was not compiled since its Puppet Server has the module")

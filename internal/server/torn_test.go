@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// tornLog begins with half an append that nobody reads, as a loss of power
-// leaves it (natsbus, TestTornBatchIsNotRead).
+// tornLog begins with half an append that no reader returns, as a loss of power leaves it
+// (natsbus, TestTornBatchIsNotRead).
 type tornLog struct{ *memory.Log }
 
 const torn = 2
@@ -39,7 +39,7 @@ func (l tornLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, 
 }
 
 func (l tornLog) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
-	return l.Log.LinkAt(ctx, max(seq, torn)-torn) // 0 is no event
+	return l.Log.LinkAt(ctx, max(seq, torn)-torn) // 0 is not the number of an event
 }
 
 func TestAServerWritesBehindATornAppend(t *testing.T) {
@@ -55,7 +55,8 @@ func TestAServerWritesBehindATornAppend(t *testing.T) {
 	}
 }
 
-// TestAnEventThatNobodyCanHaveSeen: whoever has seen what is torn here has seen it whole elsewhere, on a log that was put back.
+// TestAnEventThatNobodyCanHaveSeen checks a node that reports an event from the torn part. The node can only have
+// seen this event on another copy of the log, before this log was set back.
 func TestAnEventThatNobodyCanHaveSeen(t *testing.T) {
 	f := servertest.Start(t, func(o *server.Options) { o.Log = tornLog{memory.NewLog()} })
 	seen := tutti.Position{Epoch: f.Position().Epoch, Seq: torn, Link: tutti.DigestOf([]byte("whole"))}

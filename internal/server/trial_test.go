@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// order asks for a run, and returns it; nil: there is none yet.
+// order asks for a run and returns its order. The function returns nil if there is no order yet.
 func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	t.Helper()
 	var out wire.Claimed
@@ -21,7 +21,7 @@ func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	return out.Order
 }
 
-// come lets a machine say hello.
+// come makes a machine say hello.
 func come(t *testing.T, n *servertest.Node, next, boot string) {
 	t.Helper()
 	if err := n.Hello(ticket(next), boot); err != nil {
@@ -29,8 +29,9 @@ func come(t *testing.T, n *servertest.Node, next, boot string) {
 	}
 }
 
-// TestAThiefOfAKeyGetsNoOrder: who has a node's key alone, or a copy of its disk, becomes the node for a moment. The node lives,
-// and is the node again before the thief is given a run. If he goes on with it, it shows.
+// TestAThiefOfAKeyGetsNoOrder checks a thief who has only the node's key, or a copy of its disk. The thief becomes
+// the node for a moment. The real node is running. The node becomes the node again before the thief gets an order.
+// If the thief goes on, the server notices two machines.
 func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFenced(t)
@@ -39,7 +40,7 @@ func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 		thief.Ticket = ""
 		f.converge()
 		for i := range 3 {
-			thief.Ticket = "" // with the ticket that he was given it shows at once
+			thief.Ticket = "" // the server would notice the thief at once if he used his new ticket
 			come(t, &thief, fmt.Sprint("thief ", i), "other")
 			if got := order(t, &thief); got != nil {
 				t.Fatalf("the thief is given run %s the %d. time", got.Run, i+1)
@@ -64,7 +65,7 @@ func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 	})
 }
 
-// TestAMachineThatWasPutBackGetsItsOrder: nobody else says that he is the node.
+// TestAMachineThatWasPutBackGetsItsOrder checks a machine that was set back while no other machine acts as the node.
 func TestAMachineThatWasPutBackGetsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFenced(t)
@@ -92,7 +93,8 @@ func TestAMachineThatWasPutBackGetsItsOrder(t *testing.T) {
 	})
 }
 
-// TestANodeThatCannotKeepItsTicket comes with the same one again and again, and is no other machine.
+// TestANodeThatCannotKeepItsTicket checks a node that uses the same ticket again and again. Such a
+// node does not count as another machine.
 func TestANodeThatCannotKeepItsTicket(t *testing.T) {
 	f := newFenced(t)
 	come(t, f.db, "kept", "boot")

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// applying is a fixture in which db-01 applies.
+// applying returns a fixture in which db-01 is applying.
 func applying(t *testing.T) (fixture, tutti.Order) {
 	t.Helper()
 	f, _, order := started(t, tutti.ModeApply)
@@ -96,7 +96,7 @@ func TestAnOlderRunNeverReplacesANewerOnes(t *testing.T) {
 		t.Errorf("the latest run: %v", err)
 	}
 	f.db.Finish(old.Run)
-	// Its result comes last: what comes after it was sent before, or is sent again.
+	// A node sends its result last. A value that arrives after the result was sent before it, or is sent again.
 	wantCode(t, f.db.Publish(old.Run, "db/x", "1"), tutti.CodeConflict, "has ended")
 	f.web1.Pass()
 	f.web2.Pass()
@@ -166,7 +166,7 @@ func TestOperatorsValues(t *testing.T) {
 	}
 }
 
-// An operator takes back what a node has published: the node has to run, and does not lose what it exports.
+// If an operator withdraws a value that a node has published, the node must run again, but it keeps its exports.
 func TestWhatAnOperatorTakesFromANode(t *testing.T) {
 	const fleet = `
 fleet: test

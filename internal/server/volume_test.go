@@ -31,7 +31,7 @@ const (
 type volume struct {
 	*servertest.Fleet
 	js    jetstream.JetStream
-	ahead *atomic.Int64 // of the clock by which blobs are swept
+	ahead *atomic.Int64 // how far the clock for the sweep of blobs is ahead
 }
 
 func startVolume(t *testing.T, bus *bustest.Bus) *volume {
@@ -63,7 +63,7 @@ func (v *volume) messages(t *testing.T, stream string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// run runs jobs of one node, one after the other.
+// run runs jobs of one node one after the other.
 func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	plan := tutti.PlanName(n.Name)
 	for range jobs {
@@ -87,9 +87,9 @@ func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	}
 }
 
-// TestThePastIsBounded: what a server keeps of many jobs, each with a run that
-// exports and has a record, does not grow with them. All numbers are a tenth of
-// those of a real server; package bench does the same with 10,000 jobs.
+// TestThePastIsBounded checks that the data of a server does not grow with the number of
+// its old jobs. Each of these jobs has a run that exports and has a record. All numbers are
+// a tenth of those of a real server. The package bench does the same with 10,000 jobs.
 func TestThePastIsBounded(t *testing.T) {
 	bus := bustest.Start(t)
 	v := startVolume(t, bus)
@@ -116,7 +116,7 @@ func TestThePastIsBounded(t *testing.T) {
 	v.wantTrimmed(t)
 	before := v.State()
 	v.wantBounded(t, before)
-	before = v.State() // a sweep has said which reports are let go
+	before = v.State() // the sweep has recorded which reports were dropped
 	_ = v.Stop()
 	next := startVolume(t, bus)
 	if diff := before.Diff(next.State(), time.Now()); diff != "" {
@@ -124,10 +124,9 @@ func TestThePastIsBounded(t *testing.T) {
 	}
 }
 
-// wantTrimmed waits until the log has let go of what its last snapshot has, and is
-// too short for another one: a snapshot that is due is taken beside the writer, by
-// this server or by the next one, and would change the state that is compared.
-// Without snapshots there would be nine events for each job.
+// wantTrimmed waits until the log has dropped the events of the last snapshot and is too short for another
+// snapshot. Without this wait, this server or the next one could take a snapshot at any time, and change
+// the compared state. Without snapshots the log would have nine events for each job.
 func (v *volume) wantTrimmed(t *testing.T) {
 	t.Helper()
 	deadline := time.After(hang)
@@ -146,7 +145,7 @@ func (v *volume) wantTrimmed(t *testing.T) {
 	}
 }
 
-// wantBounded looks at what a server that has stopped leaves, after a sweep.
+// wantBounded checks the data that a stopped server leaves after a sweep.
 func (v *volume) wantBounded(t *testing.T, state server.State) {
 	t.Helper()
 	if jobs, runs := state.Size(); jobs > volumeKeep || runs > volumeKeep+volumeNodes {
@@ -156,8 +155,8 @@ func (v *volume) wantBounded(t *testing.T, state server.State) {
 	if err := v.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// An export set and a record for each job that is kept, or whose events are in
-	// the log still (nine for each job); a segment for each snapshot, and code.
+	// There are a set of exports and a record for each stored job, and for each job whose events are still
+	// in the log (nine events per job). There are also a segment for each snapshot, and code.
 	if got, blobs := v.messages(t, "TUTTI_BLOBS"), 2*(volumeKeep+volumeEvery/9)+9*volumeJobs/volumeEvery+10; got > uint64(blobs) {
 		t.Errorf("%d blobs are stored after a sweep, want at most %d", got, blobs)
 	}

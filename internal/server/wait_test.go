@@ -27,7 +27,7 @@ plans:
     steps: [{wait: {%s}}]
 `
 
-// waits starts a plan that waits for one thing.
+// waits starts a plan with one wait step.
 func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, tutti.JobID) {
 	t.Helper()
 	f.Join("db-01")
@@ -35,7 +35,7 @@ func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, t
 	return f, f.Start("deploy", tutti.ModeApply)
 }
 
-// end watches a job to its end and returns its verdict.
+// end watches a job until it ends, and returns its view with the verdict.
 func end(t *testing.T, f *servertest.Fleet, job tutti.JobID) api.JobView {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -85,7 +85,8 @@ func TestAWaitInVain(t *testing.T) {
 		f, job := waits(t, servertest.Start(t), "value: shared/x, timeout: 1m")
 		time.Sleep(59 * time.Second)
 		wantVerdict(t, f, job, "")
-		// A server that starts gives it the whole time again: nobody could answer.
+		// After a restart the server gives the wait its full time again, because no answer
+		// could arrive during the restart.
 		f = f.Restart()
 		time.Sleep(59 * time.Second)
 		wantVerdict(t, f, job, "")
@@ -113,7 +114,7 @@ func TestACancelledWaitEnds(t *testing.T) {
 	})
 }
 
-// The server asks over real connections, also after a restart.
+// The server makes real connections, also after a restart.
 func TestWaitForTCP(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +157,7 @@ func TestWaitForHTTP(t *testing.T) {
 	}
 }
 
-// Who reads that a wait was in vain reads why: what came of the last question.
+// If a wait fails, its message has the reason: the result of the last question.
 func TestAWaitInVainTellsTheLastAnswer(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -183,7 +184,7 @@ func TestAWaitInVainTellsTheLastAnswer(t *testing.T) {
 	}
 }
 
-// inVain is the message of the last step that failed.
+// inVain returns the message of the last failed step.
 func inVain(f *servertest.Fleet) (message string) {
 	for _, e := range f.Events() {
 		if b, ok := e.Body.(*tutti.StepFinished); ok && !b.OK {

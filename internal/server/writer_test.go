@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// heldLog lets appends wait until a test lets them pass.
+// heldLog makes appends wait until a test lets them pass.
 type heldLog struct {
 	*memory.Log
 	hold    atomic.Bool
@@ -54,7 +54,7 @@ func TestAnswersLeaveAfterTheAppend(t *testing.T) {
 			})
 		}
 		ask("shared/first")
-		synctest.Wait() // its append goes on
+		synctest.Wait() // the append is still waiting
 		for i := range 20 {
 			ask(fmt.Sprintf("shared/%d", i))
 		}
@@ -81,7 +81,7 @@ func TestCommandsOfOneAppendSeeEachOther(t *testing.T) {
 		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
 		log.hold.Store(true)
 		var asked sync.WaitGroup
-		for range 10 { // nine of them find what the first one has written
+		for range 10 { // nine of them find that the first one has written the event
 			asked.Go(func() {
 				if err := f.SetValue(servertest.Operator(), "shared/x", []byte("1")); err != nil {
 					t.Error(err)
@@ -92,7 +92,7 @@ func TestCommandsOfOneAppendSeeEachOther(t *testing.T) {
 			synctest.Wait()
 			select {
 			case log.pass <- struct{}{}:
-			default: // nothing was left to append
+			default: // there was nothing more to append
 			}
 		}
 		asked.Wait()
@@ -112,7 +112,7 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 			go func() { errs <- f.SetValue(servertest.Operator(), fmt.Sprintf("shared/%d", i), []byte("1")) }()
 		}
 		synctest.Wait()
-		// Somebody else writes.
+		// Another writer appends an event.
 		foreign := []tutti.Event{{Body: &tutti.TokenRevoked{Token: "x"}}}
 		if _, err := log.Log.Append(context.Background(), 1, foreign); err != nil {
 			t.Fatal(err)
@@ -132,11 +132,11 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 	})
 }
 
-// endOf waits a minute of the test's clock for the server's end.
+// endOf waits for the end of the server, for a minute of the test's clock.
 func endOf(t *testing.T, f *servertest.Fleet) error {
 	t.Helper()
 	end := make(chan error, 1)
-	go func() { end <- f.Wait() }() // the test's end ends the server
+	go func() { end <- f.Wait() }() // the end of the test ends the server
 	select {
 	case err := <-end:
 		return err
@@ -159,7 +159,7 @@ func TestALogThatDoesNotAnswerEndsTheWriter(t *testing.T) {
 type stuckLog struct{ *memory.Log }
 
 func (l stuckLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
-	if last == 0 { // the first epoch
+	if last == 0 { // the server begins its first epoch
 		return l.Log.Append(ctx, last, events)
 	}
 	<-ctx.Done()
@@ -198,7 +198,7 @@ func TestAServerThatCannotReadItsLogDoesNotServe(t *testing.T) {
 	}
 }
 
-// brokenLog cannot be read.
+// brokenLog is a log that returns an error for each read.
 type brokenLog struct {
 	tutti.Log
 	err error
@@ -208,9 +208,9 @@ func (l brokenLog) Read(context.Context, uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) { yield(tutti.Event{}, l.err) }
 }
 
-// TestAPausedServerJudgesNobody holds the writer for a minute, as a signal or a
-// virtual machine does: a node that could not be heard meanwhile is not lost,
-// and one that stays silent is, a whole deadline later.
+// TestAPausedServerJudgesNobody stops the writer for a minute, as a signal or a virtual
+// machine can do. A node that the server could not hear in this minute is not lost. If the
+// node stays silent, it is lost after another full deadline.
 func TestAPausedServerJudgesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var held atomic.Bool
@@ -231,7 +231,7 @@ func TestAPausedServerJudgesNobody(t *testing.T) {
 		db.Gate(wire.Gate{Run: order.Run})
 
 		held.Store(true)
-		f.Start("other", tutti.ModeApply) // takes a minute
+		f.Start("other", tutti.ModeApply) // it takes a minute
 		time.Sleep(29 * time.Second)
 		wantVerdict(t, f, job, "")
 		time.Sleep(2 * time.Second)

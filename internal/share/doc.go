@@ -1,3 +1,4 @@
-// Package share bounds what nodes may cost the server outside its writer. Shares bounds the comparisons and bytes that each node asks
-// for in a time. Readings bounds the bytes in memory for all nodes at once. It does not know the writer, and knows nodes only by key.
+// Package share limits the work that nodes can cause for the server outside its writer. Shares limits how many
+// comparisons and bytes each node may request in a period of time. Readings limits the memory of content that the
+// server reads for all nodes together. The package does not know the writer, and knows only the keys of nodes.
 package share

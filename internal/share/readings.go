@@ -9,44 +9,46 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// A few bytes of a node's message can name content of 64 MiB, which the server reads from the store to answer the message
-// or to take it. The memory for all nodes at once is bounded. Each node has one reading at a time. If more
-// wait, the nodes take turns.
+// A few bytes of a node's message can name content of 64 MiB, which the server must read from the store to handle the
+// message. So the memory of this content is limited for all nodes together. Each node has only one reading at a time.
+// If more readings wait, the nodes take turns.
 const (
-	// maxReadings bounds the bytes that readings cost at once.
+	// maxReadings is how many bytes all readings together may have in memory.
 	maxReadings = 256 << 20
-	// SmallReading is the cost up to which a reading does not count: the bus bounds the concurrent calls.
+	// SmallReading is the largest reading that does not count, because the bus limits the number of concurrent calls.
 	SmallReading = 1 << 20
-	// readingWait is how long a reading waits for others: less than an agent waits for one answer.
+	// readingWait is how long a reading waits for its turn. The constant is shorter than the time
+	// that an agent waits for one answer.
 	readingWait = 20 * time.Second
-	// CostOfRecord and CostOfManifest are how often the bytes of a record and of signed code are in memory: while they
-	// are decoded, and as the result.
+	// CostOfRecord and CostOfManifest are how many copies of a record and of signed code are in memory, while they are
+	// decoded and afterwards.
 	CostOfRecord   = 4
 	CostOfManifest = 3
 )
 
-// Readings lets readings begin.
+// Readings decides when each reading may begin.
 type Readings struct {
 	mu      sync.Mutex
 	free    int64
-	at      map[tutti.NodeKey]bool // one of these is at work
+	at      map[tutti.NodeKey]bool // nodes that have a reading now
 	waiting map[tutti.NodeKey][]*reading
-	ring    []tutti.NodeKey // nodes of which some wait and none is at work, the next one first
+	ring    []tutti.NodeKey // nodes that have no reading now and wait for one, the next node first
 }
 
-// reading is one reading that waits.
+// reading is one waiting reading.
 type reading struct {
 	cost  int64
-	begun chan struct{} // closed when it may begin
+	begun chan struct{} // closed when the reading may begin
 }
 
-// NewReadings returns Readings with all its room free.
+// NewReadings returns Readings without any reading.
 func NewReadings() *Readings {
 	return &Readings{free: maxReadings, at: map[tutti.NodeKey]bool{}, waiting: map[tutti.NodeKey][]*reading{}}
 }
 
-// Enter waits until a reading of a node may begin. The caller must call leave when what was read is not in memory any more, and
-// may call it again. While Enter waits, another call has its place at the bus. CodeUnavailable: others took too long.
+// Enter waits until a reading for a node may begin. The caller must call leave when the content is no longer in
+// memory. The caller may call leave more than once. While Enter waits, another call may use its place at the
+// bus. Enter returns CodeUnavailable if the wait was too long.
 func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
 	if cost <= SmallReading {
 		return func() {}, nil
@@ -68,9 +70,9 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	case <-patience.C:
 		err = tutti.Errorf(tutti.CodeUnavailable, "waited %s for content that is read for this node and others, %d MiB at once; ask again", readingWait, maxReadings>>20)
 	case <-ctx.Done():
-		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for content that is read for this node and others, %d MiB at once", maxReadings>>20)
+		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting because the server reads at most %d MiB for this node and others at once", maxReadings>>20)
 	}
-	if !r.withdraw(key, one) { // the reading was let in meanwhile
+	if !r.withdraw(key, one) { // the reading was let in at the same time
 		leave()
 	}
 	return nil, err
@@ -105,7 +107,7 @@ func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.admit()
 }
 
-// leave ends a reading that has begun.
+// leave ends a reading.
 func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +119,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// withdraw takes back a reading that waits; false: it has begun.
+// withdraw removes a waiting reading. The function returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +135,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets in the readings whose turn it is. If there is no room yet for the next one, it keeps back those after it:
-// otherwise they would keep the next one out for ever. It needs mu.
+// admit lets in the readings that are next. If there is no room yet for the first one, the others wait as well.
+// If small readings did not wait, they could block a large one for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]
@@ -152,7 +154,7 @@ func (r *Readings) admit() {
 	}
 }
 
-// Room is how many more bytes may be in memory.
+// Room returns how many more bytes may be in memory.
 func (r *Readings) Room() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,76 +9,76 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// In a given time, one node may cause only a bounded number of comparisons, and only few costly questions are answered at once:
-// the other nodes' calls and the writer use the same processors.
+// One node may cause only a limited number of comparisons in a period of time. The server answers only few costly
+// questions at once, because the calls of other nodes and the writer need the same processors.
 const (
-	// MaxAskCost bounds the comparisons (see data.State.Cost) that are made for one question. A question
-	// that matches all of 50,000 nodes by twenty terms takes a million and some. A comparison takes up to 25 ns.
+	// MaxAskCost is the largest number of comparisons (see data.State.Cost) for one question. A question with twenty
+	// terms that matches all of 50,000 nodes needs a little more than a million. A comparison takes up to 25 ns.
 	MaxAskCost = 5_000_000
-	// CostAtOnce is how many comparisons a node may ask for at once, costEach how many more each
-	// second. A costly question has MaxAskCost, and takes about 100 ms.
+	// CostAtOnce is how many comparisons a node may request at once, and costEach is how many more it may
+	// request after each second. A question with the cost MaxAskCost takes about 100 ms.
 	CostAtOnce = 2 * MaxAskCost
 	costEach   = 500_000
-	// costOfCall and costOfByte are the cost of reading a question: for each call, and for each byte.
+	// costOfCall and costOfByte are the cost of reading a question, per call and per byte.
 	costOfCall = 1_000
 	costOfByte = 5
-	// BytesOfCost are the bytes that cost one comparison, in what a run hands over (few are compared) and in an answer. The largest
-	// message takes most of what a node has at once.
+	// BytesOfCost is how many bytes of a gate or of an answer cost as much as one comparison. Few bytes of a gate are
+	// compared. The largest message costs most of a node's full share.
 	BytesOfCost = 8
-	// costOfExport is the cost, besides its bytes, of a decision on an export that the node has not sent itself.
+	// costOfExport is the additional cost of a decision about an export that the node has not sent itself.
 	costOfExport = 10
-	// Costly is the cost from which on a question waits for others.
+	// Costly is the cost above which a question waits for a slot.
 	Costly = 100_000
 )
 
-// Shares are what nodes may still ask for.
+// Shares has the remaining share of each node.
 type Shares struct {
 	mu    sync.Mutex
 	left  map[tutti.NodeKey]share
 	swept time.Time
-	slots chan struct{} // taken by costly questions that are being answered
+	slots chan struct{} // costly questions that are being answered
 
 	refused map[tutti.NodeKey]refused
 }
 
-// refused is how many bytes of large gates were refused to the last such run of a node.
+// refused is how many bytes of large gates the server has refused to one run of a node, the last such run.
 type refused struct {
 	run   tutti.RunID
 	bytes int
 }
 
-// share is one node's: what it had left at a time.
+// share is what a node had left at a time.
 type share struct {
 	left int
 	at   time.Time
 }
 
-// New returns Shares in which each node has all that it may have at once.
+// New returns Shares in which each node has a full share.
 func New() *Shares {
 	return &Shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// now returns what a node has left at a time.
+// now returns what a node has left at this time.
 func (s share) now(now time.Time) int {
 	return min(CostAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
 }
 
-// Pay takes a cost out of a node's share, or says when there will be enough.
+// Pay subtracts a cost from a node's share. If the share is too small, the error says when it will be large enough.
 func (s *Shares) Pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, cost, now)
 }
 
-// Owe takes a cost out of a node's share if anything is left, even if the share becomes negative. Without that, a node that has paid for
-// the work of an answer could be refused its bytes each time, pay for the work again, and never have enough for both.
+// Owe subtracts a cost from a node's share if anything is left, even if the share becomes negative. Without Owe, a
+// node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
 func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take takes a cost out of a node's share if that has at least least.
+// take subtracts a cost from a node's share if the share is at least least.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.swept) > time.Minute { // a node that asked nothing for this long has its whole share
+	if now.Sub(s.swept) > time.Minute { // after this time without a question, a node has its full share
 		for k, of := range s.left {
 			if of.now(now) == CostAtOnce {
 				delete(s.left, k)
@@ -99,7 +99,7 @@ func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	return nil
 }
 
-// Left is what a node has left; negative: it is in debt.
+// Left returns what a node has left. Left returns a negative number if the node is in debt.
 func (s *Shares) Left(key tutti.NodeKey, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,18 +114,19 @@ func (s *Shares) ReadQuestion(key tutti.NodeKey, payload []byte) error {
 	return s.Pay(key, costOfCall+costOfByte*len(payload), time.Now())
 }
 
-// ReadGate pays for reading what a compiled run hands over.
+// ReadGate pays for reading a gate.
 func (s *Shares) ReadGate(key tutti.NodeKey, payload []byte) error {
 	return s.Pay(key, CostOfGate(len(payload)), time.Now())
 }
 
-// CostOfGate is the cost of reading this many bytes that a run hands over.
+// CostOfGate returns the cost of reading a gate with this many bytes.
 func CostOfGate(size int) int { return costOfCall + size/BytesOfCost }
 
-// CostOfServed is the cost to a node of reading and deciding on exports that its Puppet Server has sent.
+// CostOfServed returns what a node pays for the exports that its Puppet Server has reported: for reading
+// them and for the decision.
 func CostOfServed(size, count int) int { return CostOfGate(size) + costOfExport*count }
 
-// Refuse notes that a run was refused a gate of this many bytes.
+// Refuse records that the server has refused a gate of this many bytes to a run.
 func (s *Shares) Refuse(key tutti.NodeKey, run tutti.RunID, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *Shares) Refuse(key tutti.NodeKey, run tutti.RunID, size int) {
 	s.refused[key] = had
 }
 
-// Refused is how many bytes of gates a run was refused.
+// Refused returns how many bytes of gates the server has refused to a run.
 func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,7 @@ func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	return 0
 }
 
-// Enter waits until a costly question may be answered. The caller must call leave.
+// Enter waits until the server may answer a costly question. The caller must call leave.
 func (s *Shares) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.slots <- struct{}{}:

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenBlobs makes an empty store; reopen opens the same store again.
+// OpenBlobs makes an empty store. The function reopen opens the same store again.
 type OpenBlobs func(t *testing.T) (blobs tutti.Blobs, reopen func() tutti.Blobs)
 
 // TestBlobs runs the suite of tutti.Blobs.
@@ -21,14 +21,14 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 	}{
 		{"content of any size comes back under its digest", blobsRoundTrip},
 		{"storing the same content again is no error", blobsTwice},
-		{"many may store the same content at once", blobsConcurrent},
-		{"many may store at once what is there and what is not", blobsGathered},
-		{"what is not stored is not found, and no empty content", blobsMissing},
-		{"what is no digest is invalid", blobsInvalid},
+		{"many goroutines can store the same content at once", blobsConcurrent},
+		{"many goroutines can store new and existing content at once", blobsGathered},
+		{"content that is not stored is not found, and is not returned as empty content", blobsMissing},
+		{"a text that is not a digest is invalid", blobsInvalid},
 		{"a store owns its content", blobsOwned},
-		{"a cancelled call says so", blobsCancelled},
-		{"how large content is can be told without reading it", blobsSize},
-		{"what is deleted is gone, and can be stored again", blobsDelete},
+		{"a cancelled call returns the error of its context", blobsCancelled},
+		{"the size of content is known without reading it", blobsSize},
+		{"deleted content is not found, and can be stored again", blobsDelete},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			blobs, reopen := open(t)
@@ -37,7 +37,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 	}
 }
 
-// pattern returns content that does not repeat at any chunk size.
+// pattern returns content in which no chunk repeats, at any chunk size.
 func pattern(size int) []byte {
 	content := make([]byte, size)
 	state := uint32(size)*2654435761 + 1
@@ -112,7 +112,7 @@ func blobsGathered(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 		}
 	}
 	var wg sync.WaitGroup
-	for i := range 2 * count { // each twice
+	for i := range 2 * count { // each content twice
 		wg.Go(func() {
 			if _, err := blobs.Put(t.Context(), pattern(100+i/2)); err != nil {
 				t.Errorf("Put: %v", err)
@@ -175,7 +175,7 @@ func blobsSize(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
 		mustPut(t, blobs, pattern(size))
 		sizing, ok := reopen().(tutti.Sizing)
 		if !ok {
-			t.Fatalf("%T does not tell how large content is", blobs)
+			t.Fatalf("%T does not return the size of content", blobs)
 		}
 		if got, err := sizing.Size(t.Context(), tutti.DigestOf(pattern(size))); err != nil || got != int64(size) {
 			t.Errorf("Size of %d bytes: %d, %v", size, got, err)
@@ -188,7 +188,7 @@ func blobsSize(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
 func blobsDelete(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
 	sweeping, ok := blobs.(tutti.Sweeping)
 	if !ok {
-		t.Fatalf("%T cannot let content go", blobs)
+		t.Fatalf("%T cannot delete content", blobs)
 	}
 	sizes := []int{0, 100, 300 << 10, 5 << 20}
 	var digests []tutti.Digest

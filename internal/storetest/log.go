@@ -1,6 +1,5 @@
-// Package storetest holds the conformance suites of the stores: what every
-// tutti.Log and every tutti.Blobs must do, the durable ones and those in
-// memory alike.
+// Package storetest has the tests that every tutti.Log and every tutti.Blobs must pass,
+// durable stores as well as those in memory.
 package storetest
 
 import (
@@ -18,8 +17,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenLog makes an empty log; reopen opens the same log again, as a second
-// writer or after a crash.
+// OpenLog makes an empty log. The function reopen opens the same log again, as a second writer or after a crash.
 type OpenLog func(t *testing.T) (log tutti.Log, reopen func() tutti.Log)
 
 // TestLog runs the suite of tutti.Log.
@@ -29,25 +27,25 @@ func TestLog(t *testing.T, open OpenLog) {
 		test   func(t *testing.T, log tutti.Log, reopen func() tutti.Log)
 	}{
 		{"a new log is empty", logEmpty},
-		{"what was appended is read, in order, with its sequences", logRoundTrip},
-		{"reading begins after the sequence that was asked for", logReadAfter},
+		{"the appended events can be read, in order, with their sequences", logRoundTrip},
+		{"reading begins after the given sequence", logReadAfter},
 		{"a reader may stop early", logReadBreak},
-		{"a reader sees nothing that came after its call", logReadSnapshot},
-		{"an append after another sequence than the last is a conflict and stores nothing", logConflict},
-		{"of many appends after the same event exactly one is stored", logRace},
-		{"a batch without events, or with one that cannot be stored, is refused as a whole", logInvalid},
+		{"a reader sees no event from after its call", logReadSnapshot},
+		{"an append after any sequence but the last is a conflict and stores nothing", logConflict},
+		{"if there are many appends after the same event, exactly one is stored", logRace},
+		{"a batch without events, or with an event that cannot be stored, is refused completely", logInvalid},
 		{"any id is data", logIDs},
-		{"events of any size are kept whole, also in a batch", logLarge},
+		{"events of any size are stored completely, also in a batch", logLarge},
 		{"a batch of thousands is one batch", logManyEvents},
-		{"the log is there when it is opened again, and fences the writer before", logReopen},
-		{"a cancelled append or read says so", logCancelled},
+		{"a log that is opened again still has its events, and refuses the previous writer", logReopen},
+		{"a cancelled append or read returns the error of its context", logCancelled},
 		{"every entry is linked to the one before it", logLinks},
-		{"links go on behind what another writer appended", logLinksBehindOthers},
-		{"entries are what is read, byte for byte", logEntries},
-		{"the link of one event is told", logLinkAt},
+		{"links continue after the events of another writer", logLinksBehindOthers},
+		{"entries have exactly the bytes of the events", logEntries},
+		{"the log returns the link of a single event", logLinkAt},
 		{"the latest snapshot is found, also when the log is opened again", logSnapshot},
-		{"what a snapshot has is let go, the rest is read from there on", logTrim},
-		{"nothing is let go that the latest snapshot does not have", logTrimRefused},
+		{"the log drops the events that a snapshot has, and reading begins after them", logTrim},
+		{"the log drops no event that the latest snapshot lacks", logTrimRefused},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			log, reopen := open(t)
@@ -61,12 +59,12 @@ var logTime = time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC)
 func value(key string, v any) tutti.Event {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the suite's own constants
+		panic(err) // these are constants of the suite
 	}
 	return tutti.Event{At: logTime, By: "operator:anna", Body: &tutti.ValueSet{Key: key, Value: raw}}
 }
 
-// mustAppend has more time than the log gives who says nothing: how fast a loaded machine is, is not the suite's question.
+// mustAppend sets a longer deadline than the default of the log, because the suite must also pass on a slow machine.
 func mustAppend(t *testing.T, log tutti.Log, last uint64, events ...tutti.Event) uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -92,7 +90,7 @@ func readAll(t *testing.T, log tutti.Log, after uint64) []tutti.Event {
 
 func wantLog(t *testing.T, log tutti.Log, after uint64, want []tutti.Event) {
 	t.Helper()
-	// Megabytes compared element by element take seconds.
+	// To compare megabytes element by element would take seconds.
 	whole := cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 	if diff := cmp.Diff(want, readAll(t, log, after), whole); diff != "" {
 		t.Errorf("Read(%d): -want +got\n%s", after, diff)

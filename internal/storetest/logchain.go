@@ -35,7 +35,7 @@ func trimming(t *testing.T, log tutti.Log) tutti.Trimming {
 	return trimming
 }
 
-// wantChain verifies the entries after the one with the link before.
+// wantChain verifies the entries that follow an entry with the link before.
 func wantChain(t *testing.T, before tutti.Digest, entries []tutti.Entry) {
 	t.Helper()
 	for _, e := range entries {
@@ -155,7 +155,7 @@ func logSnapshot(t *testing.T, log tutti.Log, reopen func() tutti.Log) {
 	events := []tutti.Event{value("a", 1), value("b", 2)}
 	last := mustAppend(t, log, 0, events...)
 	wantSnapshot(t, log, nil)
-	// In one append with others, as a writer does it.
+	// Append the snapshot together with other events, as a writer does.
 	batch := []tutti.Event{snapshot(events[1]), value("c", 3)}
 	last = mustAppend(t, log, last, batch...)
 	wantSnapshot(t, log, &batch[0])
@@ -210,16 +210,16 @@ func logTrimRefused(t *testing.T, log tutti.Log, _ func() tutti.Log) {
 	last := mustAppend(t, log, 0, events[:1]...)
 	last = mustAppend(t, log, last, events[1:]...)
 	trim := trimming(t, log)
-	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // no snapshot
+	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // there is no snapshot
 	lie := snapshot(events[0])
 	lie.Body.(*tutti.SnapshotTaken).Link = events[1].Link
 	all := slices.Concat(events, []tutti.Event{lie})
 	last = mustAppend(t, log, last, all[3:]...)
-	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // of another log
+	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // a snapshot of another log
 	all = append(all, snapshot(events[2]))
 	mustAppend(t, log, last, all[4:]...)
-	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // not the latest
-	wantCode(t, trim.Trim(t.Context(), 5), tutti.CodeInvalid) // more than it has
+	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // not the latest snapshot
+	wantCode(t, trim.Trim(t.Context(), 5), tutti.CodeInvalid) // more than the snapshot has
 	wantLog(t, log, 0, all)
 	if err := trim.Trim(t.Context(), 3); err != nil {
 		t.Error(err)

@@ -1,11 +1,8 @@
-// Package sweep removes content that nobody names any more, while others store
-// and look for content at any moment. Whoever was told that content is there
-// (Put, Get, Has) has so long to name it as content stays unused, and content
-// that is being removed is not there for anybody: a Put of it waits and stores
-// it again.
+// Package sweep removes content that nothing names any more, while other goroutines store and use content.
+// If Put, Get or Has has confirmed content, this content stays for the time Idle, so that its user can name
+// it. While content is being removed, it does not exist for anybody: a Put waits and stores it again.
 //
-// When content was used is known in memory only. So nothing is removed before a
-// new Blobs has watched for that long.
+// The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
 package sweep
 
 import (
@@ -16,32 +13,32 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Idle is how long content stays that nobody names and nobody uses.
+// Idle is how long content stays if nothing names it and nobody uses it.
 const Idle = time.Hour
 
-// Store is what content is removed from.
+// Store is the store from which content is removed.
 type Store interface {
 	tutti.Blobs
 	tutti.Sweeping
 	tutti.Sizing
 }
 
-// Blobs is a tutti.Blobs that can be swept. All who use its store while it is
-// swept must do so through it. Any number of goroutines may use it.
+// Blobs is a tutti.Blobs that can be swept. While the store is swept, all users must use it
+// through Blobs. A Blobs is safe for concurrent use.
 type Blobs struct {
 	store Store
 	now   func() time.Time
 
 	mu    sync.Mutex
 	since time.Time
-	used  map[tutti.Digest]*use // since then, or for longer than Idle
+	used  map[tutti.Digest]*use // content that was used since New or within the time Idle
 }
 
-// use is when content was used last, and by how many it is used now.
+// use records when content was last used, and how many calls use it now.
 type use struct {
 	last  time.Time
 	by    int
-	going chan struct{} // closed when its removal has ended; nil: it is not being removed
+	going chan struct{} // closed when the removal of the content has ended; nil if there is no removal
 }
 
 var (
@@ -49,7 +46,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// New returns the content of a store; now is its clock.
+// New returns the Blobs of a store. The function now is the clock of the Blobs.
 func New(store Store, now func() time.Time) *Blobs {
 	return &Blobs{store: store, now: now, since: now(), used: map[tutti.Digest]*use{}}
 }
@@ -94,7 +91,7 @@ func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
 	return size, err
 }
 
-// begin notes that content is used, once nobody removes it.
+// begin waits until no removal of the content is running, and records that the content is in use.
 func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	for {
 		b.mu.Lock()
@@ -118,7 +115,7 @@ func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	}
 }
 
-// end notes when it was used, if it is there: who asks for what is not there costs no memory.
+// end records when the content was last used, if it exists. Requests for missing content use no memory.
 func (b *Blobs) end(digest tutti.Digest, there bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,15 +128,15 @@ func (b *Blobs) end(digest tutti.Digest, there bool) {
 	}
 }
 
-// Swept is what a sweep has done.
+// Swept is the result of a sweep.
 type Swept struct {
-	Stored  int // before
+	Stored  int // number of blobs before the sweep
 	Removed int
 }
 
-// Sweep removes what named does not name and nobody has used for Idle. named is
-// asked after the store was listed: what is stored and named later is not removed.
-// It removes nothing before Idle has passed since New.
+// Sweep removes content that named does not return and that nobody has used for the time Idle. Sweep
+// calls named after it has listed the store, so that it does not remove content that is stored and named
+// later. Sweep removes nothing until the time Idle has passed since New.
 func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (Swept, error) {
 	if b.now().Sub(b.since) < Idle {
 		return Swept{}, nil
@@ -169,8 +166,7 @@ func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutt
 	return out, nil
 }
 
-// remove removes content unless it is in use. Whoever wants to use it meanwhile
-// waits.
+// remove removes content unless it is in use. Other users of this content wait until the end of the removal.
 func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	b.mu.Lock()
 	u := b.used[digest]
@@ -192,7 +188,7 @@ func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	return err == nil, err
 }
 
-// forget lets go of what was not used for so long that it needs no note.
+// forget deletes the records of content that was not used for so long that its record does not matter.
 func (b *Blobs) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

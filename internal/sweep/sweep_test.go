@@ -46,7 +46,7 @@ func TestWhatStays(t *testing.T) {
 	const named = "named"
 	cases := map[string]struct {
 		reason string
-		before func(t *testing.T, b *sweep.Blobs, d tutti.Digest) // the sweep
+		before func(t *testing.T, b *sweep.Blobs, d tutti.Digest) // work before the sweep
 		stays  bool
 	}{
 		"unused": {"nobody has used it for an hour", func(*testing.T, *sweep.Blobs, tutti.Digest) { time.Sleep(time.Hour) }, false},
@@ -110,7 +110,7 @@ func TestAfterAStartNothingIsRemovedForAnHour(t *testing.T) {
 	})
 }
 
-// slowStore holds each removal until a test lets it pass.
+// slowStore makes each removal wait until the test lets it pass.
 type slowStore struct {
 	*memory.Blobs
 	pass chan struct{}
@@ -121,7 +121,7 @@ func (s slowStore) Delete(ctx context.Context, d tutti.Digest) error {
 	return s.Blobs.Delete(ctx, d)
 }
 
-// Whoever pushes while content is being removed is not told that it is there.
+// A push during the removal of content must not get the answer that the content exists.
 func TestAPushDuringARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowStore{memory.NewBlobs(), make(chan struct{})}
@@ -134,7 +134,7 @@ func TestAPushDuringARemoval(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		synctest.Wait() // its removal has begun
+		synctest.Wait() // the removal has begun and waits
 		var has, done bool
 		wg.Go(func() {
 			has, _ = b.Has(t.Context(), d)
@@ -161,8 +161,8 @@ func TestAPushDuringARemoval(t *testing.T) {
 	})
 }
 
-// Many push the same content, each asking first, while it is swept: whoever was
-// told that it is there, or has stored it, finds it an hour later still.
+// Many goroutines push the same content during a sweep, and each asks first whether the content exists.
+// A goroutine that got yes, or has stored the content, must still find it an hour later.
 func TestPushesAndSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewBlobs()

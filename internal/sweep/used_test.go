@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// TestWhoAsksForNothingCostsNothing: a node may ask for what it likes.
+// TestWhoAsksForNothingCostsNothing checks that requests for missing content use no memory.
 func TestWhoAsksForNothingCostsNothing(t *testing.T) {
 	b := New(memory.NewBlobs(), time.Now)
 	stored, err := b.Put(t.Context(), []byte("there"))

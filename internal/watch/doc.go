@@ -1,3 +1,3 @@
-// Package watch wakes and tells those who watch: Broadcast says that there is something new, Hub passes on what happens inside runs.
-// Nobody who is told anything is waited for.
+// Package watch wakes watchers and passes messages to them. Broadcast says that there is something new. Hub passes on
+// live messages of runs. The sender never waits for a watcher.
 package watch

@@ -6,13 +6,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Broadcast wakes everybody who waits, as often as somebody tells.
+// Broadcast wakes all waiting goroutines at each call of Tell.
 type Broadcast struct {
 	mu *sync.Mutex
 	ch *chan struct{}
 }
 
-// NewBroadcast returns one that nobody waits for yet.
+// NewBroadcast returns a Broadcast for which nobody waits yet.
 func NewBroadcast() Broadcast {
 	ch := make(chan struct{})
 	return Broadcast{mu: &sync.Mutex{}, ch: &ch}
@@ -25,7 +25,7 @@ func (b Broadcast) Wait() <-chan struct{} {
 	return *b.ch
 }
 
-// Tell wakes all who wait.
+// Tell wakes all waiting goroutines.
 func (b Broadcast) Tell() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,8 +33,8 @@ func (b Broadcast) Tell() {
 	*b.ch = make(chan struct{})
 }
 
-// Hub passes what happens inside runs to those who watch. Who is slow misses
-// some: nothing here is a fact that anybody relies on.
+// Hub passes live messages of runs to their watchers. A slow watcher misses some messages.
+// The Hub may lose messages, because nothing depends on live messages.
 type Hub struct {
 	mu   *sync.Mutex
 	subs map[chan tutti.Live]tutti.JobID
@@ -42,12 +42,13 @@ type Hub struct {
 
 const liveBuffer = 256
 
-// NewHub returns one that nobody watches yet.
+// NewHub returns a Hub without watchers.
 func NewHub() Hub {
 	return Hub{mu: &sync.Mutex{}, subs: map[chan tutti.Live]tutti.JobID{}}
 }
 
-// Subscribe returns what happens from now on in the runs of a job; stop ends that.
+// Subscribe returns a channel with the live messages of a job's runs from now on. The
+// function stop ends the subscription.
 func (h Hub) Subscribe(job tutti.JobID) (lives <-chan tutti.Live, stop func()) {
 	ch := make(chan tutti.Live, liveBuffer)
 	h.mu.Lock()
@@ -72,7 +73,7 @@ func (h Hub) Watched(job tutti.JobID) bool {
 	return false
 }
 
-// Publish passes on what happened in the runs of a job. It waits for nobody.
+// Publish passes live messages of a job's runs to its watchers. Publish does not wait for them.
 func (h Hub) Publish(job tutti.JobID, lives []tutti.Live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Epochs is what is known of the log's epoch outside the log. It tells a log that was lost as a whole
-// from a new one.
+// Epochs is the epoch of the log as it is stored outside the log. Epochs distinguishes a log that
+// was lost completely from a new log.
 type Epochs interface {
-	// Last is the epoch that was begun last; zero before the first start. above is positive if the log
-	// was put back: then another epoch begins, whose number is at least above.
+	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The number above is
+	// positive if the log was restored. In this case the server must begin another epoch with at least this number.
 	Last() (last tutti.Epoch, above uint64)
-	// Began records the present epoch, before the server serves.
+	// Began stores the present epoch before the server serves.
 	Began(tutti.Epoch) error
 }
 
-// beginEpoch begins the next epoch if the log has none, or was put back. CodeDamaged: the
-// log is not the one that was served here before.
+// beginEpoch begins the next epoch if the log has no epoch yet, or was restored. The function
+// returns CodeDamaged if this is not the log that the server served before.
 func (w *Writer) beginEpoch(ctx context.Context) error {
 	var last tutti.Epoch
 	var above uint64

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// fold folds the log twice, for the writer and for readers. Both folds share the content
-// of the events.
+// fold folds the log twice: once for the writer and once for the readers. The two folds share the contents of the
+// events.
 func (w *Writer) fold(ctx context.Context) error {
 	if err := w.opts.Past.Open(ctx); err != nil {
 		return err
@@ -38,20 +38,20 @@ func (w *Writer) fold(ctx context.Context) error {
 	return nil
 }
 
-// refold folds the log again for readers; nil: ctx has ended.
+// refold folds the log again for the readers. The function returns nil if ctx has ended.
 func (w *Writer) refold(ctx context.Context) *fold.State {
 	w.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
 	return w.opts.Past.Refold(ctx)
 }
 
-// needsSnapshot reports whether there are enough events after the latest snapshot.
+// needsSnapshot reports whether the log has enough events after the latest snapshot.
 func (w *Writer) needsSnapshot() bool {
 	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
 }
 
-// snapshotFirst takes a snapshot that is due before the server serves. The server ended before it had
-// taken that snapshot. A server that ends soon after each start would otherwise never take one,
-// and its log would grow.
+// snapshotFirst takes a due snapshot before the server serves. The snapshot is due if the last
+// server ended before it could take it. Without this, a server that ends soon after each start
+// would never take a snapshot, and its log would grow.
 func (w *Writer) snapshotFirst(ctx context.Context) error {
 	if !w.needsSnapshot() {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Position is how far the server is; zero before it serves. The event that it names is
-// on disk.
+// Position returns the position of the server in the log. Position returns zero before the server
+// serves. The event at this position is on disk.
 func (w *Writer) Position() tutti.Position {
 	if at := w.at.Load(); at != nil {
 		return *at
@@ -15,8 +15,8 @@ func (w *Writer) Position() tutti.Position {
 	return tutti.Position{}
 }
 
-// Behind refuses a caller who has seen this server at a later event, or with another log
-// (ADR 0018). It refuses nothing while the server does not serve.
+// Behind returns an error if the caller has seen a later event of this server, or an event
+// of another log (ADR 0018). Behind returns no error while the server does not serve.
 func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
 	here := w.Position()
 	if here.Epoch.Number == 0 || seen.Epoch.Number == 0 {
@@ -32,7 +32,7 @@ func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
 	return here.Behind(seen, link)
 }
 
-// arrived notes that all events so far are on disk.
+// arrived records that all events so far are on disk.
 func (w *Writer) arrived(events ...tutti.Event) {
 	w.opts.Past.Note(events...)
 	at := tutti.Position{Epoch: w.state.Engine.Epoch, Seq: w.state.Seq}

@@ -11,8 +11,8 @@ import (
 
 func quiet(*Tx) error { return nil }
 
-// A message that makes the writer panic ends neither the server nor what others say. Where half of what it says is in
-// the state, nothing may go on.
+// If a message makes the writer panic, the server goes on, and the other messages get their answers. If the state
+// already has a part of the message's events, the server must end.
 func TestAPanicOfTheWriterFailsOneCommand(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

@@ -1,13 +1,14 @@
-// Package writer has the one goroutine that changes the state of a fleet. It folds the log into that state, runs commands
-// one after another, appends what they and the owner decide, and only then answers. It knows transactions. What a command
-// does, and what follows from events, is its owner's.
+// Package writer has the one goroutine that changes the state of a fleet. The goroutine folds the log and runs commands
+// one after another. The writer appends the events that the commands and the owner emit, and only then answers. The
+// writer knows transactions. The owner of the writer decides what a command does and what follows from events.
 //
-// All commands that are waiting when an append ends are handled together: each sees the effects of those before it, their
-// events go into one append, and their answers leave when that append is on disk (group commit). A refused append ends the
-// writer, because somebody else has written. Everything in memory is then worthless, and Run returns.
+// When an append ends, the writer handles all waiting commands together (group commit). Each command of the batch
+// sees the effects of the commands before it. All events go into one append, and the answers leave when this append
+// is on disk. If the log refuses an append, another writer has written to the log, so this writer must end. After a
+// refused append, the writer's state in memory is wrong, and Run returns.
 //
-// Rejected: a lock around the state with an append per request. It either holds the lock during the fsync, or lets an
-// answer leave before the append that it depends on.
+// An alternative was rejected: a lock around the state, and one append per request. Such a lock would either be
+// held during the fsync, or an answer could leave before the append on which it depends.
 package writer
 
 import (
@@ -31,43 +32,43 @@ import (
 const (
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
-	maxAppend      = 10_000 // events; the log takes twice as many, and no command emits more
+	maxAppend      = 10_000 // events; the log accepts twice as many, and no command emits more
 	tick           = 250 * time.Millisecond
-	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers', at the start
+	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers' fold during the start
 )
 
-// Owner owns the state. Its methods are called one at a time, and must not block.
+// Owner owns the state of the writer. The writer calls its methods one at a time. They must not block.
 type Owner interface {
-	// Folded gets the state that the log had at the start.
+	// Folded gets the state after the fold of the log at the start.
 	Folded(state *fold.State) error
-	// Begins may append before the server serves, see First.
+	// Begins may append events before the server serves, see First.
 	Begins(ctx context.Context, state *fold.State) error
-	// Serves is the last call before commands are taken.
+	// Serves is the last call before the writer takes commands.
 	Serves(state *fold.State)
-	// Decide emits what follows from a batch, or from the time.
+	// Decide emits the decisions that follow from a batch or from the time.
 	Decide(tx *Tx)
-	// Stored gets events that are on disk, before any caller is answered.
+	// Stored gets events that are on disk, before the writer answers any caller.
 	Stored(state *fold.State, events []tutti.Event)
-	// Answered is called after the answers of each batch, even if the batch emitted nothing.
+	// The writer calls Answered after the answers of each batch, even if the batch emitted nothing.
 	Answered(ctx context.Context, state *fold.State, events []tutti.Event)
 }
 
-// Options are what a writer needs.
+// Options are the settings and adapters that a writer needs.
 type Options struct {
 	Log    tutti.Log
-	Past   *past.Past // of this log
+	Past   *past.Past // the past of this log
 	Logger *slog.Logger
-	// Space says why there is no room for new work; nil: there is room.
+	// Space returns an error if there is no room for new work.
 	Space func() error
-	// Silence is after how long nodes count as silent.
+	// Silence is the time after which a node without a message counts as silent.
 	Silence time.Duration
-	// SnapshotEvery is after how many events a snapshot is taken.
+	// SnapshotEvery is the number of events after which the writer takes a snapshot.
 	SnapshotEvery int
-	// Epochs remembers the log's epoch. May be nil.
+	// Epochs remembers the epoch of the log. It may be nil.
 	Epochs Epochs
 }
 
-// Writer is the only one that appends. Do, Read, Position and Behind may be called concurrently.
+// Writer is the only writer of the log. The methods Do, Read, Position and Behind are safe for concurrent calls.
 type Writer struct {
 	opts     Options
 	owner    Owner
@@ -81,10 +82,10 @@ type Writer struct {
 
 	state *fold.State
 	since time.Time // see Tx.Since
-	last  time.Time // when it was last seen to run
+	last  time.Time // when the writer last noticed that it was running
 }
 
-// command is work for the writer and where its answer goes.
+// command is work for the writer, with a channel for the answer.
 type command struct {
 	work func(tx *Tx) error
 	done chan error
@@ -104,20 +105,20 @@ func New(opts Options, owner Owner) *Writer {
 	}
 }
 
-// Ready is closed as soon as commands are taken.
+// Ready returns a channel that is closed when the writer takes commands.
 func (w *Writer) Ready() <-chan struct{} { return w.ready }
 
-// Ended is closed when Run has returned.
+// Ended returns a channel that is closed when Run has returned.
 func (w *Writer) Ended() <-chan struct{} { return w.ended }
 
-// Appended is closed at the next append.
+// Appended returns a channel that is closed at the next append.
 func (w *Writer) Appended() <-chan struct{} { return w.appended.Wait() }
 
-// Go runs f in a goroutine of its own. Run waits for its end.
+// Go runs f in a new goroutine. Run waits for the end of the goroutine.
 func (w *Writer) Go(f func()) { w.beside.Go(f) }
 
-// Run folds the log and serves until ctx ends or an append is refused. It
-// returns after all its goroutines have ended.
+// Run folds the log and serves until ctx ends or the log refuses an append. Run returns
+// after all its goroutines have ended.
 func (w *Writer) Run(ctx context.Context) error {
 	defer close(w.ended)
 	ctx, cancel := context.WithCancel(ctx)
@@ -150,8 +151,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return w.serve(ctx)
 }
 
-// Do hands work to the writer and waits until what it emitted is on disk.
-// The work runs alone. It must not block, and must not keep its transaction.
+// Do gives work to the writer, and waits until the emitted events are on disk. No other work runs at the
+// same time. The work must not block, and must not use its transaction afterwards.
 func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	c := &command{done: make(chan error, 1), work: work}
 	select {
@@ -175,8 +176,8 @@ func (w *Writer) Do(ctx context.Context, work func(tx *Tx) error) error {
 	}
 }
 
-// Read calls f with a version of the fold beside the writer, without its queue. The version has all that was acknowledged
-// before the call.
+// Read calls f with a version of the fold. Read does not wait in the writer's queue. The version includes
+// everything that was acknowledged before the call.
 func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) error {
 	if err := w.Begun(ctx); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (w *Writer) Read(ctx context.Context, f func(state *fold.State) error) erro
 	return f(version.State)
 }
 
-// Begun waits until the log is folded and the writer serves. CodeUnavailable: the writer has ended.
+// Begun waits until the log is folded and the writer serves. Begun returns CodeUnavailable if the writer has ended.
 func (w *Writer) Begun(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -219,7 +220,7 @@ func (w *Writer) serve(ctx context.Context) error {
 	}
 }
 
-// gather takes the commands that wait after the first one.
+// gather returns the first command and the commands that are waiting now.
 func (w *Writer) gather(first *command) []*command {
 	batch := []*command{first}
 	for len(batch) < maxBatch {
@@ -234,7 +235,7 @@ func (w *Writer) gather(first *command) []*command {
 }
 
 // commit runs a batch of commands, lets the owner decide on the result,
-// appends all of it and answers.
+// appends all events, and answers.
 func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	now := time.Now()
 	w.woke(now)
@@ -269,14 +270,14 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	return nil
 }
 
-// work runs a command. If a command panics before it has changed anything, only this command fails. Otherwise the same message
-// would end the server again and again.
+// work runs a command. If a command panics before it has changed anything, only this command fails. If the server ended
+// instead, the same message would end it again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {
 		switch p := recover(); {
 		case p == nil:
-		case len(tx.events) > before: // half of what it says is in the state
+		case len(tx.events) > before: // the state has only a part of the command's events
 			panic(p)
 		default:
 			w.opts.Logger.Error("a command caused a panic", "panic", p, "stack", string(debug.Stack()))
@@ -286,22 +287,21 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 	return c.work(tx)
 }
 
-// woke notices that this process did not run for a while: it was stopped by a signal or
-// by its virtual machine, or held up by a disk. It did not hear what nodes said meanwhile,
-// so their silence means nothing. Nodes get one whole deadline again, as after a start.
-// The ticker wakes a running writer far more often. A shorter pause cannot make a node
-// late that beats. The times carry the monotonic clock, so setting the clock does not
-// look like a pause.
+// woke notices that this process did not run for some time. A signal or the virtual machine may have stopped the
+// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time,
+// so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
+// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late
+// because of it. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
-		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
+		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))
 		w.since = now
 	}
 	w.last = now
 }
 
-// append stores what a batch emitted: at once if the log can take that in one append,
-// otherwise in parts. What must be seen together is never split.
+// append stores the events of a batch. The function uses one append if the log can take them all,
+// otherwise several. The function never splits events that readers must see together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {
@@ -317,8 +317,7 @@ func (w *Writer) append(ctx context.Context, tx *Tx) error {
 }
 
 func (w *Writer) appendPart(ctx context.Context, events []tutti.Event) error {
-	// An append that has begun is completed: the caller could not tell a half append
-	// from one that did not happen.
+	// An append that has begun is completed, because the caller could not distinguish a half append from no append.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
@@ -334,15 +333,15 @@ func (w *Writer) appendPart(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// notStored returns the answer to a command whose events could not be appended.
+// notStored returns the answer to a command if the append of its events failed.
 func (w *Writer) notStored(err error) error {
 	if full := w.opts.Space(); full != nil {
-		return tutti.Errorf(tutti.CodeUnavailable, "%v; whether this was kept is not known", full)
+		return tutti.Errorf(tutti.CodeUnavailable, "%v; it is not known whether this was stored", full)
 	}
 	return tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 }
 
-// emit appends an event of the server itself.
+// emit appends an event of the server.
 func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	return w.Do(ctx, func(tx *Tx) error {
 		tx.Emit(Actor, body)
@@ -350,7 +349,7 @@ func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	})
 }
 
-// First appends an event before the server serves. It is for Owner.Begins.
+// First appends an event before the server serves. Only Owner.Begins may call First.
 func (w *Writer) First(ctx context.Context, body tutti.Body) error {
 	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *Tx) error {
 		tx.Emit(Actor, body)

@@ -1,8 +1,9 @@
-// Package embed runs a NATS server with JetStream inside the process. It is the bus of every fleet that is not too large
-// for it. A larger fleet can use a cluster with the same accounts instead, and no package above notices.
+// Package embed runs a NATS server with JetStream inside the process. The embedded server is enough for most fleets.
+// A larger fleet can use a NATS cluster with the same accounts instead. The other packages do not need to know which
+// of the two is in use.
 //
-// It listens only with TLS, and the handshake comes first. Every write to a stream is fsynced before it is
-// acknowledged; by default NATS would fsync every two minutes.
+// The server accepts only TLS connections, and the TLS handshake comes before any other message. NATS acknowledges a
+// write to a stream only after an fsync. NATS by itself would call fsync only every two minutes.
 package embed
 
 import (
@@ -20,40 +21,42 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Trust is what the server must know about the bus's identities: its operator, its system account, and the JWTs of all
-// accounts by public key.
+// Trust contains what the server must know about the bus's identities. The server must know its operator, its system
+// account, and the JWTs of all accounts by public key.
 type Trust struct {
 	Operator string
 	System   string
 	Accounts map[string]string
 }
 
-// Options says how to run the server.
+// Options are the settings of the server.
 type Options struct {
 	Dir    string      // for JetStream
-	Listen string      // host:port, port 0 for any
+	Listen string      // host:port, where port 0 means any free port
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
-	// SyncEvery is how often the server rewrites files of which less than half is left; 0: every 2 minutes.
+	// SyncEvery is how often the server rewrites files of which less than half is in use. If SyncEvery is 0, the
+	// server does this every 2 minutes.
 	SyncEvery time.Duration
-	// HalfOpen is how many connections the bus may have that have not shown who they are. Connections is how many it
-	// may have in all. 0: 4096, and any number.
+	// HalfOpen is how many connections the bus may have whose clients have not authenticated yet. If HalfOpen is 0,
+	// the limit is 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is
+	// no limit.
 	HalfOpen, Connections int
-	// NoSync gives up durability for speed. Tests only.
+	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
 }
 
 const (
-	// MaxPayload is the largest message: 256 KiB of content and headers.
+	// MaxPayload is the largest message, with 256 KiB of content and some room for headers.
 	MaxPayload = 256<<10 + 8<<10
-	// MaxBatch bounds the events of one atomic append.
+	// MaxBatch is the largest number of events of one atomic append.
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
-	// helloTimeout is the time for TLS, and then for showing who connects. If a whole fleet comes back at once, a slow
-	// client is disconnected, comes again, and has lost only time. Guard bounds how many connections may be in this
-	// phase.
+	// helloTimeout is how long a client may take for TLS, and then again for its authentication. If a whole fleet
+	// connects at once, a slow client may be disconnected. The client connects again, and has lost nothing but time.
+	// Guard limits how many connections may be in this phase.
 	helloTimeout = 20 * time.Second
 )
 
@@ -71,7 +74,7 @@ type Server struct {
 // Start returns when the server accepts connections.
 func Start(o Options) (*Server, error) {
 	if o.TLS == nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "embedded bus: no TLS configuration; it never listens without")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "embedded bus: the TLS configuration is missing")
 	}
 	opts, resolver, err := options(o)
 	if err != nil {
@@ -85,7 +88,7 @@ func Start(o Options) (*Server, error) {
 	if o.LogTo == nil {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
-	// Neither debug nor trace: they would log what passes over the bus.
+	// Debug and trace stay off, because they would log the messages on the bus.
 	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations}, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(startTimeout) {
@@ -151,28 +154,28 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 	return opts, resolver, nil
 }
 
-// Failed yields the first failure of a write to disk. The caller that waits for that write gets no answer. A stream
-// that failed takes no other write until the next Start.
+// Failed returns a channel that gets the first failure of a write to disk. The caller of that write gets no answer.
+// After a failure, the stream refuses all writes until the next Start.
 func (s *Server) Failed() <-chan error { return s.failed }
 
 func (s *Server) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // the first failure is enough
+	default: // only the first failure is reported
 	}
 }
 
-// Addr returns the address the server listens on.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.nats.Addr() }
 
 // SyncAlways reports whether every write is fsynced before it is acknowledged.
 func (s *Server) SyncAlways() bool { return s.sync && s.nats.JetStreamConfig().SyncAlways }
 
-// InProcess returns the option by which a client in this process connects without a socket. It still has to show its
-// credentials.
+// InProcess returns the option with which a client in this process connects without a socket. The client still has to
+// send its credentials.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }
 
-// UpdateAccount puts a new JWT of an account into force. Connections whose user it revokes are closed.
+// UpdateAccount replaces the JWT of an account. The server closes the connections whose user the new JWT revokes.
 func (s *Server) UpdateAccount(text string) error {
 	claims, err := jwt.DecodeAccountClaims(text)
 	if err != nil {
@@ -189,7 +192,7 @@ func (s *Server) UpdateAccount(text string) error {
 	return nil
 }
 
-// Shutdown ends the server and returns when it has ended.
+// Shutdown stops the server and returns when it has stopped.
 func (s *Server) Shutdown() {
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()

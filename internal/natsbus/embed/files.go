@@ -17,16 +17,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LastWhole reads the files of a stream while no server runs on dir, and changes nothing. It returns the last sequence
-// up to which every record is whole, 0 without files, and the place of the first record that is not whole, empty if all
-// are.
+// LastWhole reads the files of a stream and changes nothing. No server may use dir at that time. LastWhole returns
+// the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also
+// returns the place of the first damaged record, which is empty if there is no damage.
 //
-// When a server starts, it cuts such a file off where the damage begins, even in the middle, and goes on with the rest,
-// or with nothing. A loss of power leaves a torn end. Before the server starts, it must be known whether more than that
-// is lost.
+// When a server starts, it truncates a damaged file where the damage begins, even in the middle. Then the server
+// continues with the records before that place. A loss of power normally damages only the end of the last file. A
+// caller must find out before the server starts whether more records are damaged.
 //
-// The format is that of the file store of nats-server 2.15 (filestore.go,
-// rebuildStateFromBufLocked).
+// The format of the files is that of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
 func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", stream, "msgs", "*.blk"))
 	if err != nil {
@@ -36,7 +35,7 @@ func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
 	for _, file := range files {
 		index, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(file), ".blk"))
 		if err != nil || blocks[index] != "" {
-			return 0, "", tutti.Errorf(tutti.CodeDamaged, "%s is no file of the one stream %s", file, stream)
+			return 0, "", tutti.Errorf(tutti.CodeDamaged, "%s is not a file of the stream %s", file, stream)
 		}
 		blocks[index] = file
 	}
@@ -56,17 +55,18 @@ func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
 	return seq, "", nil
 }
 
-// Flags in a record's length and sequence.
+// These flags are in a record's length and sequence.
 const (
 	hasHeader = uint32(1) << 31
 	erased    = uint64(1) << 63
 	tombstone = uint64(1) << 62
 
-	recordHead = 22 // length 4, sequence 8, time 8, length of the subject 2
+	recordHead = 22 // 4 bytes for the length, 8 for the sequence, 8 for the time, 2 for the subject's length
 	recordSum  = 8
 )
 
-// lastWhole returns the last sequence of a block's whole records, and the offset where they end.
+// lastWhole reads one block. lastWhole returns the sequence of the last undamaged record and the offset where that
+// record ends.
 func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))
 	hash, err := highwayhash.NewDigest64(key[:])
@@ -77,9 +77,9 @@ func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err er
 	for len(raw)-at >= recordHead {
 		record := raw[at:]
 		length, subject := le.Uint32(record), int(le.Uint16(record[20:]))
-		begin := recordHead + subject // start of the summed content, after the subject
+		begin := recordHead + subject // the checksum covers the content from here, after the subject
 		if length&hasHeader != 0 {
-			begin += 4 // the header's length is not summed
+			begin += 4 // the checksum does not cover the header's length
 		}
 		size := int(length &^ hasHeader)
 		if size > len(record) || size < begin+recordSum {

@@ -10,33 +10,36 @@ import (
 )
 
 const (
-	// halfOpen is how many connections the bus may have at once that have not yet shown who they are. It is more than a
-	// fleet has that comes back at once from one address, and so few that the server does not run out of file
-	// descriptors.
+	// halfOpen is how many connections the bus may have at once whose clients have not authenticated yet. The number
+	// is larger than a whole fleet that connects at once from one address. The number is small enough that the server
+	// does not run out of file descriptors.
 	halfOpen = 4096
-	// alwaysOpen is how many connections one source may always have, no matter how many others there are.
+	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
 )
 
-// GuardOptions are called with what the guard sees.
+// GuardOptions are functions that Guard calls when it finds something.
 type GuardOptions struct {
-	// Refused: count connections of a source were ended because they had not shown who they are.
+	// Guard calls Refused after it closed count connections of one source because their clients had not
+	// authenticated.
 	Refused func(from string, count int)
-	// Violated: a client that connected with a JWT used a subject that it may not use. The JWT is empty if the
-	// connection is gone and forgotten.
+	// Guard calls Violated if a client with a JWT used a subject that the client may not use. The JWT is empty if the
+	// connection is closed and the bus no longer knows it.
 	Violated func(jwt, what string)
 }
 
-// Guard keeps clients that connect and do not say who they are from filling the bus, until ctx ends. If there are too
-// many, the sources with the most are cut to an equal share. The youngest connections of a source stay, so that honest
-// clients get in. The others are ended.
+// Guard prevents clients that connect and do not authenticate from using up all connections. Guard runs until ctx
+// ends. If there are too many such connections, Guard closes connections of the sources that have the most, until
+// these sources have equally many. Guard closes the oldest connections of a source first, so honest clients still get
+// in. The others are ended.
 //
-// A bound for each source alone does not work. A low one would hold up a fleet that comes back from behind one address.
-// A high one would let a few sources fill the bus.
+// A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
+// one address. A high limit would let a few sources use up all connections.
 //
-// NATS accepts connections itself, so Guard polls. It first looks at one number only. A listener of ours in front of
-// NATS, with in-process connections, would cost two goroutines, two buffers and a copy for every node for ever.
+// NATS accepts connections itself, so Guard must poll. Each time, Guard first reads only one number. We could instead
+// put our own listener before NATS and use in-process connections. But our own listener would permanently cost two
+// goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
@@ -47,7 +50,7 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 		case v := <-s.violations:
 			o.Violated(s.jwtOf(v.id), v.what)
 		case <-ticker.C:
-			// A connection that has not shown who it is counts to the global account.
+			// NATS counts a connection in the global account until the client has authenticated.
 			if s.nats.GlobalAccount().NumLocalConnections() > s.halfOpen {
 				s.expel(o.Refused)
 			}
@@ -55,7 +58,8 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	}
 }
 
-// jwtOf returns the JWT that a connection has shown, also if the connection was closed lately.
+// jwtOf returns the JWT that a client sent on a connection. jwtOf also works for a connection that was closed
+// recently.
 func (s *Server) jwtOf(id uint64) string {
 	list, err := s.nats.Connz(&server.ConnzOptions{CID: id, Username: true, State: server.ConnAll})
 	if err != nil || len(list.Conns) == 0 {
@@ -68,7 +72,7 @@ func (s *Server) expel(refused func(from string, count int)) {
 	account := s.nats.GlobalAccount()
 	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + s.halfOpen})
 	if err != nil {
-		return // the caller asks again soon
+		return // the caller calls expel again soon
 	}
 	sources := map[string][]*server.ConnInfo{}
 	for _, c := range list.Conns {
@@ -85,14 +89,15 @@ func (s *Server) expel(refused func(from string, count int)) {
 		}
 		slices.SortFunc(conns, func(a, b *server.ConnInfo) int { return cmp.Compare(b.Cid, a.Cid) })
 		for _, c := range conns[stay:] {
-			_ = s.nats.DisconnectClientByID(c.Cid) // if this fails, it has gone or has shown who it is
+			// on failure, the connection is already closed or its client has authenticated
+			_ = s.nats.DisconnectClientByID(c.Cid)
 		}
 		refused(from, len(conns)-stay)
 	}
 }
 
-// share is how many connections of each source may stay. It is the largest number for which all sources together stay
-// within most, given that some have fewer. It is never below alwaysOpen.
+// share returns how many connections each source may keep. share returns the largest number with which all sources
+// together have no more connections than most. Some sources may have fewer. share never returns less than alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most
@@ -105,5 +110,5 @@ func share(most int, counts []int) int {
 	return most
 }
 
-// Disconnect ends a connection by its number on the bus.
+// Disconnect closes the connection with this number.
 func (s *Server) Disconnect(id uint64) error { return s.nats.DisconnectClientByID(id) }

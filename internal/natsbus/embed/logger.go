@@ -13,22 +13,22 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// logger passes the log of the NATS server to slog. It also sends a client's violations to the channel violations,
-// because NATS reports them nowhere else.
+// logger sends the log of the NATS server to slog. logger also sends clients' violations to the channel violations,
+// because NATS reports violations only in its log.
 type logger struct {
 	to         *slog.Logger
 	failed     func(error)
 	violations chan<- violation
 }
 
-// violation is a subject that a connection may not use.
+// violation is a client's use of a subject that the client may not use.
 type violation struct {
 	id   uint64 // of the connection
 	what string
 }
 
-// violationRE reads a line of the bus. The client chooses the name after the number, so only the beginning and the end
-// of the line can be trusted.
+// violationRE matches the bus's log line about a violation. The client chooses the name after the number. So only the
+// beginning and the end of the line can be trusted.
 var violationRE = regexp.MustCompile(`^\S+ - cid:(\d+) - .*\b(Publish|Subscription) Violation - (?:Subject|Reply) ("(?:[^"\\]|\\.)*")[^"]*(?:Queue: "[^"]*"[^"]*)?$`)
 
 func violationIn(text string) (violation, bool) {
@@ -49,39 +49,42 @@ var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
 
-// Warnf leaves out one warning, because we want what it warns of: TLS from the first byte on.
+// Warnf drops one warning of NATS. That warning is about TLS from the first byte on, which we want.
 func (l logger) Warnf(format string, v ...any) {
 	if !strings.Contains(format, "TLS Handshake First") {
 		l.say(l.to.Warn, format, v)
 	}
 }
 
-// Errorf also gets what a client did wrong, as `ADDRESS - cid:N - …`. Nobody must act on it, and the audit log has it.
+// Errorf also gets lines about clients' violations, in the form `ADDRESS - cid:N - …`. Errorf does not log these
+// lines as errors, because no operator must act on them. The violations are in the audit log.
 func (l logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if found, ok := violationIn(text); ok {
 		select {
 		case l.violations <- found:
-		default: // a client that does it so often has been reported
+		default: // the channel is full, so this client's violations have already been reported
 		}
 	}
 	if strings.Contains(text, " - cid:") {
 		l.say(l.to.Debug, format, v)
 		return
 	}
-	if writeFailed(format, text) { // not for a client's line: a client can put any text there
+	// the check ignores clients' lines, because a client can put any text into them
+	if writeFailed(format, text) {
 		l.failed(tutti.Errorf(tutti.CodeUnavailable, "embedded bus: %s", text))
 	}
 	l.say(l.to.Error, format, v)
 }
 
-// writeFailed recognizes that a stream could not be written. Until the server is restarted, this stream takes no writes
-// and tells no client why. Only the log says so (setWriteErrLocked in stream.go of nats-server).
+// writeFailed reports whether a log line says that a write to a stream failed. After a failed write, the stream
+// refuses all writes until the server is restarted, and does not tell its clients why. Only the log of NATS has the
+// reason (see setWriteErrLocked in stream.go of nats-server).
 func writeFailed(format, text string) bool {
 	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }
 
-// Fatalf does not end the process: Start reports that the server is not ready.
+// Fatalf does not end the process. Start reports the error instead, because the server does not become ready.
 func (l logger) Fatalf(format string, v ...any) { l.say(l.to.Error, format, v) }
 func (l logger) Debugf(string, ...any)          {}
 func (l logger) Tracef(string, ...any)          {}

@@ -14,24 +14,27 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// LocalOperator is the name of the operator who comes through the server's own socket.
+// LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = "local"
 
-// access knows which operators may come in, and which visits are in. It follows the log
-// outside the writer, so that a refused request does not load the writer.
+// access knows which operators may connect, and which of their requests are open now. The type follows
+// the log outside the writer, so that a refused request does not load the writer.
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
-	fleet     *tutti.Fleet // as far as it says who may do what
-	rotates   *bool        // the keys are being rotated
+	fleet     *tutti.Fleet // this fleet has only the part about who may do what
+	rotates   *bool        // true while the keys are being rotated
 	inside    map[*Visit]bool
-	strange   map[string]string // operator → a certificate that came in a rotation and that the log does not know
+	// operator → a certificate that the operator showed during a rotation and that the log does not know
+	strange map[string]string
 }
 
-// maxStrange bounds the operators whose unknown certificate is kept.
+// maxStrange is the largest number of operators for which the server keeps an unknown
+// certificate.
 const maxStrange = 100
 
-// note keeps a visit's certificate if the keys are being rotated and the log does not know it. The lock is held.
+// note keeps the certificate of a visit during a rotation if the log does not know this certificate. The caller
+// holds the lock.
 func (a access) note(v *Visit) {
 	now := time.Now()
 	if !*a.rotates || a.operators.Admit(v.Name, v.Serial, now) != nil || a.operators[v.Name].Knows(v.Serial, now) {
@@ -49,14 +52,15 @@ func (a access) Forget() {
 	clear(a.strange)
 }
 
-// Unknowns lists for people the certificates that the log does not know.
+// Unknowns returns the certificates that the log does not know, with an explanation for
+// people.
 func (a access) Unknowns() []api.BehindRotation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(a.strange)) {
 		out = append(out, api.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
-			", and it may not follow: if it is the operator's own: tutti operator create " + name + "; if not, somebody has the server's keys"})
+			", so it may not follow the rotation: if it is the operator's own, run: tutti operator create " + name + "; if not, somebody has the server's keys"})
 	}
 	return out
 }
@@ -64,12 +68,14 @@ func (a access) Unknowns() []api.BehindRotation {
 // Visit is one request of an operator.
 type Visit struct {
 	Name, Serial string
-	verbs        []tutti.Verb // the request needs one of them; empty: every operator may
-	end          context.CancelCauseFunc
+	// The request needs one of these verbs. If the list is empty, every operator may make the request.
+	verbs []tutti.Verb
+	end   context.CancelCauseFunc
 }
 
-// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation it also refuses a certificate
-// that the log does not know (CodeRefused): a thief of the keys can make one.
+// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation, admit also
+// refuses a certificate that the log does not know (CodeRefused), because a thief of the server's keys can make such a
+// certificate.
 func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {
@@ -90,7 +96,8 @@ func (v *Visit) IsStrange(when string) error {
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
-// VisitOf returns the visit that the call serves. It is nil for root on the server and for the server itself.
+// VisitOf returns the visit that the call serves. VisitOf returns nil if the caller is root on the server,
+// or the server itself.
 func VisitOf(ctx context.Context) *Visit {
 	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v
@@ -102,7 +109,7 @@ func newAccess() access {
 	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*Visit]bool{}, strange: map[string]string{}}
 }
 
-// Load takes over what the log says at the start.
+// Load takes operators, access and rotation from the folded log when the server starts.
 func (a access) Load(from *fold.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,8 +119,8 @@ func (a access) Load(from *fold.State) {
 	}
 }
 
-// Apply takes events that are on disk, before the request that caused them is answered.
-// If they end the certificate or the access of a visit, the visit ends at once.
+// Apply applies events that are on disk. The server calls Apply before it answers the request that caused
+// the events. If an event ends the certificate or the access of a visit, Apply ends the visit at once.
 func (a access) Apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,12 +150,13 @@ func (a access) Apply(events []tutti.Event) {
 	}
 }
 
-// Admit lets an operator in who has shown a certificate of our CA with this serial and has one of the verbs.
-// Without verbs, every operator may come in. The context that Admit returns names the operator. It ends
-// with leave, or as soon as they are revoked or lose the verb. CodeUnauthenticated: the operator was revoked.
-// CodeRefused: they have none of the verbs.
+// Admit lets an operator in if their certificate is of the server's CA, has this serial, and the operator
+// has one of the verbs. Without verbs, every operator may come in. The context that Admit returns names the
+// operator. The context ends when the caller calls leave, or when the operator is revoked or loses the verb.
+// Admit returns CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused if the operator
+// has none of the verbs.
 func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
-	if err := s.Writer.Begun(ctx); err != nil { // before that, revocations are unknown
+	if err := s.Writer.Begun(ctx); err != nil { // until the writer has begun, the server does not know the revocations
 		return nil, nil, err
 	}
 	a := s.Access
@@ -169,8 +177,8 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 	}, nil
 }
 
-// stillIn refuses an operator who was revoked, or lost their access, after Admit. The request may have waited in
-// the queue after that change.
+// stillIn refuses an operator who was revoked or lost access after the call of Admit. The operator can lose
+// access in between because the request may have waited in the queue.
 func stillIn(ctx context.Context, state *fold.State) error {
 	if v := VisitOf(ctx); v != nil {
 		return v.admit(state.Registry.Operators, state.Registry.Rotation.Phase().Rotates(), state.Fleet())
@@ -178,7 +186,8 @@ func stillIn(ctx context.Context, state *fold.State) error {
 	return nil
 }
 
-// MayOf refuses a caller without this verb: VerbData is checked for this key, other verbs for anything.
+// MayOf refuses a caller who does not have this verb. MayOf checks VerbData for this key, and other
+// verbs without a key.
 func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -187,7 +196,7 @@ func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) 
 	return policy.MayOperate(state.Fleet(), v.Name, policy.Wish{Verbs: []tutti.Verb{verb}, What: string(verb), Narrow: verb == tutti.VerbData, Key: key})
 }
 
-// May refuses what an operator's access does not allow in the present state, and records the refusal in the audit trail.
+// May refuses what the operator's access does not allow now, and records the refusal in the audit trail.
 func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -200,7 +209,7 @@ func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	return nil
 }
 
-// MayRun is May for a job of a plan whose steps run on these nodes.
+// MayRun calls May for a job of a plan whose steps run on these nodes.
 func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tutti.Mode, nodes []tutti.NodeName) error {
 	if VisitOf(ctx) == nil {
 		return nil
@@ -236,8 +245,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	return nil
 }
 
-// Admins reports whether by a fleet file an operator other than revoked is admin, and is known to have a good certificate.
-// The certificate of the caller is not checked again.
+// Admins reports whether the fleet file makes an operator other than revoked an admin, and this operator is known to
+// have a valid certificate. Admins does not check the caller's certificate again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
 	admin := func(name string) bool { return name != revoked && isAdmin(fleet, name) }
 	if v := VisitOf(ctx); v != nil && admin(v.Name) {

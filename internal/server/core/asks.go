@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// asks are the questions that wait for answers of nodes. They are in memory only. A
-// server that starts has none, and lets no node act on an earlier question.
+// asks are the questions to nodes that are still open. The questions are in memory only. So a server that
+// starts has no questions, and does not let a node act on a question from before the start.
 type asks struct {
 	mu      *sync.Mutex
 	waiting map[string]*ask
@@ -23,17 +23,17 @@ type ask struct {
 	request tutti.RemoteRequest
 	began   time.Time
 	nodes   map[tutti.NodeKey]*recipient
-	Replies chan Reply // has room for the replies of all nodes
+	Replies chan Reply // the channel has room for the replies of all nodes
 }
 
-// recipient is one node that was asked.
+// recipient is one node that gets the question.
 type recipient struct {
 	node     tutti.NodeName
-	acts     bool // it was told to go ahead
+	acts     bool // the server has told the node to go ahead
 	answered bool
 }
 
-// Reply is what became of a question to a node.
+// Reply is the result of a question to one node.
 type Reply struct {
 	tutti.RemoteReply
 	Node tutti.NodeName
@@ -42,7 +42,7 @@ type Reply struct {
 
 func newAsks() asks { return asks{mu: &sync.Mutex{}, waiting: map[string]*ask{}} }
 
-// Open lets nodes answer a question, and act on it.
+// Open opens a question, so that its nodes can answer it and act on it.
 func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 	q := &ask{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
 	for _, v := range nodes {
@@ -54,9 +54,9 @@ func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 	return q
 }
 
-// Close ends a question: no node may answer or act any more. It returns the answers that were not
-// received yet and, for each node without an answer, that the node is silent; sorted by node.
-// Closing again returns nothing.
+// Close ends a question. After that no node may answer the question or act on it. Close returns the
+// answers that the caller has not received yet. For each node without an answer, Close returns that
+// the node is silent. The list is sorted by node. A second Close returns nothing.
 func (a asks) Close(q *ask) []Reply {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a asks) Close(q *ask) []Reply {
 		}
 		text := "no answer within " + q.request.Wait.String()
 		if n.acts {
-			text += "; it was told to go ahead, and may have done it: ask for its status"
+			text += "; the server told it to go ahead, so it may have done it: ask for its status"
 		}
 		out = append(out, Reply{RemoteReply: tutti.RemoteReply{Verdict: tutti.RemoteSilent, Message: text}, Node: n.node})
 	}
@@ -83,10 +83,10 @@ func (a asks) Close(q *ask) []Reply {
 	return out
 }
 
-// maxTogether bounds how many answers travel to the caller in one message.
+// maxTogether is the largest number of answers in one message to the caller.
 const maxTogether = 100
 
-// More returns the answers that have come by now.
+// More returns the answers that have arrived since the last call.
 func (q *ask) More() []Reply {
 	var out []Reply
 	for len(out) < maxTogether {
@@ -100,8 +100,9 @@ func (q *ask) More() []Reply {
 	return out
 }
 
-// find returns a question and the node of a key in it. Both are nil if the question is over or
-// never existed. The node is nil if it was not asked. The lock must be held.
+// find returns a question, and the recipient in it that has this key. find returns nil for
+// both if the question is over or never existed. The recipient is nil if the question did
+// not go to this node. The caller must hold the lock.
 func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	q := a.waiting[request]
 	if q == nil {
@@ -110,13 +111,14 @@ func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 	return q, q.nodes[key]
 }
 
-// Answer takes a node's first answer and ignores later ones. It returns false if the node was not asked.
+// Answer accepts the first answer of a node and ignores later answers. Answer returns false if the
+// question did not go to this node.
 func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q, n := a.find(key, in.Request)
 	if q == nil || n != nil && n.answered {
-		return true // late, or twice
+		return true // the answer came late or came twice
 	}
 	if n == nil {
 		return false
@@ -126,10 +128,11 @@ func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	return true
 }
 
-// errOver answers a node that comes too late.
+// errOver is the answer to a node that asks to act after the question is over.
 var errOver = tutti.Errorf(tutti.CodeConflict, "the request is over, nobody waits for it: do nothing")
 
-// Act lets a node go ahead, once. The node may act only if err is nil.
+// Act lets a node go ahead with a question, but only once. The node may act only if err is
+// nil.
 func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,8 +149,8 @@ func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	return true, nil
 }
 
-// checkReply returns an answer that fits the action, or a failure. A node may lie in every
-// field.
+// checkReply returns the node's answer if it fits the action. If the answer does not fit,
+// checkReply returns a failure. The check is needed because a node may lie in every field.
 func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteReply {
 	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: plain.Words(in.Message), Rule: plain.Words(in.Rule)}
 	fail := func(text string) tutti.RemoteReply {
@@ -186,7 +189,7 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 		}
 		s := *in.Status
 		if request.Action == tutti.RemoteDisable && s.Enabled || request.Action == tutti.RemoteEnable && !s.Enabled {
-			return fail("the node says that it is done, and its status is " + s.Status)
+			return fail("the node reports that the change is done, but its status is " + s.Status)
 		}
 		s.DisableMessage, s.Message = plain.Words(s.DisableMessage), plain.Words(s.Message)
 		out.Status = &s
@@ -194,10 +197,10 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 	return out
 }
 
-// puppetStates are the words of PuppetStatus.Status.
+// puppetStates are the possible values of PuppetStatus.Status.
 var puppetStates = []string{"disabled", "applying a catalog", "idling", "stopped"}
 
-// maxTypes bounds the types of resources that a summary counts.
+// maxTypes is the largest number of resource types in a summary.
 const maxTypes = 1000
 
 func plainSummary(in tutti.RunSummary) *tutti.RunSummary {

@@ -8,16 +8,16 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// Overlay reports whether only a run's own job sees at first what the run hands over,
-// and whether the run sees what others of its job have handed over in this way.
+// Overlay reports whether the exports of a run go first into the overlay of its job. Such a
+// run also sees the overlay of the other runs of its job.
 func (tx *Tx) Overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
 
-// Asker is the asker of a run's queries.
+// Asker returns the asker of a run's queries.
 func (tx *Tx) Asker(r *engine.Run) data.Asker {
 	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.Overlay(r)}
 }
 
-// ConvergePlan is the plan of a job that converges a target.
+// ConvergePlan returns the plan of a job that converges a target.
 func (tx *Tx) ConvergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 	if err := tx.CanConverge(spec); err != nil {
 		return tutti.Plan{}, err
@@ -30,7 +30,7 @@ func (tx *Tx) ConvergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 // CanConverge refuses a target without nodes, and negative limits.
 func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 	if spec.Limit < 0 || spec.MaxFailed < 0 {
-		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)
+		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: these numbers must not be below 0", spec.Limit, spec.MaxFailed)
 	}
 	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)

@@ -1,5 +1,5 @@
-// Package core is what the server's handlers share: the transaction of a message, the checks of access, the changes that
-// calls of nodes and of operators have in common, and the parts of the server. The handlers of nodes (package nodes) and of
+// Package core has what the server's handlers share: the transaction of a message, the checks of access, the changes
+// that both nodes and operators can cause, and the parts of the server. The handlers of nodes (package nodes) and of
 // operators (package operators) build on core and do not know each other.
 package core
 
@@ -21,21 +21,22 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Bus reaches nodes. A message may be lost, so each message is only a doorbell.
+// Bus sends messages to nodes. A message may get lost, so each message is only a doorbell.
 type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }
 
 // Identity makes and checks what proves the identity of nodes and operators.
 type Identity interface {
-	// NewToken makes a join token; the log keeps the hash of its secret.
+	// NewToken makes a join token. The log keeps only the hash of its secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
-	// VerifyEnrol checks the request's signature and returns its secret's hash.
+	// VerifyEnrol checks the signature of the request and returns the hash of the token's
+	// secret.
 	VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error)
-	// Enrol makes a node's credentials.
+	// Enrol makes the credentials of a node.
 	Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error)
-	// Revoke ends a key, also on open connections. Revoking a key twice is
-	// no error: after a start all revoked keys are revoked again.
+	// Revoke ends the validity of a key, also on open connections. Revoking a key twice is
+	// not an error: after each start the server revokes all revoked keys again.
 	Revoke(keys ...tutti.NodeKey) error
 	// IssueOperator signs a certificate for the key of a request (PEM). See tutti.IssueOperator.
 	IssueOperator(in api.IssueOperator) (api.IssuedOperator, error)
@@ -46,13 +47,16 @@ type Identity interface {
 type Keys interface {
 	// KeySets returns the key sets that are trusted now.
 	KeySets() (tutti.KeySets, error)
-	// Rotate brings the key sets into a phase, durably and for all who connect from now on. A repeated call changes nothing.
+	// Rotate switches the key sets to a phase of the rotation. The switch is durable, and applies to all later
+	// connections. If the key sets are in this phase already, Rotate changes nothing.
 	Rotate(phase tutti.RotationPhase) error
-	// Settle ends, after a short time, what still uses a key set that is gone.
+	// Settle waits a short time, and then ends all connections that still use a removed key
+	// set.
 	Settle()
 }
 
-// Options are what a server needs. Zero durations take the defaults.
+// Options are the settings and the adapters that a server needs. For durations of zero, the
+// server uses the defaults.
 type Options struct {
 	Log      tutti.Log
 	Blobs    tutti.Blobs
@@ -60,37 +64,40 @@ type Options struct {
 	Identity Identity
 	Logger   *slog.Logger
 
-	// Space says, as CodeUnavailable, that there is no room for new work. Work that has
-	// begun goes on. Space is called often; nil: there is always room.
+	// Space returns CodeUnavailable if the disk has no room for new work. Work that has
+	// begun goes on. The server calls Space often. If Space is nil, there is always room.
 	Space func() error
 
-	Silence  time.Duration // a node that is silent for this long is lost; 30 s
-	InFlight int           // runs at once in the fleet; 0: no limit
-	Compiles int           // at once while nodes converge; 200
-	Keep     engine.Keep   // what of the past is kept; 1,000 jobs, 20,000 runs
-	// KeepReports is which reports and logs of these runs are kept; all.
+	Silence  time.Duration // a node that is silent for this long is lost; the default is 30 s
+	InFlight int           // the largest number of runs at one time in the fleet; 0 means no limit
+	Compiles int           // the largest number of compiles at one time while nodes converge; the default is 200
+	Keep     engine.Keep   // how many jobs and runs are kept; the default is 1,000 jobs and 20,000 runs
+	// KeepReports says which reports and logs of these runs are kept. The default is all of
+	// them.
 	KeepReports retain.Reports
-	// SnapshotEvery is after how many events a snapshot is taken, if the log can
-	// drop old events; 10,000.
+	// SnapshotEvery is the number of events after which the server takes a snapshot, if the
+	// log can drop old events. The default is 10,000.
 	SnapshotEvery int
 	NewRunID      func() tutti.RunID
-	// FirstOperator is the first operator, whose certificate is older than the log. May be nil.
+	// FirstOperator is the first operator, whose certificate was issued before the log began.
+	// It may be nil.
 	FirstOperator *tutti.OperatorIssued
-	// Scrubs remembers when all content was read last. All content is read once per ScrubEvery. nil or 0: never.
+	// Scrubs remembers when the server last read all stored content. The server reads all content once per
+	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, it never does.
 	Scrubs     past.Scrubs
 	ScrubEvery time.Duration
-	// Epochs remembers the log's epoch. May be nil.
+	// Epochs remembers the epoch of the log. It may be nil.
 	Epochs writer.Epochs
-	// Keys are the keys that can be rotated; nil: they cannot be rotated.
+	// Keys are the keys that can be rotated. If Keys is nil, the server's keys cannot be rotated.
 	Keys Keys
 }
 
-// Core is what handlers share.
+// Core is the part of the server that all handlers share.
 type Core struct {
 	Opts     Options
 	Writer   *writer.Writer
 	Past     *past.Past
-	Reader   *explain.Reader // answers requests that only read, without the writer
+	Reader   *explain.Reader // answers requests that only read, and does not use the writer
 	Presence presence.Nodes
 	Hub      watch.Hub
 	Access   access
@@ -98,12 +105,13 @@ type Core struct {
 	Shares   *share.Shares
 	Asks     asks
 	Readings *share.Readings
-	Leavers  []Leaver                     // the writer's
-	Admitted map[tutti.NodeName]Admission // the writer's: for each node, of its held run
-	Stored   map[tutti.NodeKey]int64      // the writer's: bytes of blobs that a node has sent since its last result
+	Leavers  []Leaver                     // only the writer uses this list
+	Admitted map[tutti.NodeName]Admission // for each node, the admission of its held run; only the writer uses this map
+	// Stored has the bytes of blobs that a node has sent since its last result. Only the writer uses this map.
+	Stored map[tutti.NodeKey]int64
 }
 
-// New returns a core whose writer has this owner.
+// New returns a core. owner makes the owner of its writer.
 func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	c := &Core{
 		Opts:     opts,
@@ -126,15 +134,16 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	return c
 }
 
-// Signers checks what code keys have signed (ADR 0026). The statements about code keys in the log
-// say, in order, which keys those are.
+// Signers checks the signatures of code keys (ADR 0026). The log has the statements about
+// code keys. In their order, the statements say which keys are code keys.
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest
-	// Code checks the signatures of a manifest. CodeRefused: no trusted key has signed it, or it was signed for another fleet.
-	// The zero Signed: its only signature is that of an earlier release.
+	// Code checks the signatures of a manifest. Code returns CodeRefused if no trusted key has signed the manifest, or
+	// if the manifest was signed for another fleet. Code returns the zero Signed if the only signature has the form of
+	// an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
-	// Said is like Code, for a statement whose manifest is known.
+	// Said checks a statement whose manifest is known, like Code.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
@@ -144,7 +153,8 @@ type Signers interface {
 	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
 }
 
-// RingClaims makes nodes claim now, and hear the news with that claim. Without the doorbell they claim later by themselves.
+// RingClaims rings nodes, so that they claim now. In the answer to the claim, the nodes also learn what has
+// changed. Nodes that miss the doorbell claim later by themselves.
 func (s *Core) RingClaims(keys []tutti.NodeKey) {
 	for _, key := range keys {
 		if err := s.Opts.Bus.Ring(key, wire.RingClaim, nil); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/internal/denials"
 )
 
-// Deny records an attempt that was not allowed, or counts it, and returns its error.
+// Deny records an attempt that was not allowed, or only counts it, and returns its error.
 func (tx *Tx) Deny(who, what string, err error) error {
-	if tx.Looks { // only the writer can record it
+	if tx.Looks { // only the writer can record the refusal
 		tx.Records = true
 		return err
 	}
@@ -20,9 +20,9 @@ func (tx *Tx) Deny(who, what string, err error) error {
 	return err
 }
 
-// Denied records or counts a request that was refused before it came to the writer. who is
-// `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is on disk. If the request is
-// only counted, the writer has no work with it.
+// Denied records or counts a request that the server refused before the request came to the writer.
+// The parameter who is `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is on
+// disk. If Denied only counts the request, the writer has no work with it.
 func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	if d := denials.Entry(who, what, cause); s.Denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.Do(context.WithoutCancel(ctx), func(tx *Tx) error {
@@ -32,7 +32,7 @@ func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	}
 }
 
-// Refused is Denied for what the bus refused to a node.
+// Refused calls Denied for a request that the bus refused to a node.
 func (s *Core) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	who := "key:" + string(key)
 	if node := s.Presence.Named(key); node != "" {

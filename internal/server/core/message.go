@@ -16,7 +16,7 @@ const (
 	MaxCodeFiles = 200_000
 )
 
-// OrMissing is the error after a look for content that was not found: err, or CodeConflict if err is nil.
+// OrMissing returns the error for content that was not found: err, or CodeConflict if err is nil.
 func OrMissing(err error) error {
 	if err != nil {
 		return err
@@ -24,14 +24,15 @@ func OrMissing(err error) error {
 	return tutti.Errorf(tutti.CodeConflict, "the server does not have it; send it first")
 }
 
-// OpKey is the context's key for the operation that a node's message names.
+// OpKey is the context key for the operation of a node's message.
 type OpKey struct{}
 
-// tells are the operations with which a node says what was done on it.
+// tells lists the operations with which a node reports what happened on it.
 var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
 
-// refusalOf is the code that answers a message from a machine that is not the node now. On an operation in tells, the machine
-// then keeps the message and sends it again: an operator may decide that this machine is the node.
+// refusalOf returns the code with which the server refuses a message from a machine that is not the node now. For an
+// operation in tells, this code makes the machine keep the message and send it again, because an operator may still
+// decide that this machine is the node.
 func refusalOf(ctx context.Context) tutti.Code {
 	if op, _ := ctx.Value(OpKey{}).(string); slices.Contains(tells, op) {
 		return tutti.CodeUnauthenticated
@@ -39,7 +40,7 @@ func refusalOf(ctx context.Context) tutti.Code {
 	return tutti.CodeRefused
 }
 
-// Decode reads a message of a node. The error for a message that does not fit names the
+// Decode reads a message of a node. If a message does not fit, the error names the
 // operation.
 func Decode[T any](op string, payload []byte) (T, error) {
 	var in T

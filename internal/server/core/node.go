@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Node returns the node that owns the key, if the message came from the machine that is the node.
+// Node returns the node that has the key. Node refuses a message from a machine that is not the node.
 func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
 	n, err := tx.KeyOwner(key)
 	if err == nil {
@@ -24,7 +24,7 @@ func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
 	return n, nil
 }
 
-// KeyOwner returns the node that owns the key.
+// KeyOwner returns the node that has the key.
 func (tx *Tx) KeyOwner(key tutti.NodeKey) (*fold.Node, error) {
 	n := tx.Registry.ByKey(key)
 	if n == nil {
@@ -34,7 +34,7 @@ func (tx *Tx) KeyOwner(key tutti.NodeKey) (*fold.Node, error) {
 	return n, nil
 }
 
-// HasNow is what a node would run with now.
+// HasNow returns the inputs that the node would use if it ran now.
 func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	_, beat := tx.Core.Presence.Last(name)
 	has := tx.Has(name, beat.Puppet)
@@ -42,12 +42,12 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	return has
 }
 
-// NotTheNode refuses a ticket that the node cannot have, and notices when two machines are the node.
+// NotTheNode refuses a ticket that the node cannot have. NotTheNode also notices when two machines act as the node.
 func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {
 	case t.Left(ticket):
-		return tx.Deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
+		return tx.Deny(tutti.ActorNode(n.Node), "act as the node from a machine that is no longer the node",
 			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.Core.Presence.TakesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
@@ -55,11 +55,12 @@ func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	case t.Conflicted == "":
 		return nil
 	}
-	return tx.Deny(tutti.ActorNode(n.Node), "speak for a node that is two machines",
-		tutti.Errorf(tx.notNow, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
+	return tx.Deny(tutti.ActorNode(n.Node), "act as a node that is two machines",
+		tutti.Errorf(tx.notNow, "%s; the server takes no messages from the node: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
-// fits refuses a message from a machine that is not the node, or is not known to be.
+// fits refuses a message from a machine that is not the node, or of which the server does
+// not know whether it is the node.
 func (tx *Tx) fits(n *fold.Node) error {
 	if n.Tickets.Fits(tx.ticket) {
 		return nil
@@ -72,7 +73,7 @@ func (tx *Tx) fits(n *fold.Node) error {
 			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
 	}
 	tx.Core.RingHello(n.Key)
-	return tutti.Errorf(tutti.CodeUnavailable, "the ticket of node %s was exchanged since: it has to say hello first", n.Node)
+	return tutti.Errorf(tutti.CodeUnavailable, "node %s has another ticket since then: it must say hello first", n.Node)
 }
 
 // RingHello tells the machine with this key to say hello.
@@ -82,8 +83,8 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 	}
 }
 
-// Leave gives up the run of a machine that is no longer the node. The run may go
-// on there, and must not begin anywhere else.
+// Leave ends the run of a machine that is no longer the node, as lost. Puppet may still be
+// running on that machine, so the run must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
 		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why})
@@ -91,17 +92,18 @@ func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	tx.Core.Presence.Forget(n.Node)
 }
 
-// LeaveGrace is how long the connection of a node that has left stays open.
-// If it ended at once, the node would miss the answer.
+// LeaveGrace is how long the server keeps open the connection of a node that has left. If
+// the server closed the connection at once, the node would miss the answer.
 const LeaveGrace = 2 * time.Second
 
-// Leaver is a key that no node has any more and that is to be ended.
+// Leaver is a key that no node has any more. The server will end the connection of this key.
 type Leaver struct {
 	Key tutti.NodeKey
 	At  time.Time
 }
 
-// PausedOrHeld says why nothing may begin on a node by itself; empty: runs may begin.
+// PausedOrHeld returns a function that says why no run may begin by itself on a node. The
+// text is empty if runs may begin.
 func (tx *Tx) PausedOrHeld() func(tutti.NodeName) string {
 	paused := tx.Paused(tx.Now)
 	return func(n tutti.NodeName) string {
@@ -115,5 +117,5 @@ func (tx *Tx) PausedOrHeld() func(tutti.NodeName) string {
 	}
 }
 
-// HeldBy says which exclusive job holds a node.
+// HeldBy names the exclusive job that holds a node.
 func HeldBy(j *engine.Job) string { return "held by job " + string(j.ID) }

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Basis is what a decision on grants depends on.
+// Basis is the data on which a decision about grants depends.
 type Basis struct {
-	fleet  tutti.Digest // of the fleet file; empty: nothing was decided
-	old    bool         // the file has grants of a release before 0.3.0, with another meaning
+	fleet  tutti.Digest // digest of the fleet file; it is empty if nothing was decided yet
+	old    bool         // the grants of the file have the meaning that they had before release 0.3.0
 	Groups []tutti.GroupName
 }
 
@@ -30,7 +30,7 @@ func (tx *Tx) Basis(n *fold.Node) Basis {
 	return Basis{tx.Registry.FleetDigest, policy.Old(tx.Fleet()), tx.Registry.Groups(n)}
 }
 
-// Ungranted returns the first thing that a node wants to publish and may not.
+// Ungranted returns the first export or key that a node wants to publish without a grant.
 func (tx *Tx) Ungranted(n *fold.Node, exports []policy.Inspected, keys []string) (what string, err error) {
 	fleet, groups := tx.Fleet(), tx.Registry.Groups(n)
 	if refused, err := policy.ExportsOf(fleet, groups, n.Node).MayAll(exports); err != nil {
@@ -45,13 +45,15 @@ func (tx *Tx) Ungranted(n *fold.Node, exports []policy.Inspected, keys []string)
 	return "", nil
 }
 
-// Admission says what a held run may publish, as long as the basis is the same.
+// Admission records that a held run may publish its exports, as long as the basis does not
+// change.
 type Admission struct {
 	Run   tutti.RunID
 	Basis Basis
 }
 
-// Withheld returns an error if a held run wants to publish what it may not: the fleet file may have changed.
+// Withheld returns an error if a held run wants to publish something for which it has no grant. The fleet
+// file may have changed while the run was held.
 func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) error {
 	was := tx.Core.Admitted[n.Node]
 	delete(tx.Core.Admitted, n.Node)
@@ -62,16 +64,16 @@ func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) erro
 	return err
 }
 
-// SetExports emits what a run exports, unless others already read the same.
+// SetExports emits the exports of a run, unless other nodes already read equal exports.
 func (tx *Tx) SetExports(n *fold.Node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
 	if !overlay && n.Exports == set && !tx.Data.Overlaid(r.Job, n.Node) {
-		return // others read the same exports as before
+		return // other nodes already read equal exports
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
 	tx.Emit(tutti.ActorNode(n.Node), body)
 }
 
-// StoreExports keeps a set as a blob; equal sets have equal digests.
+// StoreExports stores a set of exports as a blob. Equal sets have equal digests.
 func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti.Export) (tutti.Digest, error) {
 	if len(exports) == 0 {
 		return "", nil
@@ -80,7 +82,7 @@ func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 
-// SetValue emits the change of a value, or nothing if the value is already as wanted.
+// SetValue emits the change of a value. SetValue emits nothing if the value is the same already.
 func (tx *Tx) SetValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err

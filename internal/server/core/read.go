@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// Look is explain.Look: f gets a version of the fold without the writer's queue. An
-// operator who is not in any more by that version is refused.
+// Look is like explain.Look: it calls f with a version of the fold and does not wait in the
+// writer's queue. Look refuses an operator who has lost access in that version.
 func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	return s.Writer.Read(ctx, func(state *fold.State) error {
 		if err := stillIn(ctx, state); err != nil {
@@ -26,7 +26,7 @@ func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	})
 }
 
-// ReaderOf returns a reader over look.
+// ReaderOf returns a reader that uses look.
 func (s *Core) ReaderOf(look explain.Look) *explain.Reader {
 	return explain.New(look, thePast{s.Past, s}, s.Opts.Blobs)
 }
@@ -37,13 +37,14 @@ func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.A
 	if err != nil {
 		return err
 	}
-	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil { // until the server serves, the snapshot is unknown
+	// the server does not know the snapshot until it serves
+	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil {
 		return err
 	}
 	return r.Pass(ctx)
 }
 
-// thePast is explain.Past; its ReadAudit waits until the server serves.
+// thePast implements explain.Past. The method ReadAudit of thePast waits until the server serves.
 type thePast struct {
 	*past.Past
 	of *Core

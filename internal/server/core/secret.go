@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// Seal emits a secret, or more pieces of the present one.
+// Seal emits a new secret, or adds pieces to the present secret.
 func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.SealSecret) error {
 	to, err := tx.Recipients(in.For)
 	if err != nil {
@@ -27,11 +27,11 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	case in.Adds && !in.Moves && !slices.Equal(in.For, current.Secret.For):
 		return tutti.Errorf(tutti.CodeConflict, "secret %q is for %s by now: repeat", in.Key, strings.Join(current.Secret.For, " "))
 	case in.Moves && len(in.Recovery) == 0:
-		return tutti.Errorf(tutti.CodeInvalid, "secret %q: other targets come with what is sealed to the recovery key", in.Key)
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: to change the targets, send a new piece for the recovery key as well", in.Key)
 	case in.Adds && !in.Moves && len(in.Recovery) > 0:
-		return tutti.Errorf(tutti.CodeInvalid, "secret %q: what is sealed to the recovery key stays as long as value and targets do", in.Key)
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: the piece for the recovery key must stay as long as value and targets do not change", in.Key)
 	case !in.Adds && is && current.Secret.ID == in.ID:
-		return tutti.Errorf(tutti.CodeConflict, "secret %q has this id already: a new value takes a new one", in.Key)
+		return tutti.Errorf(tutti.CodeConflict, "secret %q already has this id: a new value needs a new id", in.Key)
 	case !in.Adds && len(in.Recovery) == 0:
 		return tutti.Errorf(tutti.CodeInvalid, "secret %q is not sealed to the recovery key", in.Key)
 	}
@@ -47,16 +47,16 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
 		if in.Adds && current.Boxes[p.Node] == p.Box {
-			continue // somebody else has added the piece already, and a node's piece does not change
+			continue // another caller has added the piece already, and the piece of a node does not change
 		}
 		pieces = append(pieces, p)
 		switch box, named := boxes[p.Node]; {
 		case !named:
-			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s is not among those that it is for (any more): repeat", in.Key, p.Node)
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: it is not for node %s (any more): repeat", in.Key, p.Node)
 		case box != p.Box:
-			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s has another key by now: repeat", in.Key, p.Node)
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s now has another key: repeat", in.Key, p.Node)
 		case !compiles && tx.ProgramOf(p.Node) == tutti.ProgramAgent && p.Node != owner:
-			return tutti.Errorf(tutti.CodeInvalid, "secret %q: a Puppet Server compiles for node %s and has to open it: name its node, too, like --for node:puppet", in.Key, p.Node)
+			return tutti.Errorf(tutti.CodeInvalid, "secret %q: a Puppet Server compiles for node %s and must open the secret: name the server's node as well, like --for node:puppet", in.Key, p.Node)
 		}
 	}
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
@@ -74,7 +74,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	return nil
 }
 
-// UnknownGroup refuses a group that the fleet file does not have.
+// UnknownGroup is the error for a group that is not in the fleet file.
 func UnknownGroup(name tutti.GroupName) error {
 	return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
 }

@@ -8,24 +8,27 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A short question can have an answer of 64 MiB. So the asking node pays for the answer's bytes as if it had sent them, and all
-// answers in memory have a common bound with what is read for nodes. See answerBeside.
+// The answer to a short question can have 64 MiB. So the node that asks pays for the bytes of the answer as if it had
+// sent them. There is also one common limit for all answers in memory and all content that the server reads for nodes.
+// See answerBeside.
 
-// Bytes of JSON around the content of an export and of a hiera value.
+// The following constants are the bytes of JSON around the content of an export and of a hiera value.
 const (
 	aroundExport = 110
 	aroundText   = 4
 	aroundValue  = 90
 )
 
-// timesOfAnswer is how often the bytes of an answer are in memory until the bus has it: while it is made, and while it is sent.
-// The level of hiera is made in one piece, whose memory doubles while it grows.
+// timesOfAnswer is how many copies of an answer are in memory until the bus has the answer: one while the server makes
+// it, and one while the server sends it. The server builds the answer for one hiera level in one piece of memory, which
+// doubles when it grows.
 const (
 	timesOfAnswer = 2
 	timesOfHiera  = 4
 )
 
-// sizeOfAnswer returns about how many bytes an answer has, and how many are in memory while it is made and sent.
+// sizeOfAnswer returns approximately how many bytes an answer has, and how much memory it needs while the server
+// makes and sends it.
 func sizeOfAnswer(out any) (size, memory int64) {
 	switch out := out.(type) {
 	case *wire.Answered:
@@ -44,7 +47,8 @@ func sizeOfAnswer(out any) (size, memory int64) {
 	return 0, 0
 }
 
-// checkAnswer refuses an answer that is too large for the bus, before it is encoded: no share could pay for it.
+// checkAnswer refuses an answer that is too large for the bus. The check comes before the server encodes the
+// answer, because no share could pay for it.
 func checkAnswer(out any) error {
 	answer, is := out.(*wire.Answered)
 	if !is {
@@ -70,7 +74,8 @@ func forget(out any) {
 	}
 }
 
-// encodeAnswered encodes one export after the other into memory that does not have to grow.
+// encodeAnswered encodes one export after the other into a buffer that is large enough from
+// the start.
 func encodeAnswered(a *wire.Answered) ([]byte, error) {
 	rest := *a
 	rest.Exports = nil

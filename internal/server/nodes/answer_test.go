@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Who is told that an answer is too large is told whose exports it is made of.
+// The error for an answer that is too large also names the exporters of that answer.
 func TestAnAnswerThatIsTooLargeNamesWhoFillsIt(t *testing.T) {
 	var exports []tutti.Export
 	for i := range 5 {
@@ -33,7 +33,7 @@ func wantCode(t *testing.T, err error, code tutti.Code, says string) {
 	}
 }
 
-// mib are so many exports of almost a MiB each.
+// mib returns this many exports of almost one MiB each.
 func mib(count int) []tutti.Export {
 	text := json.RawMessage(`"` + strings.Repeat("x", 1<<20-100) + `"`)
 	var out []tutti.Export
@@ -43,7 +43,7 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// An answer that the bus does not take is none that a node can wait for.
+// The server refuses an answer that is too large for the bus, because the node would wait for it without end.
 func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
 	wantCode(t, nodes.CheckAnswer(&wire.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
 	wantCode(t, nodes.CheckAnswer(&wire.Answered{Exports: mib(64)}), "", "")

@@ -10,12 +10,14 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
-// Questions of compiles are answered without the writer's queue, from the readers' version of the fold.
-// The gate compares what was read, so an answer need not be newer than the call. Package share bounds what one node may
-// ask for in a time, and how many costly questions are answered at once.
+// The server answers questions of compiles from the readers' version of the fold, so they do not wait in the writer's
+// queue. The gate compares what the compile read with the present state, so an answer may be as old as the call.
+// Package share limits how much one node may ask in a period of time, and how many costly questions the server answers
+// at once.
 
-// inVersion runs work on a version of the fold that has everything acknowledged before the call. If
-// work wants to record something, it runs again in the writer, which records it.
+// inVersion runs work on a version of the fold that includes everything that the server
+// acknowledged before the call. If work wants to record something, inVersion runs work again in the
+// writer, which can record it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.Look(ctx, func(v explain.View) error {
@@ -30,13 +32,14 @@ func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	return err
 }
 
-// about says which run and which node a large message is about.
+// about has the run and the node of a large message.
 type about struct {
 	Run tutti.RunID    `json:"run"`
 	For tutti.NodeName `json:"for"`
 }
 
-// beforeLarge asks whether the sender may send a large message, before more of it is read than its run and node.
+// beforeLarge checks whether the sender may send a large message. The function first reads only the run
+// and the node of the message.
 func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may func(*tx, about) error) error {
 	if len(payload) <= maxSmall {
 		return nil
@@ -48,17 +51,18 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
-// inquiry is a question of a node. check says whether the node may ask, and what the question costs. answer
-// fills out, which is empty before.
+// inquiry is a question of a node. The function check reports whether the node may ask, and what the
+// question costs. The function answer fills out, which is empty before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
 	out    any
-	on     tutti.NodeName // the node for which a Puppet Server asks; empty: a node asks for itself
+	on     tutti.NodeName // the node for which a Puppet Server asks; it is empty if a node asks for itself
 }
 
-// answerBeside answers a question if the node's share allows it. A node that asks for itself also pays for the bytes of its
-// answer, and may go into debt for it. A large answer waits for room, and then is made again.
+// answerBeside answers a question without the writer, if the share of the node allows the question. A node that asks
+// for itself also pays for the bytes of its answer, even if its share goes below zero. If an answer is large,
+// answerBeside discards it, waits for room, and makes it again.
 func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
 	if err := s.answerOnce(ctx, key, q, s.Shares.Pay); err != nil {
 		return err
@@ -78,7 +82,9 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	forget(q.out)
 	turn := key
 	if q.on != "" {
-		turn += tutti.NodeKey(" for " + q.on) // as if that node had asked: a Puppet Server compiles for many at once
+		// the node for which the Puppet Server compiles gets its own turn: a Puppet Server compiles for many
+		// nodes at once
+		turn += tutti.NodeKey(" for " + q.on)
 	}
 	leave, err := s.Readings.Read(ctx, turn, memory, func() error {
 		if err := s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil }); err != nil {
@@ -95,7 +101,8 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	return err
 }
 
-// answerOnce makes the answer to a question after pay has accepted its cost.
+// answerOnce calls pay with the cost of a question, and makes the answer if pay accepts the
+// cost.
 func (s *runs) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
 	cost := 0
 	err := s.inVersion(ctx, func(tx *tx) (err error) {

@@ -10,41 +10,43 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A few bytes of JSON can take much memory (`{}` is an export of 130 bytes), and a short
-// question can cost much work. The cost of a message is bounded before the work is
-// done: by its size, by counting while decoding, and by what the answer costs.
+// A few bytes of JSON can need much memory (`{}` is an export of 130 bytes), and a short
+// question can cause much work. So the server limits the cost of a message before it does
+// the work. The server limits the size, counts while it decodes, and computes the cost of the answer.
 const (
-	maxSmall   = 64 << 10 // of a message of a few fields
-	maxLight   = 100      // exports and keys of one run that the writer decides on by itself
-	maxHead    = 1 << 20  // of a message before the content that it carries
-	maxFilters = 1 << 20  // of all filters that one gate reads by
-	// maxGateCost bounds the comparisons (see data.State.Cost) that the writer makes for all reads of one run. A
-	// comparison takes up to 25 ns. The writer makes those of a run twice, to compare and to remember.
+	maxSmall   = 64 << 10 // bytes of a message with a few fields
+	maxLight   = 100      // exports and keys of one run that the writer checks itself
+	maxHead    = 1 << 20  // bytes of a message, without the content that follows
+	maxFilters = 1 << 20  // bytes of all filters in the reads of one gate
+	// maxGateCost is the largest number of comparisons (see data.State.Cost) that the writer makes for all reads
+	// of one run. A comparison takes up to 25 ns. The writer makes the comparisons of a run twice: once to
+	// compare the answers, and once to remember the reads.
 	maxGateCost = 10_000_000
-	// maxAnswered is what the bus takes in one answer.
+	// maxAnswered is the largest answer that the bus accepts.
 	maxAnswered = 64 << 20
 )
 
-// Bounds of one message of a node. A node may lie in every field:
-// what it says must neither fill the log nor keep the writer busy.
+// The following constants are the limits for one message of a node. A node may lie in every
+// field. The messages of a node must not fill the log, and must not keep the writer busy.
 const (
 	maxReads  = 20_000
 	maxKeys   = 100_000
 	maxValues = 5_000
 	maxWaits  = 1_000
-	maxLive   = 1_000 // an agent sends 200
-	// MaxStored is how many bytes of new content a node may send for one run. MaxEnded also includes what comes with the run's
-	// result: a node that has used up MaxStored can still say how the run ended.
+	maxLive   = 1_000 // an agent sends 200 at most
+	// MaxStored is how many bytes of new content a node may send for one run. MaxEnded is larger by the content that
+	// comes with the result of the run. So a node that has used up MaxStored can still report how the run ended.
 	MaxStored = 4 * core.MaxBlob
 	MaxEnded  = MaxStored + 2*core.MaxBlob
-	// MaxTried is how many bytes of large, refused gates the server reads for one run.
+	// MaxTried is how many bytes of large gates the server reads for one run if it refuses
+	// them.
 	MaxTried = 2 * core.MaxBlob
-	// maxChanges and maxWritten bound the values that one run sets and unsets.
+	// maxChanges and maxWritten limit the values that one run sets and removes.
 	maxChanges = 2 * maxValues
 	maxWritten = 8 << 20
 )
 
-// mostBytes bounds a message by its operation.
+// mostBytes returns the largest size of a message with this operation.
 func mostBytes(op string) int {
 	switch op {
 	case wire.OpGate, wire.OpCompiled, wire.OpBlobPut:
@@ -65,8 +67,8 @@ func mostBytes(op string) int {
 	return maxSmall
 }
 
-// decodeGate reads what a compiled run hands over, and refuses what no honest node's
-// catalog contains.
+// decodeGate reads what a run hands over after its compile. The function refuses content that the
+// catalog of an honest node never contains.
 func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	type fields wire.Gate
 	raw, err := core.Decode[struct {
@@ -102,11 +104,11 @@ func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	return in, checkCompiled(in.Compiled)
 }
 
-// maxVersion bounds the version of Puppet that a node reports, in bytes.
+// maxVersion is the largest length, in bytes, of the Puppet version that a node reports.
 const maxVersion = 100
 
-// checkCompiled refuses invalid digests. An empty digest is valid: the node could not make
-// it.
+// checkCompiled refuses invalid digests. An empty digest is valid: it means that the node
+// could not compute the digest.
 func checkCompiled(c tutti.Compiled) error {
 	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
 		if digest == "" {
@@ -122,8 +124,8 @@ func checkCompiled(c tutti.Compiled) error {
 	return nil
 }
 
-// decodeRecord reads the questions of a run from its record, within the bounds of a
-// gate.
+// decodeRecord reads the questions of a run from its record. The limits are the same as for
+// a gate.
 func decodeRecord(raw []byte) (tutti.Record, error) {
 	in, err := core.Decode[struct {
 		Reads json.RawMessage `json:"reads"`
@@ -140,8 +142,8 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, err
 }
 
-// elements decodes a list one element after the other, and stops at the first one that is
-// too many. null and an empty input are the empty list.
+// elements decodes the elements of a list one after the other, and stops as soon as there
+// are too many. For null and for an empty input, elements returns an empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {
@@ -150,19 +152,20 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// maxParts bounds the parts of lists and objects in a message whose number is not fixed. An
-// honest result has some hundred.
+// maxParts is the largest number of parts of lists and objects in a message that has no
+// fixed number of them. The result of an honest node has a few hundred parts.
 const maxParts = 20_000
 
-// checkParts refuses a message with more parts than any honest one has, before it is decoded: a list of empty
-// objects has thousands of them in a few kilobytes. Content may follow after the first line.
+// checkParts refuses a message that has more parts than an honest node sends. The check comes before the
+// message is decoded, because a list of empty objects has thousands of parts in a few kilobytes. In some
+// operations content follows after the first line.
 func checkParts(op string, payload []byte) error {
 	switch op {
 	case wire.OpForeign, wire.OpResult:
 		payload, _, _ = bytes.Cut(payload, []byte("\n"))
 	case wire.OpBox:
 	default:
-		return nil // the message is small, or counted while it is decoded
+		return nil // the message is small, or the decoder counts its parts
 	}
 	if len(payload) > maxHead {
 		return tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes in its first line, at most %d", op, len(payload), maxHead)

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// claim gives a node the order of its next run. If the node's agent does not know such an order,
-// the run ends here as failed.
+// claim gives a node the order for its next run. If the node's agent does not know such an
+// order, claim ends the run as failed.
 func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Claim](wire.OpClaim, payload)
 	if err == nil {
@@ -23,7 +23,8 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, err
 	}
 	if err := s.Writer.Behind(ctx, in.Seen); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeDamaged { // otherwise it is not known yet
+		// after any other error the server does not know yet whether the log went back
+		if tutti.CodeOf(err) == tutti.CodeDamaged {
 			s.wentBack(s.Presence.Named(key), err)
 		}
 		return nil, err
@@ -65,8 +66,8 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	return out, err
 }
 
-// alone is what a node is to do while this server is away. A paused node begins nothing by itself, however long
-// the pause is.
+// alone returns what a node should do while this server is away. A paused node begins no run by itself, even
+// if the pause is long.
 func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
 		return &tutti.Alone{Why: "the node is " + why}
@@ -75,8 +76,8 @@ func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 	return &out
 }
 
-// refuseOrder ends a run whose order the node's agent would misread. The run counts as claimed. So
-// the node's last run says what is wrong, and a fleet that reacts does not try again until
+// refuseOrder ends a run if the node's agent would misread the order. The run counts as claimed.
+// So the last run of the node says what is wrong. A fleet with reactions does not try again until
 // something has changed.
 func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
 	_, beat := tx.Core.Presence.Last(r.Node)

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// codeGet gives a node the manifest of the code that it was told to run.
+// codeGet gives a node the manifest of the code in its order.
 func (s *Nodes) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.CodeGet](wire.OpCode, payload)
 	if err != nil {
@@ -65,8 +65,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	return out, leave, err
 }
 
-// blobGet gives a node one file of the code that it was told to run, and
-// no other content of the server.
+// blobGet gives a node one file of the code in its order. The function gives no other content of the server.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -78,7 +77,7 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	}
 	size, is := files[in.Digest]
 	if !is {
-		err := tutti.Errorf(tutti.CodeRefused, "%s is no file of the code of run %s", in.Digest, in.Run)
+		err := tutti.Errorf(tutti.CodeRefused, "%s is not a file of the code of run %s", in.Digest, in.Run)
 		return nil, s.denyKey(ctx, key, "fetch "+string(in.Digest), err)
 	}
 	leave, err := s.Readings.Enter(ctx, key, size)
@@ -89,8 +88,8 @@ func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return s.Opts.Blobs.Get(ctx, in.Digest)
 }
 
-// codeFiles returns the files of a run's code and their sizes by its manifest. The result is remembered for
-// the code that was asked for last.
+// codeFiles reads the manifest of a run's code and returns the digests of its files with their sizes.
+// The function remembers the result for the code of the last call.
 func (s *Nodes) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]int64, error) {
 	var code tutti.Digest
 	err := s.do(ctx, func(tx *tx) error {
@@ -138,8 +137,9 @@ func (s *Nodes) denyKey(ctx context.Context, key tutti.NodeKey, what string, cau
 	})
 }
 
-// blobPut keeps a report, a log or a record that a node sends before the
-// result that names it. Content that the server has already is not kept again and costs nothing.
+// blobPut stores a report, a log or a record. The node sends this content before the result
+// that names it. If the server has the content already, blobPut does not store it again, and
+// the node does not pay for it.
 func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	out := wire.BlobStored{Digest: tutti.DigestOf(payload)}
 	may := func(check func(*tx, *fold.Node) error) error {
@@ -151,7 +151,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return check(tx, n)
 		})
 	}
-	// First check whether the node may send: an answer about known content tells what other nodes have sent.
+	// First check whether the node may send. Without this check, the answer would tell this node that
+	// another node has sent the same content.
 	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err
 	}
@@ -169,8 +170,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses a node that owes no result. It accepts the content of the node's last result once more: the node may
-// not have heard the answer.
+// mayBring refuses content from a node if the server expects no result from it. The function accepts the content of
+// the node's last result again, because the node may not have received the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil
@@ -181,8 +182,7 @@ func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	return tx.mayStore(n, 0)
 }
 
-// mayStore bounds what a node can make the server keep for each run that has no result
-// yet.
+// mayStore limits how much content a node can store for each run that has no result yet.
 func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	refused := func(format string, args ...any) error {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
@@ -196,8 +196,8 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	return tx.mayKeep(n, size, MaxStored)
 }
 
-// mayKeep counts what a node makes the server keep before its run is known to have it: the node may not wait for the
-// answer, and then the content stays without a run.
+// mayKeep counts the bytes that a node stores before the run that has them is known. A node may disconnect before it
+// gets the answer. If the node disconnects, the content stays without a run.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",
@@ -207,7 +207,8 @@ func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	return nil
 }
 
-// sizeOf returns the size of content, and whether the store knows it. If the store does not, the size is the maximum.
+// sizeOf returns the size of content, and whether the store knows the size. If the store does not know it, sizeOf
+// returns the maximum.
 func (s *base) sizeOf(ctx context.Context, digest tutti.Digest) (size int64, known bool, err error) {
 	sizing, is := s.Opts.Blobs.(tutti.Sizing)
 	if !is {

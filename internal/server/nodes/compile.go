@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRecords bounds how often the record of a run is replaced. While its environment
-// changes, Puppet's agent asks for at most four catalogs.
+// maxRecords is how often the record of a run may be replaced. While its environment
+// changes, Puppet's agent requests at most four catalogs.
 const maxRecords = 10
 
 // compile tells a compile host to which run a compile on its Puppet Server belongs
@@ -40,9 +40,9 @@ func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	return out, err
 }
 
-// compiledFor takes what a compile on a Puppet Server read and exports. It belongs to
-// the run and takes effect at the run's own gate. Exports that go to PuppetDB take
-// effect now, whoever started the run (stored.go).
+// compiledFor takes the reads and the exports of a compile on a Puppet Server. The reads
+// and exports belong to the run and take effect at the run's own gate. Exports that go to
+// PuppetDB take effect now, no matter who started the run (stored.go).
 func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
 		_, _, _, err := tx.compiling(key, of.Run, of.For)
@@ -57,7 +57,8 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	if err := s.Opts.Space(); err != nil {
 		return nil, err
 	}
-	// Check without the writer's queue before anything is kept, and again at the append.
+	// Check without the writer's queue before the server stores anything, and check again
+	// when the writer appends.
 	ours, publishes := true, publishing(in.Exports, nil)
 	if err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.compiling(key, in.Run, in.For)
@@ -106,15 +107,15 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	})
 }
 
-// storePlaces keeps at which places in the code a Puppet Server's compile asked, for
-// people only. The content is the same for the same catalog.
+// storePlaces stores the places in the code at which a compile on a Puppet Server asked.
+// Only people read them. Equal catalogs give equal content.
 func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
 	for i := range record.Reads {
 		record.Reads[i].Seq = 0
 	}
 	digest, err := s.Past.Store(ctx, nil, record)
-	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
+	return digest, tutti.Wrap("", err, "store the places where run %s asked", in.Run)
 }
 
 // decodeCompiled decodes and checks what a compile host hands over.
@@ -153,9 +154,10 @@ func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
 	return in, err
 }
 
-// compiling returns the compile host of a key, the node for which it compiles (nil: no
-// node of the fleet), and the run (nil: not a run of Tutti). It refuses and records a host
-// without a grant, and a run to which this compile does not belong.
+// compiling returns the compile host that has the key, the node for which it compiles, and
+// the run. The node is nil if it is not in the fleet. The run is nil if Tutti did not start
+// it. compiling refuses a host without a grant, and a run to which this compile does not
+// belong. It records each refusal.
 func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
 	if host, err = tx.Node(key); err != nil {
 		return nil, nil, nil, err
@@ -184,8 +186,8 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording is compiling for a run that must exist, and whose node may export what now
-// goes to PuppetDB.
+// recording calls compiling for a run that must exist. The function also checks that the node of
+// the run may export what now goes to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
@@ -194,7 +196,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *publi
 	case r == nil:
 		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
 	case r.Records >= maxRecords:
-		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
+		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, with a different catalog each time", id, name, r.Records))
 	case in.CatalogUUID != "":
 		err = tx.mayPublish(n, r, publishes)
 	}
@@ -211,8 +213,8 @@ func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, e
 	return bytes.Equal(had, has), err
 }
 
-// asking returns the asker whose answer a question gets: the node of the key, for a run of
-// its own, or the node for which it compiles.
+// asking returns the asker of a question. The asker is the node that has the key, for its
+// own run, or the node for which it compiles.
 func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)
@@ -226,7 +228,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 	case err != nil:
 		return nil, data.Asker{}, err
 	case n == nil:
-		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
+		err := tutti.Errorf(tutti.CodeRefused, "%q is not a node of this fleet", string(name))
 		return nil, data.Asker{}, tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
 	case r == nil:
 		return n, data.Asker{Node: n.Node, Opener: host.Node}, nil
@@ -245,7 +247,7 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
 			in.Exports = nil
-			served, asked = r.Served, r.Asked // these are never changed
+			served, asked = r.Served, r.Asked // no code changes the contents of served and asked
 		}
 		return err
 	})
@@ -277,7 +279,7 @@ func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.S
 	return share.CostOfRecord * size, s.Shares.Pay(key, share.CostOfServed(int(size), served.Count), time.Now())
 }
 
-// absentKeys returns the hiera keys of a run that had no value.
+// absentKeys returns the hiera keys for which a run found no value.
 func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
 	out := make([]tutti.KeyRead, len(asked.Keys))
 	for i, key := range asked.Keys {
@@ -286,17 +288,18 @@ func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
 	return out
 }
 
-// besidesServed joins what the run's Puppet Server read with what its node has read
-// itself (Deferred values).
+// besidesServed adds to a record the reads of the run's Puppet Server. The node itself
+// reads only for Deferred values.
 func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
 	record.Reads = slices.Concat(before.Reads, record.Reads)
 	record.Keys = slices.Concat(absentKeys(before), record.Keys)
 	return record
 }
 
-// waitsFor adds what the catalog of a Puppet Server waits for, which its node does not
-// know. A run that got no catalog because of such a wait is waiting. A run that got none
-// because PuppetDB was behind was stopped, and compiles again.
+// waitsFor adds to a result what the catalog of a Puppet Server waits for, because the node
+// does not know this. A run that got no catalog because of such a wait gets the outcome
+// waiting. A run that got no catalog because PuppetDB lagged counts as stopped, and its
+// node compiles again.
 func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
 	switch {
 	case served == nil:

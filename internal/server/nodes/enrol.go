@@ -13,9 +13,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Enrol implements tutti.Nodes. It is the one call that needs no certificate:
-// the token's secret and the key's signature are the proof. A key that was
-// enrolled with the same token may ask again, since its answer may have been lost.
+// Enrol implements tutti.Nodes. Enrol is the only call that needs no certificate. The proof
+// is the token's secret and the signature of the key. A key may enrol again with the same
+// token, because the node may not have received the answer.
 func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
 	if err := in.Name.Validate(); err != nil {
 		return api.Enrolled{}, err
@@ -45,9 +45,10 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 		case n == nil:
 		case n.Key != in.Key:
 			old = n.Key
-			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took the node's name over")
+			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
-		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))): // other grants, perhaps another mode
+		// other groups mean other grants, perhaps also another mode
+		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
 			tx.Leave(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
 		}
@@ -70,8 +71,8 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 	return out, err
 }
 
-// denyJoin records who may not join. A machine that has shown a token's secret is recorded by the token,
-// so that a flood of strangers does not hide that somebody else has the token.
+// denyJoin records a machine that may not join. If the machine has shown the secret of a token, the
+// entry names the token. So an attacker cannot hide a stolen token behind many other refusals.
 func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error {
 	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
 	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
@@ -80,7 +81,7 @@ func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error 
 	return tx.Deny(who, what, err)
 }
 
-// renew gives a node a new JWT for its own key, as long as the key is a node's.
+// renew gives a node a new JWT for its own key, if the key still belongs to a node.
 func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Renew](wire.OpRenew, payload); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return wire.Renewed{JWT: enrolled.JWT}, err
 }
 
-// admit says whether a token lets a key join with a name.
+// admit checks whether a token lets a key join under a name.
 func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
 	t := tx.Registry.Tokens[in.Token]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
@@ -120,7 +121,7 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Name)
 	}
 	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Key != in.Key && !n.Replaceable {
-		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine takes its place, say so first: tutti node replace %s", in.Name, in.Name)
+		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine replaces it, first run: tutti node replace %s", in.Name, in.Name)
 	}
 	if other := tx.Registry.ByKey(in.Key); other != nil && other.Node != in.Name {
 		return nil, refused("this key is node %s", other.Node)

@@ -8,12 +8,13 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// DecidesItself reports whether the writer decides by itself on so much.
+// DecidesItself reports whether the writer checks a gate of this size itself.
 func DecidesItself(size, exports, keys int) bool {
 	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
 }
 
-// Decides returns what is decided on exports of a node beside the writer, and what the writer takes of that.
+// Decides returns two decisions on the exports of a node: the one outside the writer, and the one that the
+// writer then uses.
 func (s *Nodes) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
 	p := publishing(exports, nil)
 	_ = s.Look(ctx, func(v explain.View) error {
@@ -25,8 +26,8 @@ func (s *Nodes) Decides(ctx context.Context, node tutti.NodeName, exports []tutt
 	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
 }
 
-// CheckAnswer refuses an answer that nobody can pay for.
+// CheckAnswer refuses an answer that is too large for any share.
 func CheckAnswer(out any) error { return checkAnswer(out) }
 
-// TooLarge says what an answer of so many bytes is made of.
+// TooLarge returns the error for an answer of this size.
 func TooLarge(size int, exports []tutti.Export) error { return tooLarge(size, exports) }

@@ -13,8 +13,8 @@ import (
 // factsEvery is how often a node may report changed facts without a run.
 const factsEvery = 10 * time.Second
 
-// facts takes a node's report of the facts that it has since its last run. Known facts, and facts
-// of an earlier run, are ignored.
+// facts takes the facts of a node if they have changed since its last run. The function ignores
+// known facts and the facts of an earlier run.
 func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {
@@ -35,16 +35,17 @@ func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Run),
 				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
 		}
-		if run := tx.Engine.Active[n.Node]; run != "" { // the run may never begin
-			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: facts count after it", run, n.Node)
+		if run := tx.Engine.Active[n.Node]; run != "" { // the run may never begin to apply
+			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: report facts after its end", run, n.Node)
 		}
 		body := tx.Engine.Tell(n.Node, in, tx.Now)
 		if body == nil {
 			return nil
 		}
 		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
-			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery { // negative: the server's clock was set back
-				return tutti.Errorf(tutti.CodeUnavailable, "node %s has told its facts %s ago: at most once each %s", n.Node, since.Round(time.Second), factsEvery)
+			// a negative time means that the server's clock was set back
+			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery {
+				return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported its facts %s ago: it may do so once in %s", n.Node, since.Round(time.Second), factsEvery)
 			}
 		}
 		if err := tx.Core.Opts.Space(); err != nil {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// maxForeign bounds a foreign run with its report, in bytes.
+	// maxForeign is the largest size, in bytes, of a foreign run with its report.
 	maxForeign = 2*report.MaxYAML + maxHead
-	// maxAhead is how far a node's clock may be ahead. The runs that started last
-	// are kept, so a run from the future would keep out the later ones.
+	// maxAhead is how far the clock of a node may be ahead. The server keeps the runs that
+	// started last, so a run with a start in the future would displace later runs.
 	maxAhead = time.Hour
 )
 
 var (
-	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may tell no more")
-	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", presence.MaxReports>>20)
-	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", presence.MaxTold>>10)
+	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may send no more")
+	errReportsMuch = fmt.Errorf("its node has sent too many reports of foreign runs within an hour (at most %d MiB): report this run later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour (at most %d KiB): report this run later", presence.MaxTold>>10)
 )
 
-// foreign takes a run that Tutti did not start, with its report. It takes a run once, and
-// ignores a run that would not be kept.
+// foreign takes a foreign run with its report. The function takes each run only once, and ignores a
+// run that the server would not keep.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	})
 }
 
-// mayReport says why a node may not send the report of a foreign run now.
+// mayReport returns an error if a node may not send the report of a foreign run now.
 func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 	now := time.Now()
 	switch {
@@ -93,23 +93,24 @@ func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 	return nil
 }
 
-// mayTell reports whether a foreign run is to be kept. CodeInvalid: the run is from the
-// future. CodeUnavailable: it comes too soon after the last one.
+// mayTell reports whether the server should keep a foreign run. The function returns CodeInvalid if the run is
+// from the future. The function returns CodeUnavailable if the run comes too soon after the last foreign run.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
 	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
-		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
+		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: correct the wrong clock",
 			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
 	}
 	if !tx.Engine.KeepsForeign(n.Node, in) {
 		return false, nil
 	}
 	for _, f := range tx.Engine.Foreigns(n.Node) {
-		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // negative: the server's clock was set back
-			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
+		// a negative time means that the server's clock was set back
+		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery {
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a foreign run %s ago: it may report one in %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}
 	return true, tx.Core.Opts.Space()

@@ -17,9 +17,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// gate decides whether a compiled catalog may be applied. On go, the node's
-// exports replace its previous ones as a whole (a noop or compile run's only in
-// the overlay of its job), in the same append as the decision.
+// gate decides whether a node may apply a compiled catalog. If the answer is go, the
+// exports of the run replace all earlier exports of the node, in the same append as the
+// decision. The exports of a noop or compile run go only into the overlay of its job.
 func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpGate, payload, func(tx *tx, of about) error {
 		n, r, err := tx.nodeRun(key, of.Run)
@@ -40,7 +40,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
-	// Drop a key that no catalog can publish.
+	// Drop each key that no catalog can publish.
 	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
 	in, served, leave, err := s.withServed(ctx, key, in)
 	if err != nil {
@@ -49,7 +49,8 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	defer leave()
 	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
 	var out wire.Gated
-	// A large gate is refused without the writer, which only records the refusal. A small gate does not wait for readers.
+	// A large gate is refused without the writer. The writer only records the refusal. A small gate goes directly
+	// to the writer, which is faster than a readers' version.
 	decide := s.inVersion
 	if h.publishes.light(len(payload)) {
 		decide = s.do
@@ -64,7 +65,8 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if err != nil || out.Verdict != "" {
 		return out, err
 	}
-	// Store only now: the exports of a refused run must not be kept.
+	// Do not store the exports earlier: the server must not keep the exports of a refused
+	// run.
 	var kept handed
 	if kept.set, err = s.StoreExports(ctx, s.roomOf(key, MaxStored), in.Exports); err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing is what a run hands over at its gate, read without the writer's queue.
+// handing is what a run reports at its gate. The server reads a handing outside the writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -87,22 +89,22 @@ type handing struct {
 	reads     *data.Comparison
 }
 
-// handed is what a compiled run handed over, as it is stored.
+// handed is what the server has stored of a handing.
 type handed struct {
-	set   tutti.Digest // of exports
+	set   tutti.Digest // digest of the exports
 	asked past.Asked
 }
 
-// atGate returns the gate's answer. If kept is given, it records that the run has compiled,
-// and the decision, unless a converge step makes the decision. in.served is what the gate was
-// made from. If that has been replaced since, the node asks again.
+// atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
+// compiled. The function also records the decision, unless a converge step decides later. The gate was
+// made from in.served. If another record has replaced in.served since then, the node must ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a version's pointer is of another fold
+		if !tx.Looks && r.Served != in.served { // a version belongs to another fold, so its pointers differ
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -116,7 +118,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		}
 	}
 	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
-		err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
+		err := tutti.Errorf(tutti.CodeRefused, "run %s has come to its gate a second time with another catalog: it was begun twice", r.Run)
 		return wire.Gated{}, tx.Deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
 	}
 	if r.Held() && tx.Engine.Converges(r) {
@@ -125,8 +127,9 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// compiled records what a run handed over. What only its own job may see goes into that
-// job's overlay. The runs of a converge step are let go, or not, together (converge.go).
+// compiled records what a run reported at its gate. Exports that only the run's own job may
+// see go into the overlay of that job. For the runs of a converge step, the server decides
+// together whether they go (converge.go).
 func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)
@@ -151,8 +154,9 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	tx.Emit(by, verdict)
 }
 
-// refused records what a run was refused, beyond what is recorded already. An entry has all refusals of the run, so
-// few entries a minute are enough. A refusal without an entry is recorded when the run is refused again.
+// refused records the grants that a run lacked, if they are not recorded already. One entry has all refusals of a
+// run, so a few entries per minute are enough. If the limit of entries is reached, the refusal is recorded when
+// the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
@@ -160,21 +164,22 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now): // a look is counted when the writer records it
+	// a read-only transaction does not count it: the writer does when it records the refusal
+	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now):
 		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }
 
-// mayRead refuses reads that would keep the writer busy for long: the gate answers
+// mayRead refuses reads that would keep the writer busy for long, because the gate answers
 // each read again.
 func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
 	if reads.Cost(tx.Data, asker) > maxGateCost {
-		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
+		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads, the server needs more than %d comparisons of exports", maxGateCost))
 	}
 	return nil
 }
 
-// stop says why a run must not apply; empty: it may.
+// stop returns why a run must not apply. The text is empty if the run may apply.
 func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return plain.Words(j.WhyHalted())
@@ -191,8 +196,8 @@ func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	return ""
 }
 
-// outdated names the first read whose answer differs now from the one that the compile
-// got; empty: all are the same.
+// outdated names the first read whose answer has changed since the compile. The text is
+// empty if no answer has changed.
 func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
 	changed := in.reads.Outdated(tx.Data, tx.Asker(r))
 	if len(changed) > 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRivals bounds the tickets that are kept of possible copies of a node.
+// maxRivals is how many tickets of possible copies of a node the server keeps.
 const maxRivals = 16
 
-// hello exchanges a node's ticket.
+// hello takes the ticket of a machine and gives it a new one.
 //
 // The machine with the present ticket is the node. A machine with another ticket was reset to a
-// snapshot, or is a copy. It becomes the node, and the present ticket becomes a rival. A rival comes
-// back if a machine goes to and fro between snapshots. If two rivals come back within a minute, two
-// machines take turns, and both are alive.
+// snapshot, or is a copy of the node. This machine becomes the node, and the previous ticket
+// becomes a rival. A rival comes back if somebody switches a machine between two snapshots. If two
+// rivals come back within a minute, there are two running machines that act as the node in turns.
 func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Hello](wire.OpHello, payload)
 	if err == nil {
@@ -34,7 +34,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	has, next := wire.TicketDigest(in.Ticket), wire.TicketDigest(in.Next)
 	onTrial := false
 	err = s.do(ctx, func(tx *tx) error {
-		if ctx.Err() != nil { // the node has given up this hello, and may have sent another one
+		if ctx.Err() != nil { // the node has given up this hello, and may have sent another hello
 			return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "hello")
 		}
 		n, err := tx.KeyOwner(key)
@@ -43,14 +43,15 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		t := n.Tickets
 		if next == t.Present && t.Conflicted == "" {
-			return nil // the answer was lost
+			return nil // the node has not received the answer
 		}
 		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.Presence.CameBefore(n.Node, has) && !s.Presence.MayComeUnknown(n.Node, tx.Now) {
-			// Without this, such hellos would push the tickets of the real node out of the list of rivals.
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
+			// Without this limit, such hellos would remove the tickets of the real node from the list of
+			// rivals.
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute, a machine used the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
 		if t.Conflicted == "" && t.Rival(has) && !s.Presence.MayReturn(n.Node, tx.Now) {
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, presence.MaxReturns)})
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another one had become the node", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.NotTheNode(n, has); err != nil {
 			s.Presence.Met(n.Node, has, has, in)
@@ -83,7 +84,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err == nil && onTrial { // the node may have missed a doorbell
 		time.AfterFunc(presence.TrialFor, func() { s.RingClaims([]tutti.NodeKey{key}) })
 	}
-	if err == nil { // a copy that is alive says so now, without waiting for its next beat
+	if err == nil { // a running copy answers this doorbell, so the server need not wait for its next beat
 		if err := s.Opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
 			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}

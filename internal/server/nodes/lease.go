@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lease takes the state of a node's lease and answers what the node is to do. If the node holds and
-// is told to hold, this call renews its lease.
+// lease takes the state of a node's lease and answers what the node should do. If the node holds
+// the lease and the answer is to hold it, this call renews the lease.
 func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
 			if !s.Presence.MayLease(n.Node, tx.Now) {
-				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
+				return tutti.Errorf(tutti.CodeUnavailable, "the state of node %s in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
 			}
 			tx.Emit(tutti.ActorNode(n.Node), changed)
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// leave lets a node remove itself, as an operator would remove it. From then on its key
-// is worthless. The key is ended a little later.
+// leave lets a node remove itself. The effect is the same as if an operator had removed the
+// node. From then on the key has no rights. The server closes the connection of the key a
+// little later.
 func (s *Nodes) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Leave](wire.OpLeave, payload); err != nil {
 		return nil, err
@@ -20,10 +21,10 @@ func (s *Nodes) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return err
 		}
 		if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && !r.ClaimedAt.IsZero() {
-			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait for its end, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
+			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait until it ends, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
 		}
 		if j := tx.Engine.ExclusiveOn(n.Node); j != nil {
-			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait for its end, or end it with: tutti job cancel %s", core.HeldBy(j), j.ID)
+			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait until the job ends, or end it with: tutti job cancel %s", core.HeldBy(j), j.ID)
 		}
 		by := tutti.ActorNode(n.Node)
 		tx.Leave(by, n, "the node has left the fleet")

@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// beat notes that a node is there, without the writer: most messages of nodes are
-// beats.
+// beat notes that a node is alive. The function does not use the writer, because most messages of nodes are beats.
 func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Beat](wire.OpBeat, payload)
 	if err != nil {
@@ -22,13 +21,13 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, nil
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		_, err := tx.Node(key) // says why the beat is refused
+		_, err := tx.Node(key) // tx.Node returns why the beat is refused
 		return err
 	})
 }
 
-// live passes on what happens inside a run, also without the writer. If nobody watches the
-// run, the message is not even read.
+// live passes on live messages of a run to its watchers. The function does not use the writer
+// either. If nobody watches the run, live does not read the message.
 func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {
@@ -38,7 +37,7 @@ func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	node, job, ok := s.Presence.Running(key, run)
 	if !ok {
 		return nil, s.do(ctx, func(tx *tx) error {
-			_, _, err := tx.nodeRun(key, run) // says why the message is refused
+			_, _, err := tx.nodeRun(key, run) // nodeRun returns why the message is refused
 			return err
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// nodeOp answers one operation of a node. The key is proven by the bus.
+// nodeOp handles one operation of a node. The bus has checked that the sender has the key.
 type nodeOp func(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error)
 
 func (s *Nodes) nodeOps() map[string]nodeOp {
@@ -45,7 +45,7 @@ func (s *Nodes) nodeOps() map[string]nodeOp {
 	}
 }
 
-// Handle answers a node. It fits natsbus.Handler.
+// Handle handles a message of a node and returns the answer. Handle has the type natsbus.Handler.
 func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
 	if most := mostBytes(op); len(payload) > most {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), most)
@@ -56,7 +56,7 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	ctx = context.WithValue(ctx, core.OpKey{}, op)
 	if op != wire.OpHello && !s.Presence.Fits(key, wire.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
-			_, err := tx.Node(key) // says why the ticket does not fit
+			_, err := tx.Node(key) // tx.Node returns why the ticket does not fit
 			return err
 		})
 		if err != nil {
@@ -85,7 +85,8 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	return raw, err
 }
 
-// encode is json.Marshal without escapes for HTML, which turn one byte into six.
+// encode is like json.Marshal, but without the escapes for HTML, which need six bytes for
+// one.
 func encode(out any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -94,12 +95,13 @@ func encode(out any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// ownRun returns the run if the node has claimed it, even if it has ended.
+// ownRun returns the run if the node has claimed it. The run may have ended.
 func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r := tx.Engine.Runs[id]
 	var err error
 	switch {
-	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since.Seq && !r.ClaimedAt.IsZero(): // another machine had the name
+	// another machine had this name when the run was claimed
+	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since.Seq && !r.ClaimedAt.IsZero():
 		err = tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
 	case r.ClaimedAt.IsZero():
 		err = tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, n.Node)
@@ -109,7 +111,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	return nil, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(id), err)
 }
 
-// run returns the run if the node has claimed it and it has not ended.
+// run returns the run if the node has claimed it and the run has not ended.
 func (tx *tx) run(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r, err := tx.ownRun(n, id)
 	if err != nil {
@@ -128,7 +130,7 @@ func ending(r *engine.Run) string {
 	return string(r.Outcome())
 }
 
-// expects says what may follow on a node.
+// expects returns what the node can expect from the server next.
 func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 	switch {
 	case tx.Engine.Expects(node, tx.Member):

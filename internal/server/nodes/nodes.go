@@ -1,5 +1,5 @@
-// Package nodes answers nodes: which machine is the node, what it is to run, what its compiles ask, what it publishes, and how its
-// runs ended. A node may lie in every field.
+// Package nodes handles the messages of nodes. The package decides which machine is the node, gives orders,
+// answers the questions of compiles, and takes publications and results. A node may lie in every field.
 package nodes
 
 import (
@@ -11,17 +11,17 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// base is what all operations of nodes need.
+// base is the common part of all operations of nodes.
 type base struct {
 	*core.Core
 	files    atomic.Pointer[codeFiles]
-	saidBack atomic.Int64 // when a node that knows more was logged last, in Unix seconds
+	saidBack atomic.Int64 // when the server last logged a node with a later position, in Unix seconds
 }
 
-// runs answers what belongs to one run.
+// runs has the operations that belong to one run.
 type runs struct{ *base }
 
-// Nodes answers nodes, with Handle and Enrol.
+// Nodes handles messages of nodes with Handle, and enrolments with Enrol.
 type Nodes struct {
 	*base
 	runs

@@ -8,31 +8,32 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// published is what a run wants to publish, and the decision on it. It is read and decided without the writer's queue.
-// The writer takes that decision as long as its basis is the same: a check of what one node hands over can take
-// seconds.
+// published is what a run wants to publish, together with the decision whether it may. The server reads these
+// exports and decides about them outside the writer's queue. The writer uses the decision as long as its basis
+// does not change. The writer does not decide itself, because the check of one node's exports can take seconds.
 type published struct {
 	exports []policy.Inspected
 	keys    []string
 
 	basis core.Basis
-	what  string // what it may not publish
+	what  string // the first thing that the run may not publish
 	err   error
 	wants []tutti.Grant
 }
 
-// publishing reads what a run hands over.
+// publishing inspects what a run wants to publish.
 func publishing(exports []tutti.Export, keys []string) *published {
 	return &published{exports: policy.Inspect(exports), keys: keys}
 }
 
-// light reports whether the writer decides by itself, which takes less time than to wait for a readers' version.
+// light reports whether the writer checks a run's publications itself. For a small gate that is faster than to
+// wait for a readers' version.
 func (p *published) light(size int) bool {
 	return size <= maxSmall && len(p.exports)+len(p.keys) <= maxLight
 }
 
-// mayPublish refuses, before anything is applied, a catalog that exports or publishes
-// what its node has no grant for. r is nil if the run is not a run of Tutti.
+// mayPublish refuses a catalog that exports or publishes something for which its node has
+// no grant. The refusal comes before the node applies anything. The parameter r is nil if Tutti did not start the run.
 func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
 	if now := tx.Basis(n); !now.Equal(p.basis) {
 		p.basis = now
@@ -49,13 +50,14 @@ func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
 	return tx.Deny(tutti.ActorNode(n.Node), p.what, p.err)
 }
 
-// mayTryAgain refuses a large gate of a run whose large gates were refused before. An honest run ends when it is refused.
-// To read such a gate again would take processor time from all nodes.
+// mayTryAgain refuses a large gate of a run if the server has refused large gates of this run before. An honest run
+// ends after a refusal. Without this limit, a node could use up the processor time of the server by sending such a
+// gate again and again.
 func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size int) error {
 	had := tx.Core.Shares.Refused(key, r.Run)
 	if had+size <= MaxTried {
 		return nil
 	}
 	return tx.Deny(tutti.ActorNode(n.Node), "come to its gate again and again",
-		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused %d bytes at its gate, at most %d are looked at", r.Run, n.Node, had, MaxTried))
+		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all, at most %d are looked at", r.Run, n.Node, had, MaxTried))
 }

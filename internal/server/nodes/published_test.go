@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// grants is a fleet file by which db-01 exports databases.
+// grants is a fleet file in which db-01 may export databases.
 const grants = `
 fleet: test
 environment: {name: production, path: ./code}
@@ -20,10 +20,10 @@ grants:
   - {to: db, exports: [{type: Database, defined: true}]}
 `
 
-// host is a resource that nothing grants.
+// host is a resource for which no node has a grant.
 var host = tutti.Export{Type: "Host", Title: "x", Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`)}}
 
-// What is decided on a gate beside the writer is what the writer takes, as long as the grants are the same.
+// The writer uses the decision that was taken outside the writer, as long as the grants do not change.
 func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
 	f := servertest.Start(t)
 	f.Join("db-01")
@@ -31,9 +31,9 @@ func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
 	for _, tc := range []struct {
 		reason        string
 		export        tutti.Export
-		between       string // the fleet file that is pushed
-		beside, taken bool   // refused
-		same          bool   // one decision
+		between       string // the fleet file that is pushed between the two decisions
+		beside, taken bool   // the decision was to refuse
+		same          bool   // both decisions are the same error value
 	}{
 		{"refused", host, "", true, true, true},
 		{"admitted", tutti.Export{Type: "Database", Title: "x"}, "", false, false, true},
@@ -50,14 +50,14 @@ func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
 		if (beside != nil) != tc.beside || (taken != nil) != tc.taken {
 			t.Errorf("%s: %v beside the writer, then %v", tc.reason, beside, taken)
 		}
-		if tc.same != (beside == taken) { //nolint:errorlint // the same error, not one like it
+		if tc.same != (beside == taken) { //nolint:errorlint // this must be the same error value, not an equal one
 			t.Errorf("%s: one decision %v, want %v", tc.reason, beside == taken, tc.same) //nolint:errorlint // as above
 		}
 	}
 }
 
-// What is much is decided beside the writer, however few bytes it has: a message of 64 KiB names thousands of keys, and one of 100
-// bytes all that a Puppet Server has handed over.
+// A gate with many parts is decided outside the writer even if it has few bytes. A message of 64 KiB can name thousands
+// of keys. A message of 100 bytes can stand for everything that a Puppet Server has reported.
 func TestWhatIsMuchIsDecidedBesideTheWriter(t *testing.T) {
 	for _, tc := range []struct {
 		size, exports, keys int

@@ -49,7 +49,7 @@ func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any,
 	})
 }
 
-// mayAsk returns the asker whose answer a question gets, or refuses it.
+// mayAsk returns the asker of a question, or refuses the question.
 func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 	n, asker, err := tx.asking(key, in.Run, in.For)
 	if err != nil {
@@ -64,7 +64,7 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 		}
 	}
 	if tx.Data.Cost(in.Query) > share.MaxAskCost {
-		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, share.MaxAskCost)
+		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer, the server needs more than %d comparisons of exports", in.Query.Type, share.MaxAskCost)
 		return asker, tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", err)
 	}
 	return asker, nil
@@ -73,11 +73,12 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	if in.Query.Kind == tutti.QueryPublished {
 		out := wire.Answered{Seq: tx.Seq}
-		// To read what others published, the node needs a grant and has to ask for the value.
+		// A node that reads what others published needs a grant, and must ask for that value
+		// by name.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
 			if sealed := tx.Data.Answer(tutti.Query{Kind: tutti.QueryValue, Key: in.Query.Key}, asker); sealed.Found {
-				out.Value = sealed.Value // with the piece of the node that has sealed it
+				out.Value = sealed.Value // the sealed value has the piece for the node that has sealed it
 			}
 		}
 		return out, nil
@@ -96,7 +97,8 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	return out, nil
 }
 
-// tooLarge is the error for an answer that is too large for the bus. It names the exporters with the largest part.
+// tooLarge returns the error for an answer that is too large for the bus. The function names the exporters
+// whose exports are the largest part.
 func tooLarge(size int, exports []tutti.Export) error {
 	const named = 3
 	of := map[tutti.NodeName]int{}
@@ -150,8 +152,8 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value when Puppet has applied its resource. It takes values only from
-// the node's latest run, even if that run has been given up meanwhile.
+// publish sets a value after Puppet has applied its resource. The function takes values only from the
+// latest run of the node, even if the server has given up that run in the meantime.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {
@@ -172,8 +174,8 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		switch {
 		case r.Run != n.LastClaimed:
-			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
-		case r.Result != nil: // which nodes send last: this came late, or once more
+			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest run: its values are out of date", r.Run, n.Node)
+		case r.Result != nil: // nodes send the result last: this message came late, or came again
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
@@ -183,10 +185,10 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		if n.Changes >= maxChanges || n.Written+int64(in.Size()) > maxWritten {
 			return tx.Deny(tutti.ActorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
-				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
+				"run %s of node %s has changed values %d times, with %d bytes in all; allowed are %d times and %d bytes", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
-			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has %d published values, at most %d", n.Node, maxValues, maxValues))
 		}
 		if in.Secret != nil {
 			return tx.Seal(tutti.ActorNode(n.Node), n.Node, r, *in.Secret)
@@ -195,8 +197,8 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	})
 }
 
-// withdrawUndeclared withdraws what the node published earlier and its catalog
-// no longer declares, after a good, full run that is the node's latest.
+// withdrawUndeclared withdraws the values that the node published earlier and that its
+// catalog no longer declares. The withdrawal happens after a good, full run that is the latest run of the node.
 func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Result) {
 	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.LastClaimed {
 		return
@@ -212,8 +214,8 @@ func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Resul
 	}
 }
 
-// nodeOwnRun returns the node of a key and a run that the node has claimed, even if the run
-// has ended.
+// nodeOwnRun returns the node that has the key, and the run if this node has claimed it.
+// The run may have ended.
 func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine.Run, error) {
 	n, err := tx.Node(key)
 	if err != nil {
@@ -223,7 +225,7 @@ func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine
 	return n, r, err
 }
 
-// nodeRun returns the node of a key and its active run.
+// nodeRun returns the node that has the key, and its active run.
 func (tx *tx) nodeRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine.Run, error) {
 	n, err := tx.Node(key)
 	if err != nil {

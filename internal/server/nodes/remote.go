@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question, without the writer: a thousand
-// answers come at once.
+// answered takes a node's answer to a question. The function does not use the writer, because a
+// thousand answers can come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
 	if err != nil {
@@ -18,10 +18,10 @@ func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if s.Presence.Who(key) != "" && s.Asks.Answer(key, in) {
 		return nil, nil
 	}
-	return nil, s.unasked(ctx, key, "answer a question that it was not asked", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
+	return nil, s.unasked(ctx, key, "answer a question that it did not get", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
 }
 
-// act lets a node make the change that it was asked for.
+// act lets a node begin the change of a question.
 func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteAct](wire.OpAct, payload)
 	if err != nil {
@@ -32,15 +32,15 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	}
 	asked, err := s.Asks.Act(key, in.Request)
 	if !asked {
-		err = s.unasked(ctx, key, "act on a question that it was not asked", err)
+		err = s.unasked(ctx, key, "act on a question that it did not get", err)
 	}
 	return nil, err
 }
 
-// unasked records a node that speaks of a question that it was not asked.
+// unasked records a node that answers a question which it did not get.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
-		n, err := tx.Node(key) // says why the node is refused
+		n, err := tx.Node(key) // tx.Node returns why the node is refused
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// result takes how a run ended, after everything that the result names is stored.
+// result takes the result of a run, after the server has stored all content that the result
+// names.
 func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := wire.DecodeEnded(payload)
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		if err != nil {
 			return nil, err
 		}
-		defer leave() // after the result is taken: the same result, if it waits, then has nothing to read
+		defer leave()
 		if more, err = s.askedBesides(ctx, key, in.Result, of); err != nil {
 			return nil, err
 		}
@@ -61,22 +62,22 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		last := tx.Engine.Last(n.Node)
 		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
-			// The node no longer knows what it has said of its last run.
+			// The node has lost its memory of what it reported about its last run.
 			tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
 		}
 		return nil
 	})
 }
 
-// expected is what the server needs of a result that has come.
+// expected is what the server still needs from a result.
 type expected struct {
-	wanted bool         // the run has no result yet
-	asks   bool         // its record says what the run asked
-	served *tutti.Asked // what the run asked at its Puppet Server; it is never changed
+	wanted bool         // the server has no result of the run yet
+	asks   bool         // the record says what the run asked
+	served *tutti.Asked // what the run asked at its Puppet Server; no code changes it
 }
 
-// expects looks at the run of a result before anything that the result names. A node without the run learns nothing of what
-// is stored.
+// expects looks up the run of a result before the server reads the content that the result names. So a node that
+// does not own the run cannot find out what is stored.
 func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
 	return of, s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeOwnRun(key, in.Run)
@@ -92,12 +93,12 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 	})
 }
 
-// maxRecord bounds a record that is read for its run's questions, in bytes. With as many questions as a gate may have, the
-// questions and their places take half of that.
+// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. If a record
+// has as many questions as a gate may have, the questions and their places need half of this size.
 const maxRecord = 16 << 20
 
-// enterRecord waits until the record of a result may be read, if the record says what its run asked. It returns what is expected
-// of the result then. The caller must call leave.
+// enterRecord waits until the server may read the record of a result, if it needs the record for the run's
+// questions. After that, enterRecord returns what the server still expects from the result. The caller must call leave.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
@@ -118,8 +119,8 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 	return of, leave, err
 }
 
-// askedBesides keeps what a run asked and has not handed over at a gate: the run
-// never came to a gate, or it asked more after the gate. nil: there is nothing.
+// askedBesides stores the questions that a run did not report at a gate. A run may end
+// before its gate, or ask more after the gate. The function returns nil if there are no such questions.
 func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
 	if !of.asks {
 		return nil, nil
@@ -154,14 +155,14 @@ func checkRecord(run tutti.RunID, size int64) error {
 	return nil
 }
 
-// storeEnclosed keeps what a result encloses, and checks that everything else that the
-// result names is stored.
+// storeEnclosed stores the content that a result encloses. The function checks that all other
+// content that the result names is stored already.
 func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {
 		digests[i] = tutti.DigestOf(part)
 		if !slices.Contains(in.Attachments(), digests[i]) {
-			return tutti.Errorf(tutti.CodeInvalid, "result of run %s encloses %s and does not name it", in.Run, digests[i])
+			return tutti.Errorf(tutti.CodeInvalid, "the result of run %s encloses %s but does not name it", in.Run, digests[i])
 		}
 	}
 	for _, d := range in.Attachments() {
@@ -175,7 +176,7 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 	if len(in.Enclosed) == 0 {
 		return nil
 	}
-	size := 0 // of new content
+	size := 0 // bytes of new content
 	for i, part := range in.Enclosed {
 		has, err := s.Opts.Blobs.Has(ctx, digests[i])
 		if err != nil {
@@ -185,7 +186,8 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 			size += len(part)
 		}
 	}
-	// Keep nothing that the node may not send: one result for each run, of a bounded size.
+	// Store nothing that the node may not send: each run has one result, and its size is
+	// limited.
 	wanted := false
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeOwnRun(key, in.Run)
@@ -197,12 +199,12 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 	if err != nil || !wanted {
 		return err
 	}
-	var storing errgroup.Group // in parallel: the store writes concurrent blobs together
+	var storing errgroup.Group // in parallel, because the store writes concurrent blobs together
 	for _, part := range in.Enclosed {
 		storing.Go(func() error {
 			_, err := s.Opts.Blobs.Put(ctx, bytes.Clone(part))
 			return err
 		})
 	}
-	return tutti.Wrap("", storing.Wait(), "keep what the result of run %s encloses", in.Run)
+	return tutti.Wrap("", storing.Wait(), "store the content that the result of run %s encloses", in.Run)
 }

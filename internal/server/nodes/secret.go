@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// recipients tells a node for whom it has to seal a secret that it publishes.
+// recipients returns for which nodes a node must seal a secret that it publishes.
 func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.AskRecipients](wire.OpRecipients, payload)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byt
 			}
 			node = n.Node
 			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
-				return 0, tx.Deny(tutti.ActorNode(n.Node), "ask for whom to seal "+in.Key,
+				return 0, tx.Deny(tutti.ActorNode(n.Node), "ask for the recipients of a secret "+in.Key,
 					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
 			}
 			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
@@ -56,8 +56,8 @@ func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byt
 	})
 }
 
-// handsOut refuses to give a secret to an agent that would not open it, or to an agent that compiles for another node and has
-// no piece of the secret.
+// handsOut refuses to give a secret to an agent that cannot open secrets. The function also refuses an agent
+// that compiles for another node and has no piece of the secret.
 func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -66,12 +66,12 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	case !opens:
 		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
 	case v.Sealed == nil:
-		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: `tutti secret reseal --for` its node, too", v.Key, asker.Node, asker.Opener)
+		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: use `tutti secret reseal --for` with that node as well", v.Key, asker.Node, asker.Opener)
 	}
 	return nil
 }
 
-// pieces returns to a node what is sealed to it.
+// pieces returns to a node the pieces that are sealed to it.
 func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
 	var out wire.OwnPieces
 	return &out, s.do(ctx, func(tx *tx) error {
@@ -91,11 +91,11 @@ func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, e
 	})
 }
 
-// ownPieces returns the pieces that a node seals again when it takes another key. It leaves out what another node has published
-// for this one with keys that it may not read.
+// ownPieces returns the pieces that a node must seal again when it changes its key. The function leaves out
+// the pieces of secrets that another node has published under keys that this node may not read.
 func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	groups := tx.Registry.Groups(n)
-	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // a compile host opens what others read
+	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // a compile host opens secrets for the nodes that read them
 		return tx.Data.PiecesOf(n.Node)
 	}
 	keys := policy.KeysOf(tx.Fleet(), groups, n.Node)
@@ -106,7 +106,8 @@ func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	})
 }
 
-// box gives a node another key for its secrets. No node becomes stale by this: the secrets are unchanged.
+// box replaces the key with which a node opens its secrets. The new key makes no node stale,
+// because the secrets do not change.
 func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.NewBox](wire.OpBox, payload)
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, err := tx.Node(key)
-		if err != nil || n.BoxKey == in.BoxKey { // the node has not heard the answer
+		if err != nil || n.BoxKey == in.BoxKey { // n.BoxKey is the new key already if the node missed the first answer
 			return err
 		}
 		if err := s.Opts.Space(); err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// wentBack logs at most once a minute that a node claims to have seen a later position of this server. A node may lie.
+// wentBack logs that a node has seen a later position of this server than the server has now. The function logs
+// this at most once a minute. The node may be lying.
 func (s *base) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
-		s.Opts.Logger.Error("a node says that it has seen more than this server has; look whether others say so, too: tutti node list", "node", node, "error", err)
+		s.Opts.Logger.Error("a node reports that it has seen more events than this server has; check whether other nodes report this as well: tutti node list", "node", node, "error", err)
 	}
 }
 
-// compare finds out whether the node or the log was set back (ADR 0018). It compares the last order that the node says it has
-// begun with the log. An agent that says nothing keeps no fences.
+// compare finds out whether the node or the log was set back (ADR 0018). For this, compare looks up in the log the last
+// order that the node has begun, as the node reports it. If an agent reports no fence, it is too old to keep fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)
@@ -26,14 +27,14 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 	begun := *says
 	if begun.Compare(n.Since) < 0 {
-		begun = tutti.Fence{} // the fence is of a machine that had the name before, or of an earlier life of this one
+		begun = tutti.Fence{} // the fence is of an earlier machine with this name, or of an earlier life of this machine
 	}
 	last := tx.Engine.Last(n.Node)
 	lost, unknown := last.Compare(begun)
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // otherwise it is known already, and a node cannot fill the log
+	if last.SetBack == nil { // if SetBack is set, the server knows it already, and the node must not fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -43,29 +44,30 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && r == lost {
 		tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{
 			Run: r.Run, Outcome: tutti.Interrupted,
-			Message: fmt.Sprintf("%s was set back to before it began this run: nobody knows how far the run came", n.Node),
+			Message: fmt.Sprintf("%s was set back to a state from before this run: nobody knows how far the run came", n.Node),
 		}})
 	}
 }
 
-// moved records that a node is another machine than the one that had its last run. What of that run is on this machine is
-// unknown.
+// moved records that the node is another machine than the one that did its last run. The server does not know how much
+// of that run is on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	if last.Applied == nil || last.SetBack != nil { // otherwise it is known already, and a node cannot fill the log
+	// if SetBack is set, the server knows it already, and the node must not fill the log
+	if last.Applied == nil || last.SetBack != nil {
 		return
 	}
 	tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
 }
 
-// giveUp ends a run if its node cannot say whether it has begun the run: the run was
-// wanted before the log was restored, and the agent keeps no fences.
+// giveUp ends a run as lost if its node cannot say whether it has begun the run. The node cannot say so if
+// the run was wanted before the log was restored, and the agent keeps no fences.
 func (tx *tx) giveUp(n *fold.Node) {
 	r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 	if r == nil || r.Fence.Epoch == tx.Engine.Epoch.Number {
 		return
 	}
 	tx.Emit(core.ActorServer, &tutti.RunLost{
-		Run: r.Run, Reason: "the server was restored since, and the agent is too old to say whether it has begun this run: upgrade tutti on " + string(n.Node),
+		Run: r.Run, Reason: "the server was restored in the meantime, and the agent is too old to report whether it has begun this run: upgrade tutti on " + string(n.Node),
 	})
 }

@@ -14,14 +14,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxLags bounds the exporters that a compile names: one exporter is enough to stop it.
+// maxLags is how many exporters a compile names at most. One exporter is enough to stop a
+// compile.
 const maxLags = 100
 
-// lags names the exporters for which PuppetDB's answer to a collector may differ from
-// Tutti's: exporters in either answer whose catalog, as Tutti has its exports, PuppetDB did
-// not have. The state of PuppetDB is from before its answer, that of Tutti from after it, and
-// Tutti has the exports of a catalog before PuppetDB does. So a catalog that was stored in
-// between counts as not stored yet (ADR 0013).
+// lags names the exporters for which the answers of PuppetDB and of Tutti to a collector
+// may differ. An exporter in one of the answers may differ if PuppetDB does not have its
+// latest catalog in Tutti. PuppetDB's state was read before its answer, and Tutti's state
+// after it. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that
+// PuppetDB stored between these reads counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -45,8 +46,9 @@ func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti
 	return lags[:min(len(lags), maxLags)]
 }
 
-// inPuppetDB reports whether PuppetDB has a node's exports of a type as Tutti has
-// them. If the node compiles for itself, or has no grant, only one of the two has them.
+// inPuppetDB reports whether PuppetDB should have the same exports of a node and type as
+// Tutti. If the node compiles for itself, or has no grant, only one of the two has the
+// exports.
 func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
@@ -54,9 +56,9 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	return policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Most(resourceType) > 0
 }
 
-// publishStored makes the exports of a catalog that PuppetDB gets next the exports of its
-// node. It records the catalog even if the exports are the same, unless there are none
-// now and were none before.
+// publishStored takes the exports of a catalog that goes to PuppetDB next. The exports of the catalog
+// become the exports of its node. The function records the catalog even if the exports have not changed.
+// If the node had no exports before and has none now, publishStored records nothing.
 func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""
@@ -68,8 +70,8 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFo
 	})
 }
 
-// compiledByOthers takes the exports of a compile that is not a run of Tutti. Exports without
-// a grant stay in PuppetDB only.
+// compiledByOthers takes the exports of a compile for a run that Tutti did not start. Exports
+// without a grant go only to PuppetDB.
 func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.CompiledFor) error {
 	var of core.Basis
 	allow := func(tx *tx) (host *fold.Node, err error) {
@@ -78,9 +80,9 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 		case err != nil:
 			return nil, err
 		case n == nil || r != nil:
-			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed in the meantime", in.For, in.Run)
 		}
-		if now := tx.Basis(n); !now.Equal(of) { // otherwise it is decided already
+		if now := tx.Basis(n); !now.Equal(of) { // if the basis is the same, the decision has been made already
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
 		}
 		return host, nil
@@ -96,7 +98,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 	return s.do(ctx, func(tx *tx) error {
 		host, err := allow(tx)
 		if err == nil && len(in.Exports) != count {
-			err = tutti.Errorf(tutti.CodeUnavailable, "what node %s may export has changed meanwhile", in.For)
+			err = tutti.Errorf(tutti.CodeUnavailable, "the grants of node %s have changed in the meantime", in.For)
 		}
 		if err == nil {
 			tx.publishStored(host, "", in, set)
@@ -110,7 +112,7 @@ func checkStored(in wire.CompiledFor) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}
-	if in.Run == "" { // the agent gives no run
+	if in.Run == "" { // the agent sets no run
 		return nil
 	}
 	return in.Run.Validate()
@@ -130,7 +132,8 @@ func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 	return lags, nil
 }
 
-// roomOf is how much more a node may make the server keep, of at most this many bytes.
+// roomOf returns a function that checks whether a node may store more content, up to this
+// many bytes in all.
 func (s *base) roomOf(key tutti.NodeKey, most int64) past.Room {
 	return func(ctx context.Context, size int) error {
 		return s.do(ctx, func(tx *tx) error {

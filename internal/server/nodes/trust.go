@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// trust records which CAs and issuer a node trusts, and answers which it should trust.
+// trust records which CAs and which issuer a node trusts, and answers which ones it should
+// trust.
 func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.Pinned](wire.OpTrust, payload)
 	if err == nil {
@@ -40,7 +41,7 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return nil
 		}
 		if !tx.Looks && !s.Presence.MayPin(n.Node, tx.Now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, presence.MaxPins)
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a change of its trust more than %d times in a minute", n.Node, presence.MaxPins)
 		}
 		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
 		return nil
@@ -59,7 +60,7 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, nil
 }
 
-// acting returns the list of operators who sign actions, if the node's list is older.
+// acting returns the list of operators who sign actions, if the list of the node is older.
 func (tx *tx) acting(has *uint64) *tutti.Statement {
 	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
 		return &now.Statement
@@ -72,15 +73,16 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
 	}
-	if *says != n.Trusts && tx.Core.Presence.MayPin(n.Node, tx.Now) { // a node that says something else each time must not fill the log
+	// a node that reports a different number each time must not fill the log
+	if *says != n.Trusts && tx.Core.Presence.MayPin(n.Node, tx.Now) {
 		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust
 	return all[min(*says, uint64(len(all))):]
 }
 
-// trusted adds to an enrolment which keys sign now. An agent that follows no statements knows one
-// key, the oldest one.
+// trusted adds to an enrolment the keys that sign now. An agent that follows no statements
+// trusts only one key, the oldest.
 func (tx *tx) trusted(out *api.Enrolled) error {
 	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {

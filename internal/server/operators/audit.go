@@ -8,9 +8,11 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// FollowAudit yields each act after a position as it happens. When it has yielded all, it calls told with the position up
-// to which nothing has to be yielded again. The zero position means now, or the event of the last restore if there was one. If
-// after is of another epoch, it begins with the restore, which took back later acts. It ends with ctx, or with an error of yield or told.
+// FollowAudit yields each act after a position when the act happens. When FollowAudit has yielded all acts so far, it
+// calls told with the position of the last one. A caller that comes back later can continue from this position. The
+// zero position means now. If the log was restored, it means the event of the last restore. If after is of another
+// epoch, FollowAudit begins with the restore, because the restore removed later acts. FollowAudit ends when ctx ends,
+// or when yield or told returns an error.
 func (s *Operators) FollowAudit(ctx context.Context, after tutti.Position, yield func(api.AuditEntry) error, told func(through tutti.Position) error) error {
 	r, err := s.Past.Audit(api.ReadAudit{Acts: true}, yield)
 	if err != nil {

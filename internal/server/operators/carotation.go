@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The CA and the keys of the bus are rotated in steps (ADR 0027). Each step goes into the log first, then the keys follow. A start
-// completes an interrupted step.
+// An operator rotates the CA and the keys of the bus in steps (ADR 0027). The server first appends a step to the
+// log and then changes the keys. If a step was interrupted, the server completes the step at its next start.
 
 // RotateCA implements tutti.Rotations.
 func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, error) {
@@ -61,7 +61,7 @@ func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, e
 	}
 	killpoint.Here("server.rotates", string(phase))
 	if err := s.Opts.Keys.Rotate(phase); err != nil {
-		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
+		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, but the keys did not follow; repeat the command, or restart the server", phase)
 	}
 	killpoint.Here("server.rotated", string(phase))
 	for _, key := range nodes {
@@ -76,7 +76,7 @@ func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, e
 	return out, err
 }
 
-// makeKeys makes the next key set, if there is none. The key set is on disk before the log knows of it.
+// makeKeys makes the next key set, if there is none yet. The key set is on disk before the log mentions it.
 func (s *Keys) makeKeys(ctx context.Context) error {
 	var phase tutti.RotationPhase
 	err := s.Look(ctx, func(v explain.View) error { phase = v.Registry.Rotation.Phase(); return nil })
@@ -86,7 +86,7 @@ func (s *Keys) makeKeys(ctx context.Context) error {
 	return s.Opts.Keys.Rotate(tutti.RotationBegun)
 }
 
-// rotate returns what a step leads to, and whether the step changes anything.
+// rotate returns the event of a step, and whether the step changes anything.
 func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
 	for _, name := range in.Leave {
 		if tx.Registry.Nodes[name] == nil {
@@ -138,7 +138,8 @@ func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated
 	return next, true, nil
 }
 
-// othersFollow refuses the end of a key set after which, by the log, no operator has a good certificate, or no admin has one.
+// othersFollow refuses the end of a key set if afterwards, according to the log, no operator or no admin would have a
+// valid certificate.
 func (tx *tx) othersFollow(left []string) error {
 	var follow, admin bool
 	for name, op := range tx.Registry.Operators {
@@ -157,7 +158,7 @@ func (tx *tx) othersFollow(left []string) error {
 	return nil
 }
 
-// leadsTo returns the phase to which a step leads, and whether that is the end of a key set.
+// leadsTo returns the phase to which a step leads, and whether the step ends a key set.
 func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.RotationPhase, ends bool, err error) {
 	conflict := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeConflict, format, args...) }
 	switch {
@@ -172,12 +173,13 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 	case step == tutti.RotationAbandon:
 		return tutti.RotationAbandoned, true, nil
 	case now != tutti.RotationSwitched:
-		return "", false, conflict("the old keys issue still; first: tutti rotate ca --switch")
+		return "", false, conflict("the old keys still issue certificates; first run: tutti rotate ca --switch")
 	}
 	return tutti.RotationFinished, true, nil
 }
 
-// unnamed lists for people who is behind and was not named in the request.
+// unnamed returns, for people, the nodes and operators that have not followed the rotation
+// and that the request does not name.
 func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
 	var out []string
 	for _, b := range nodes {
@@ -193,7 +195,7 @@ func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
 	return out
 }
 
-// listOf names the first few.
+// listOf returns a text with the first few names.
 func listOf(names []string) string {
 	const most = 10
 	text := ""
@@ -209,7 +211,7 @@ func listOf(names []string) string {
 	return text
 }
 
-// rotated appends a step. The join tokens that pin the old CA end with it.
+// rotated appends the event of a step. If the step ends the old CA, rotated also ends the join tokens that pin this CA.
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
@@ -221,7 +223,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that would be locked out if stays were the only key set; sorted by name.
+// behind returns the nodes and operators that could no longer connect if stays were the only key set. The
+// function sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }
@@ -230,7 +233,7 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
 		n := state.Registry.Nodes[name]
 		follows := n.Pinned.Issuer == stays.Issuer && slices.Contains(n.Pinned.CAs, stays.CA)
-		if n.Pinned.Issuer == "" { // an old agent, or a node that has joined and has said nothing yet
+		if n.Pinned.Issuer == "" { // an old agent, or a node that has joined and has not reported yet
 			follows = stays == r.From && n.JoinedAt.Before(state.Registry.Rotation.Began)
 		}
 		if !follows {
@@ -244,7 +247,7 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 			signer = r.From.CA
 		}
 		if len(op.Good(now)) > 0 && signer != stays.CA {
-			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that will end; any command of the operator renews it"})
 		}
 	}
 	return nodes, operators
@@ -252,12 +255,12 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 
 func behindNode(present explain.Present, name tutti.NodeName) api.BehindRotation {
 	seen, beat := present.Last(name)
-	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
+	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "the node has not followed yet"}
 	switch {
 	case slices.Contains(present.Lacks(name), tutti.CapabilityRotateCA):
 		out.Why = tutti.TooOld(name, beat.Version, []tutti.Capability{tutti.CapabilityRotateCA}) + ", or let it join again"
 	case seen.IsZero():
-		out.SeenAt, out.Why = time.Time{}, "it was not heard of since the server was started"
+		out.SeenAt, out.Why = time.Time{}, "the server has not heard of the node since it was started"
 	}
 	return out
 }
@@ -317,7 +320,7 @@ func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
 	return out
 }
 
-// left returns the nodes and operators that a rotation's end left behind and that have not come back.
+// left returns the nodes and operators that could not connect after the end of a rotation, and that have not come back.
 func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, operators []string) {
 	for _, name := range last.Left {
 		if n := state.Registry.Nodes[name]; n != nil && n.Pinned.Issuer != last.Stays().Issuer && n.JoinedAt.Before(state.Registry.Rotation.At) {
@@ -332,7 +335,7 @@ func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, ope
 	return nodes, operators
 }
 
-// strange returns the nodes that trust a CA that is not the server's any more, or never was.
+// strange returns the nodes that trust a CA which is not a CA of the server now.
 func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
@@ -341,7 +344,7 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 			case slices.Contains(sets.Trusted(), ca):
 				continue
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
-				out = append(out, api.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
+				out = append(out, api.BehindRotation{Node: name, Why: "the node still trusts a CA that has ended; it forgets this CA when it connects"})
 			default:
 				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
 			}

@@ -48,8 +48,8 @@ func (s *Operators) PutBlob(ctx context.Context, content []byte) (tutti.Digest, 
 	return s.Opts.Blobs.Put(ctx, content)
 }
 
-// PushCode implements tutti.Codes. All files must be there. The manifest and
-// its signature become one blob. The log knows the blob by the code's digest.
+// PushCode implements tutti.Codes. All files must be on the server already. PushCode stores the manifest
+// and its signature as one blob. The log has the digest of the code, which leads to this blob.
 func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error) {
 	var out tutti.CodePushed
 	if err := s.Opts.Space(); err != nil {
@@ -61,7 +61,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	}
 	manifest, err := core.Decode[tutti.CodeManifest]("manifest", in.Manifest)
 	if err == nil {
-		err = manifest.Validate() // no node would take it
+		err = manifest.Validate() // nodes would refuse this manifest
 	}
 	if err != nil {
 		return out, err
@@ -79,7 +79,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 			return out, tutti.Wrap(tutti.CodeConflict, core.OrMissing(err), "%s", name)
 		}
 	}
-	// The statement is in the log, because the same text may be signed again.
+	// The blob has no statement: the statement is in the log, because another key may sign the same text later.
 	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
 	if err != nil {
 		return out, err
@@ -88,13 +88,13 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 		return out, err
 	}
 	return out, s.lasting(ctx, "push code", func(tx *tx) error {
-		if in.Statement != nil { // a rotation of the key may have ended meanwhile
+		if in.Statement != nil { // a rotation of the key may have ended while the push was under way
 			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *in.Statement); err != nil {
 				return err
 			}
 		}
 		now := tx.Registry.Code[out.Environment]
-		if now.Statement != nil { // nodes refuse code that only keys without trust have signed
+		if now.Statement != nil { // nodes refuse code if only untrusted keys have signed it
 			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
 				now.Counter, now.Statement = 0, nil
 			}
@@ -103,13 +103,13 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 		switch {
 		case err != nil || again:
 			return err
-		case now.Code == out.Code: // an earlier release had pushed it
+		case now.Code == out.Code: // an earlier release of Tutti has pushed this code
 			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
 			return nil
 		}
 		reaction := in.Reaction
 		if core.MayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
-			reaction = nil // the present fleet file says how nodes react
+			reaction = nil // the present fleet file decides how nodes react
 		}
 		tx.hold(&out, reaction)
 		tx.Emit(tutti.Actor(ctx), &out)
@@ -117,8 +117,8 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	})
 }
 
-// signedFor checks the signatures of code, by the keys that are trusted now. It asks the writer, which a push needs
-// in any case, so that it does not wait for slow readers.
+// signedFor checks the signatures of code with the keys that are trusted now. A push needs the writer in any
+// case, so signedFor asks the writer and does not wait for slow readers.
 func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
 	var trust []tutti.Statement
 	if err := s.do(ctx, func(tx *tx) error {
@@ -130,17 +130,18 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 	return s.Opts.Identity.Code(trust, in)
 }
 
-// maxPassedOver bounds the codes that are remembered as never released.
+// maxPassedOver is how many codes the server remembers that were pushed and never released.
 const maxPassedOver = 20
 
-// hold notes in a push whether nodes react to it, and with which code they go on if not.
+// hold records in a push whether nodes react to it. If nodes do not react, hold records which code they use until a
+// release.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // or the push takes the code back to what nodes have
+		return // nodes react at once, or the push goes back to the code that they have
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {
@@ -170,7 +171,7 @@ func (s *Operators) ReleaseCode(ctx context.Context, environment string) (tutti.
 	})
 }
 
-// SetFleet implements tutti.Codes. A fleet file with an error changes nothing.
+// SetFleet implements tutti.Codes. If the fleet file has an error, SetFleet changes nothing.
 func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fleet, error) {
 	if len(in.Source) > maxFleetFile {
 		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
@@ -199,7 +200,7 @@ func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fle
 	return f, s.setFleet(ctx, set)
 }
 
-// signedPlans checks the signature of a fleet file, by the keys that are trusted now.
+// signedPlans checks the signature of a fleet file with the keys that are trusted now.
 func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.SignedPlans, error) {
 	var trust []tutti.Statement
 	if err := s.Look(ctx, func(v explain.View) error {
@@ -211,7 +212,7 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 	return s.Opts.Identity.Plans(trust, in)
 }
 
-// checkDefined refuses a grant that calls a type defined if the code that was pushed last has a native type of that name.
+// checkDefined refuses a grant that calls a type defined if the latest pushed code has a native type of that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
 	defined := map[string]string{} // the base name of the file of a native type → the type
 	for _, g := range f.Grants {
@@ -251,8 +252,9 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 	return nil
 }
 
-// setFleet makes a fleet file the current one, and withdraws what nodes have published without a grant in that
-// file. Before that it stores what the nodes keep. If a node publishes meanwhile, setFleet tries again.
+// setFleet makes a fleet file the current one. The function withdraws the exports and values for which
+// nodes have no grant in the new file. Before that, setFleet stores the exports that the nodes keep. If
+// a node publishes at the same time, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -282,13 +284,14 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 			return err
 		}
 	}
-	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
+	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish without a grant faster than the server can withdraw it: push the file again")
 }
 
-// setFleet reports whether it was done. It is not done if something that a node keeps is not stored. nothing: with the same
-// fleet file there was nothing to withdraw.
+// setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are
+// not stored yet. The parameter nothing says that an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // a file that an old release stored means something else
+	// A file that an old release stored has another meaning.
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&
 		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
 	switch {
 	case set.Statement == nil:
@@ -323,7 +326,8 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		for _, key := range u.Values {
 			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
-		// Also if only values are withdrawn: a set that no run has published says that the node has to run.
+		// Emit a set of exports even if the file only withdraws values: a set of exports that no run
+		// has published shows that the node must run.
 		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}
 	return true, nil

@@ -16,12 +16,12 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// StartJob implements tutti.Jobs. If it fails, nothing has begun.
+// StartJob implements tutti.Jobs. If StartJob fails, it has started nothing.
 func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
-	if in.Converge != nil && in.Converge.Reaction { // it would keep the fleet's own reactions waiting
+	if in.Converge != nil && in.Converge.Reaction { // such a job would make the fleet's own reactions wait
 		return "", tutti.Errorf(tutti.CodeInvalid, "reaction: only the server begins one")
 	}
 	if err := s.Opts.Space(); err != nil {
@@ -66,7 +66,7 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 	return id, err
 }
 
-// startOf says for people what is to be started.
+// startOf describes for people what an operator wants to start.
 func startOf(in api.StartJob) string {
 	switch {
 	case in.Converge != nil:
@@ -90,8 +90,7 @@ func several[Name ~string](names []Name) string {
 	return strings.Join(out, ", ")
 }
 
-// needsCode names a node that a plan runs with the fleet's code; empty: no
-// node.
+// needsCode returns a node on which a plan needs the fleet's code. The name is empty if the plan needs no code.
 func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) tutti.NodeName {
 	for _, st := range plan.Steps {
 		nodes := targets[st.Name]
@@ -101,7 +100,7 @@ func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.Node
 			nodes = tx.Members(st.Converge.Target)
 		case tutti.StepRun:
 			program = st.Run.Program
-		case tutti.StepWait, tutti.StepSleep: // of no node
+		case tutti.StepWait, tutti.StepSleep: // these steps have no nodes
 		}
 		for _, n := range nodes {
 			if cmp.Or(program, tx.ProgramOf(n)) == tutti.ProgramApply {
@@ -112,7 +111,7 @@ func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.Node
 	return ""
 }
 
-// plan returns what a job is to execute, and on which nodes.
+// plan returns the plan of a job, and the nodes of its steps.
 func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	if in.Converge != nil {
 		plan, err := tx.ConvergePlan(*in.Converge)
@@ -137,7 +136,7 @@ func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepNa
 	return f.Plans[at], targets, err
 }
 
-// allJoined refuses targets that have never joined.
+// allJoined refuses target nodes that have never joined.
 func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
 	missing := map[string]bool{}
 	for _, nodes := range targets {
@@ -163,7 +162,7 @@ func planNames(f tutti.Fleet) string {
 	return strings.Join(names, ", ")
 }
 
-// CancelJob implements tutti.Jobs. A job that has ended stays as it is.
+// CancelJob implements tutti.Jobs. CancelJob changes nothing if the job has ended.
 func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	rings := map[tutti.NodeKey]tutti.RunID{}
 	err := s.do(ctx, func(tx *tx) error {
@@ -196,13 +195,13 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	for key, run := range rings {
 		payload, _ := json.Marshal(wire.CancelRun{Run: run})
 		if err := s.Opts.Bus.Ring(key, wire.RingCancel, payload); err != nil {
-			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node of run %s to end it", run)
+			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node to end run %s", run)
 		}
 	}
 	return err
 }
 
-// exclusive returns how a job holds its nodes exclusively; nil: it does not.
+// exclusive returns how a job holds its nodes exclusively. The function returns nil if the job is not exclusive.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

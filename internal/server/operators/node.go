@@ -35,8 +35,8 @@ func (s *Operators) KeepNode(ctx context.Context, in api.KeepNode) error {
 	})
 }
 
-// choose returns the ticket of the one machine whose boot id or ticket digest has this prefix, and
-// the tickets of the others.
+// choose returns the ticket of the only machine whose boot id or ticket digest has this prefix.
+// The function also returns the tickets of the other machines.
 func choose(met []tutti.Machine, begins string) (kept tutti.Digest, others []tutti.Digest, err error) {
 	for _, m := range met {
 		_, ticket, _ := strings.Cut(string(m.Ticket), ":")
@@ -57,7 +57,7 @@ func choose(met []tutti.Machine, begins string) (kept tutti.Digest, others []tut
 
 func describeMachines(met []tutti.Machine) string {
 	if len(met) == 0 {
-		return "none has; they say it every half minute"
+		return "no machine has; each says it every half minute"
 	}
 	var out []string
 	for _, m := range met {

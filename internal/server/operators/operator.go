@@ -14,7 +14,7 @@ import (
 // IssueOperator implements tutti.Operators.
 func (s *Keys) IssueOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
 	if in.Operator == core.LocalOperator {
-		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is for who comes through the server's own socket", in.Operator)
+		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is reserved for operators at the server's own socket", in.Operator)
 	}
 	out, err := s.Opts.Identity.IssueOperator(in)
 	if err != nil {
@@ -26,8 +26,8 @@ func (s *Keys) IssueOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	})
 }
 
-// RenewOperator implements tutti.Operators. The old certificate stays good
-// to its end: the new one may not arrive.
+// RenewOperator implements tutti.Operators. The old certificate stays valid until its end,
+// because the operator may not receive the new one.
 func (s *Keys) RenewOperator(ctx context.Context, request []byte) (api.IssuedOperator, error) {
 	return s.renewOperator(ctx, api.IssueOperator{Request: request})
 }
@@ -37,8 +37,8 @@ func (s *Keys) FollowRotation(ctx context.Context, request []byte) (api.IssuedOp
 	return s.renewOperator(ctx, api.IssueOperator{Request: request, Follows: true})
 }
 
-// These constants bound the certificates that an operator gets by renewing: each one is kept in the log. Every copy of an
-// operator's directory renews once a year, and once in a rotation of the CA.
+// The following constants limit how many certificates an operator can get by renewing, because the log keeps each of
+// them. Each copy of an operator's directory renews its certificate once a year, and once in a rotation of the CA.
 const (
 	maxRenewals = 50
 	renewalsIn  = 24 * time.Hour
@@ -47,7 +47,7 @@ const (
 func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
 	name, ok := strings.CutPrefix(tutti.Actor(ctx), core.ActorOperator)
 	if !ok || name == core.LocalOperator {
-		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
+		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who connects with a certificate can renew it")
 	}
 	if err := s.Opts.Space(); err != nil {
 		return api.IssuedOperator{}, err
@@ -67,8 +67,9 @@ func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	})
 }
 
-// isKnown refuses a lasting change to a caller whose certificate has ended or is not in the log. Such changes are: members and access of
-// the fleet, code, data, pauses, certificates and the CA. A thief of the CA may have made that certificate.
+// isKnown refuses a lasting change if the caller's certificate has ended or is not in the log. Lasting changes are
+// changes of the fleet's members and access, of code, data and pauses, and of certificates and the CA. A thief of the
+// CA may have made such a certificate.
 func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := core.VisitOf(ctx)
 	if v == nil || tx.Registry.Operators[v.Name].Knows(v.Serial, tx.Now) {
@@ -82,7 +83,7 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 	in.Reason = plain.Line(in.Reason)
 	err = s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
 		if tx.Registry.Operators[in.Operator] == nil {
-			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)
+			return tutti.Errorf(tutti.CodeNotFound, "there is no operator %q; see: tutti operator list", in.Operator)
 		}
 		if !in.Last && !tx.othersRemain(tutti.Actor(ctx), in.Operator) {
 			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
@@ -97,9 +98,8 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 	return out, err
 }
 
-// othersRemain reports whether another operator is known to get in with a
-// certificate: the caller, unless they revoke themselves, or an operator to whom we
-// issued a certificate that is still good.
+// othersRemain reports whether another operator can still connect with a certificate. The other operator
+// is the caller, unless they revoke themselves, or an operator with a valid certificate from this server.
 func (tx *tx) othersRemain(actor, revoked string) bool {
 	asks, _ := strings.CutPrefix(actor, core.ActorOperator)
 	for name, op := range tx.Registry.Operators {

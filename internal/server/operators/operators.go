@@ -1,5 +1,5 @@
-// Package operators answers operators: jobs, code, values, pauses, questions to nodes, and the keys by which operators,
-// nodes and code are trusted.
+// Package operators handles the calls of operators: about jobs, code, values, pauses and questions to nodes, and about
+// the keys of operators, nodes and code.
 package operators
 
 import (
@@ -9,18 +9,18 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// handler is what all calls of operators need.
+// handler is the common part of all calls of operators.
 type handler struct{ *core.Core }
 
-// Operators answers calls about the fleet's work. It implements api.Jobs, api.Nodes, api.Codes, api.Values, api.Pauses and
-// api.Remotes.
+// Operators handles calls about the work of the fleet. Operators implements api.Jobs, api.Nodes, api.Codes,
+// api.Values, api.Pauses and api.Remotes.
 type Operators struct{ handler }
 
-// Keys answers calls about keys. It implements api.Tokens, api.Operators, api.Rotations, api.Signings and
+// Keys handles calls about keys. Keys implements api.Tokens, api.Operators, api.Rotations, api.Signings and
 // api.Secrets.
 type Keys struct {
 	handler
-	rotating sync.Mutex // held during a step of a rotation
+	rotating sync.Mutex // locked during a step of a rotation
 }
 
 // New returns the handlers of operators.
@@ -36,7 +36,7 @@ func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
 	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// lasting is do for lasting changes, see isKnown.
+// lasting is like do, but for lasting changes, see isKnown.
 func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
 	return h.do(ctx, func(tx *tx) error {
 		if err := tx.isKnown(ctx, what); err != nil {

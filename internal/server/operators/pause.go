@@ -18,7 +18,7 @@ func (s *Operators) Pause(ctx context.Context, in api.Pause) (api.PauseView, err
 	case reason == "":
 		return api.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, so that others see why nothing runs")
 	case in.For < 0:
-		return api.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause for %s ends before it begins", in.For)
+		return api.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "the length of a pause must not be negative: %s", in.For)
 	}
 	var out api.PauseView
 	return out, s.lasting(ctx, "pause "+in.Target, func(tx *tx) error {
@@ -57,8 +57,8 @@ func (s *Operators) Unpause(ctx context.Context, target string) error {
 	})
 }
 
-// mayPause refuses a caller whose access does not cover a target. A target that the fleet does not have now may come back with any
-// nodes, so it needs the verb for the whole fleet.
+// mayPause refuses a caller if their access does not cover a target. A target that the fleet does not have now may
+// come back later with any nodes. So such a target needs the verb for the whole fleet.
 func (tx *tx) mayPause(ctx context.Context, what, target string) error {
 	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbRun}, What: what + " " + cmp.Or(target, "the fleet")}
 	if w.All, w.Nodes = explain.Targeted(tx.State, target); len(w.Nodes) == 0 {

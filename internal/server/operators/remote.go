@@ -20,10 +20,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxNodesNamed bounds the nodes that one event names: a message of the log is short.
+// maxNodesNamed is how many nodes one event names at most, because a message of the log is short.
 const maxNodesNamed = 500
 
-// AskNodes implements tutti.Remotes. It selects the nodes when it begins.
+// AskNodes implements tutti.Remotes. AskNodes selects the nodes at the beginning of the call.
 func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -74,11 +74,11 @@ type question struct {
 	in     api.AskNodes
 	by     string
 	chosen *selector.Selector
-	signed map[tutti.NodeName]*tutti.Statement // what the operator has signed for each node
+	signed map[tutti.NodeName]*tutti.Statement // the statement that the operator has signed for each node
 }
 
-// ask asks the selected nodes and yields all answers. The caller may be gone before
-// its end. The result is recorded nevertheless.
+// ask sends the question to the selected nodes and yields all answers. The caller may
+// disconnect before the end. The server records the result even then.
 func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []api.NodeView, undecided []api.NodeAnswer, yield func([]api.NodeAnswer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -112,10 +112,10 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	}
 }
 
-// choose returns the selected nodes. If the selection needs facts, it asks the nodes
-// for them. Nodes for which it remains unknown are in undecided.
+// choose returns the nodes that the operator has selected. If the selection needs facts, choose asks the
+// nodes for their facts. The list undecided has the nodes whose facts remain unknown.
 func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
-	if len(q.signed) > 0 { // the operator has named them
+	if len(q.signed) > 0 { // the operator has named the nodes
 		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
 		return views, nil, q.may(ctx, views, nil)
 	}
@@ -165,7 +165,8 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	return selected, undecided, err
 }
 
-// may refuses unless the caller's access covers all nodes that may be selected, before any node is asked.
+// may checks the caller's access before the server asks any node. The function refuses if the access
+// does not cover all nodes that may be selected.
 func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if core.VisitOf(ctx) == nil {
 		return nil
@@ -192,7 +193,7 @@ func factsOf(a api.NodeAnswer) (map[string]any, error) {
 	return selector.ParseFacts(a.Facts)
 }
 
-// answerAbout returns an answer with what the server knows of the node.
+// answerAbout returns an answer, and adds to it what the server knows about the node.
 func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) api.NodeAnswer {
 	return api.NodeAnswer{
 		Node: v.Node, Verdict: verdict, Message: message, LastRun: v.LastRun, RunAt: v.RunAt, Outcome: v.Outcome, Reason: v.Reason,
@@ -200,8 +201,8 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce appends what is about to be changed, before any node is told. The names
-// of many nodes go into several events, in one append.
+// announce appends the change that the nodes will make, before the server tells any node.
+// If there are many nodes, announce appends several events with their names at once.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
@@ -217,7 +218,7 @@ func (q *question) announce(ctx context.Context, request string, nodes []api.Nod
 	})
 }
 
-// note appends the result of a question, even if the caller has gone.
+// note appends the result of a question, even if the caller has disconnected.
 func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	what := ""
 	if request.Action == tutti.RemoteResource {
@@ -231,7 +232,7 @@ func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	})
 }
 
-// tally has the nodes by verdict and rule.
+// tally groups the nodes of a question by verdict and rule.
 type tally map[outcomeOf][]tutti.NodeName
 
 type outcomeOf struct {
@@ -246,8 +247,8 @@ func (t tally) add(all []api.NodeAnswer) {
 	}
 }
 
-// decisions returns the decisions of each event. If something was to be changed, they name
-// all nodes, otherwise only those that did not answer well.
+// decisions returns the lists of decisions, one list per event. If the question was to make a change, the
+// decisions name all nodes. If the question only reads, the decisions name only the nodes without a good answer.
 func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))
@@ -275,8 +276,8 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls got with an answer for each. Answers that are there at the
-// same time come in one call. When ctx ends, nodes without an answer are silent.
+// round asks nodes and calls got with an answer for each node. If several answers have arrived at the same
+// time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView
@@ -307,7 +308,7 @@ func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, sign
 			err = s.Opts.Bus.Ring(v.Key, wire.RingRemote, payload)
 		}
 		if err != nil {
-			s.Opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // the node will be silent
+			s.Opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // the node will count as silent
 		}
 	}
 	if len(unasked) > 0 {

@@ -9,8 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// runsPlan is the plan of a job that runs on listed nodes: one step, whose limit
-// slides.
+// runsPlan returns the plan of a job that runs on listed nodes. The plan has one step with a sliding limit.
 func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	const step tutti.StepName = "run"
 	nodes := slices.Compact(slices.Sorted(slices.Values(in.Nodes)))
@@ -33,17 +32,17 @@ func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.
 	}}, targets, nil
 }
 
-// optionsFit refuses options that the nodes' program does not have.
+// optionsFit refuses options that the program of a node does not have.
 func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
 	if o.Program != "" {
-		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own", o.Program)
+		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own program", o.Program)
 	}
 	if err := fleet.CheckRunOptions(*o); err != nil || o.Environment == "" {
 		return err
 	}
 	for _, n := range nodes {
 		if tx.ProgramOf(n) != tutti.ProgramAgent {
-			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which has the fleet's; name nodes with `mode: agent`", o.Environment, n)
+			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which uses the environment of the fleet; name nodes with `mode: agent`", o.Environment, n)
 		}
 	}
 	o.Program = tutti.ProgramAgent

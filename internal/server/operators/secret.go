@@ -28,7 +28,7 @@ func (s *Keys) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 		before, _ := tx.Data.Value(in.Key)
 		owner := tutti.NodeName("")
 		if in.Adds {
-			owner = before.Owner // the secret stays the node's
+			owner = before.Owner // the secret still belongs to its node
 		}
 		if err := tx.Seal(tutti.Actor(ctx), owner, nil, in); err != nil {
 			return err
@@ -57,8 +57,8 @@ func (s *Keys) RecoverSecret(ctx context.Context, key string) (tutti.Secret, err
 	return out, err
 }
 
-// SecretEffect implements tutti.Secrets. The effect tells who reads a secret, so it is refused to callers who may neither
-// read nor set the secret.
+// SecretEffect implements tutti.Secrets. The effect shows who reads a secret. So SecretEffect refuses callers who may
+// neither read nor set the secret.
 func (s *Keys) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
 	if err := s.seesKey(ctx, in.Key); err != nil {
 		return api.Effect{}, err

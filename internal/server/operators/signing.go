@@ -26,7 +26,7 @@ func (s *Keys) Signing(ctx context.Context) (tutti.Signing, error) {
 	})
 }
 
-// mayBeOrdered returns the code that nodes may be told to run.
+// mayBeOrdered returns the code that an order to a node may name.
 func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	var out []tutti.SignedNow
 	add := func(environment string, code tutti.Digest, last bool) {
@@ -50,8 +50,9 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	return out
 }
 
-// mayPush says whether signed code may become the current one of its environment. It refuses what nodes would
-// refuse. again: the code is the current one already. counted: some environment has code with a counter.
+// mayPush checks whether signed code may become the current code of its environment. The function refuses
+// code that nodes would refuse. The function returns again if the code is the current code already. The
+// parameter counted says that some environment has code with a counter.
 func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
@@ -92,9 +93,9 @@ func (s *Keys) SignCode(ctx context.Context, in tutti.CodeSign) error {
 		now, ok := tx.Registry.Statements[in.Code]
 		switch {
 		case !ok:
-			return tutti.Errorf(tutti.CodeNotFound, "no node is told to run the code %.19s, or nobody has signed it with a counter", in.Code)
+			return tutti.Errorf(tutti.CodeNotFound, "no order names the code %.19s, or nobody has signed it with a counter", in.Code)
 		case !bytes.Equal(now.Body, in.Statement.Body):
-			return tutti.Errorf(tutti.CodeConflict, "the code %.19s was pushed again meanwhile", in.Code)
+			return tutti.Errorf(tutti.CodeConflict, "the code %.19s was pushed again in the meantime", in.Code)
 		}
 		st, more := signedMore(now, in.Statement, func(st tutti.Statement) bool {
 			_, err := s.Opts.Identity.Said(tx.Registry.Trust, st)
@@ -107,7 +108,7 @@ func (s *Keys) SignCode(ctx context.Context, in tutti.CodeSign) error {
 	})
 }
 
-// signedMore returns a statement with only its good signatures, and whether it adds one that was missing: other or repeated
+// signedMore returns a statement with only its valid signatures, and whether one of them is new. Invalid or repeated
 // signatures must not go into the log.
 func signedMore(now, in tutti.Statement, good func(tutti.Statement) bool) (out tutti.Statement, more bool) {
 	out = in
@@ -169,7 +170,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 		if !bytes.Equal(now.Statement.Body, in.Body) {
 			switch {
 			case next.Counter <= now.Counter:
-				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators in the meantime: repeat the command")
 			case tutti.Leaps(now.Counter, next.Counter):
 				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: no signer leaves out more than %d", next.Counter, now.Counter, tutti.MaxCounterStep)
 				return tx.Deny(tutti.Actor(ctx), "say who signs actions", err)
@@ -189,7 +190,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 	return err
 }
 
-// stayGood refuses a change of keys unless the new keys have signed all code that nodes may be told to run.
+// stayGood refuses a change of keys if an order may name code that the new keys have not signed.
 func (tx *tx) stayGood(trust []tutti.Statement) error {
 	for _, c := range mayBeOrdered(tx.State) {
 		if c.Statement == nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
@@ -21,7 +22,7 @@ func (tx *tx) fewUnfinished(ctx context.Context) error {
 	if v == nil || tx.IsAdmin(v.Name) {
 		return nil
 	}
-	jobs := tx.Engine.Unfinished(tutti.Actor(ctx))
+	jobs := engine.Unfinished(tx.Engine, tutti.Actor(ctx))
 	if len(jobs) < maxUnfinished {
 		return nil
 	}
@@ -36,8 +37,8 @@ func (tx *tx) fewUnfinished(ctx context.Context) error {
 // cancelJobs cancels the jobs of a revoked operator that have not begun on a node, and all others, too, if that is wanted.
 func (tx *tx) cancelJobs(by string, in api.RevokeOperator) api.RevokedOperator {
 	out := api.RevokedOperator{Cancelled: []tutti.JobID{}, GoOn: []tutti.JobID{}}
-	begun := tx.Engine.Begun()
-	for _, j := range tx.Engine.Unfinished(core.ActorOperator + in.Operator) {
+	begun := engine.JobsBegun(tx.Engine)
+	for _, j := range engine.Unfinished(tx.Engine, core.ActorOperator+in.Operator) {
 		switch {
 		case j.Cancelled:
 		case begun[j.ID] && !in.CancelJobs, len(out.Cancelled) == mostCancelled:

@@ -24,8 +24,8 @@ func (s *Operators) UnsetValue(ctx context.Context, key string) error {
 	return s.operatorValue(ctx, wire.Publish{Key: key, Withdraw: true})
 }
 
-// Effect implements tutti.Values. The effect tells who reads a value, and whether a guess of the value is right. So it is refused
-// to callers who may neither read nor set the value.
+// Effect implements tutti.Values. The effect shows who reads a value, and whether a guess of the value is correct.
+// So Effect refuses callers who may neither read nor set the value.
 func (s *Operators) Effect(ctx context.Context, key string, value json.RawMessage) (api.Effect, error) {
 	if err := s.seesKey(ctx, key); err != nil {
 		return api.Effect{}, err
@@ -69,8 +69,9 @@ func (s *Operators) operatorValue(ctx context.Context, in wire.Publish) error {
 	})
 }
 
-// tookFrom records that a node no longer publishes what its last run has published, so that the node has to run. A set of
-// exports that no run has published says so, here with the exports that the node has.
+// tookFrom records that a node no longer publishes what its last run has published. So the node must run again. For
+// this, tookFrom emits a set of exports that no run has published. The content of this set is the present exports of
+// the node.
 func (tx *tx) tookFrom(by string, node tutti.NodeName) {
 	if n := tx.Registry.Nodes[node]; n != nil {
 		exports := tx.Data.Exports(node)

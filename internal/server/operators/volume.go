@@ -19,7 +19,7 @@ func (tx *tx) fewValues(ctx context.Context, key string, volume data.Volume, add
 		return nil
 	}
 	by := tutti.Actor(ctx)
-	has, after := tx.Data.SetBy(by), tx.Data.SetByAfter(by, key, volume, adds)
+	has, after := data.SetBy(tx.Data, by), data.SetByAfter(tx.Data, by, key, volume, adds)
 	if after.Within(mostSet) || after.Within(has) {
 		return nil
 	}

@@ -9,9 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// WatchJob implements tutti.Jobs. It reads the log itself (and the older events that only
-// a snapshot has), from the job's start on, so that a watcher that comes
-// back misses nothing.
+// WatchJob implements tutti.Jobs. WatchJob reads the log itself, and reads older events from the snapshot.
+// WatchJob begins at the start of the job, so that a watcher that comes back misses nothing.
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
@@ -42,8 +41,8 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
-			// A caller who does not follow wants all that is known, including what a node said after
-			// it was given up.
+			// A caller who does not follow wants all known events, also those of a node that
+			// reported after it was given up.
 			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}
@@ -53,7 +52,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 				return err
 			}
 		}
-		goesOn = false // said once, then again when it changes
+		goesOn = false // WatchJob yields the reason once, and again when it changes
 		if !in.Follow {
 			return nil
 		}
@@ -63,7 +62,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	}
 }
 
-// pass hands on live events until the log has grown.
+// pass yields live events until the log has grown.
 func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(api.Watched) error) error {
 	for {
 		select {
@@ -76,14 +75,14 @@ func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-
 		case <-s.Writer.Ended():
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
-			// The watcher is gone, or this server ends and the watcher has to come back.
+			// Either the watcher has disconnected, or this server ends and the watcher must come back.
 			return brokenOff(ctx, tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job"))
 		}
 	}
 }
 
-// brokenOff returns why a watch ended: the cause of the watcher's context if they were
-// revoked, otherwise err.
+// brokenOff returns why a watch ended. The reason is the cause of the watcher's context if
+// the operator was revoked, otherwise err.
 func brokenOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
 		return cause
@@ -91,8 +90,7 @@ func brokenOff(ctx context.Context, err error) error {
 	return err
 }
 
-// jobFilter admits the events of one job. It knows the job's runs from the orders
-// that it has seen.
+// jobFilter selects the events of one job. The filter learns the runs of the job from the orders that pass the filter.
 type jobFilter struct {
 	job  tutti.JobID
 	runs map[tutti.RunID]bool
@@ -107,7 +105,7 @@ func (f jobFilter) admits(e tutti.Event) bool {
 		return e.Body.ID() == string(f.job)
 	case tutti.ScopeRun:
 		return f.runs[tutti.RunID(e.Body.ID())]
-	case tutti.ScopeNode, tutti.ScopeNone: // of no job
+	case tutti.ScopeNode, tutti.ScopeNone: // these events belong to no job
 	}
 	return false
 }
