@@ -12,9 +12,10 @@ type Verb string
 // The verbs. VerbView is part of every other verb, VerbRead is part of VerbRun, and VerbAdmin includes all
 // verbs.
 const (
-	VerbView Verb = "view" // lists of jobs, nodes and pauses, but no values, logs or error texts
+	VerbView Verb = "view" // VerbView shows lists of jobs, nodes and pauses, but no values, logs or error texts
 	VerbRead Verb = "read" // all that is kept
-	// start and cancel jobs (narrowed by plans, groups and noop), and pause (narrowed by groups)
+	// VerbRun lets an operator start and cancel jobs (narrowed by plans, groups and noop), and pause
+	// (narrowed by groups).
 	VerbRun     Verb = "run"
 	VerbApprove Verb = "approve" // release code that is held
 	VerbCode    Verb = "code"    // push signed code together with the server's present fleet file

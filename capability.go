@@ -41,10 +41,10 @@ var orderOptions = []orderOption{
 	{"exclusive", "Exclusive", func(o Order) bool { return o.Exclusive }},
 }
 
-// firstRelease lists the capabilities of agents of release 0.2.0. Those agents do not report their
-// capabilities. The list was taken from commit 7a084b3: Order in event.go, RemoteActions in
-// remote.go. The list never changes. A test that needs an agent which is too old builds a server
-// with another list (go build -ldflags -X).
+// firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not
+// report their capabilities. The list was taken from commit 7a084b3: Order in event.go,
+// RemoteActions in remote.go. The list never changes. A test that needs an agent which is too old
+// builds a server with another list (go build -ldflags -X).
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 

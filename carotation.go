@@ -42,7 +42,7 @@ type KeySet struct {
 
 // KeySets are the key sets that a server trusts.
 type KeySets struct {
-	Phase   RotationPhase // empty if there is only one set, the present one
+	Phase   RotationPhase // Phase is empty if there is only one set, the present one.
 	Present KeySet
 	Next    KeySet
 	Was     []Digest // the CAs of removed sets

@@ -7,7 +7,7 @@ import (
 )
 
 // Code classifies an error once for all interfaces. HTTP status, bus reply and exit code follow
-// from it (see httpapi, natsbus and cli).
+// from the code (see httpapi, natsbus and cli).
 type Code string
 
 // The codes. An error without a code counts as CodeInternal.

@@ -48,7 +48,7 @@ type Trail string
 // The two ways.
 const (
 	TrailAlways    Trail = "always"    // of all
-	TrailOperators Trail = "operators" // of the events that operators caused
+	TrailOperators Trail = "operators" // the audit trail keeps the bytes of events that operators caused
 )
 
 // Keep says how long a snapshot keeps the events of a kind for the folds.
@@ -57,22 +57,22 @@ type Keep string
 // The ways.
 const (
 	KeepNever   Keep = "never"
-	KeepLast    Keep = "last" // only the last event with the same ID
-	KeepWithJob Keep = "job"  // as long as the job that the ID names
-	KeepWithRun Keep = "run"  // as long as the run that the ID names
+	KeepLast    Keep = "last" // a snapshot keeps only the last event with the same ID
+	KeepWithJob Keep = "job"  // a snapshot keeps the event as long as the job that the ID names
+	KeepWithRun Keep = "run"  // a snapshot keeps the event as long as the run that the ID names
 	KeepOwn     Keep = "own"  // the kind has a rule of its own in package retain
 )
 
 // eventKind is a row of the table of event kinds. Package cli has a row with the text for people. A
 // test in package cli checks that every kind has a row.
 type eventKind struct {
-	body  func() Body // returns an empty body of the kind
+	body  func() Body // body returns an empty body of the kind.
 	scope Scope
 	trail Trail
 	keep  Keep
 }
 
-// eventKinds is the table of kinds. The rows are in the files of the bodies.
+// eventKinds is the table of kinds. The rows of the table are in the files of the bodies.
 var eventKinds = tableOf(jobEvents, runEvents, nodeEvents, dataEvents, fleetEvents, operatorEvents, remoteEvents)
 
 func tableOf(parts ...[]eventKind) map[string]eventKind {
@@ -149,7 +149,8 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 
 // ViewEvent decodes an event that a program only shows. A viewer may be older than the server. If
 // the viewer does not know the kind of an event, the event's body is an UnknownEvent. Known kinds
-// may have words that this release does not know. No code may base a decision on the result.
+// may have words that this release does not know. No code may base a decision on the result of
+// ViewEvent.
 func ViewEvent(raw []byte) (Event, error) {
 	in, err := readEvent(raw)
 	if err != nil {

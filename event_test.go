@@ -201,7 +201,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	if diff := cmp.Diff(tutti.Kinds(), slices.Sorted(maps.Keys(tested))); diff != "" {
 		t.Errorf("-kinds +tested\n%s", diff)
 	}
-	// Without its row, a body could be appended but never be read again.
+	// Without its row in the table, a body could be appended but never be read again.
 	source, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,9 @@ type ExportsSet struct {
 	Set     Digest   `json:"set"`
 	Count   int      `json:"count"`
 	Exports []Export `json:"-"`
-	// CatalogUUID is the uuid of the catalog with which the exports reach PuppetDB. Run may be a
-	// foreign run in that case. CatalogUUID is empty if the exports are not in PuppetDB.
+	// CatalogUUID is the uuid of the catalog with which the exports reach PuppetDB. If the exports
+	// are in PuppetDB, Run may be a foreign run. CatalogUUID is empty if the exports are not in
+	// PuppetDB.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
 }
 

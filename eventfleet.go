@@ -110,8 +110,8 @@ func (*CodeReleased) Kind() string { return "code.released" }
 // ID implements Body.
 func (b *CodeReleased) ID() string { return b.Environment }
 
-// Goes returns the code that nodes other than canaries run by themselves. The digest is empty if there is no such
-// code.
+// Goes returns the code that nodes other than canaries run by themselves. The returned digest is empty if there
+// is no such code.
 func (b CodePushed) Goes() Digest {
 	if b.Held {
 		return b.Released

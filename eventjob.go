@@ -14,7 +14,7 @@ var jobEvents = []eventKind{
 	{func() Body { return new(JobRetired) }, ScopeNone, TrailAlways, KeepOwn},
 }
 
-// JobStarted is one execution of a plan. All names in the plan are resolved.
+// JobStarted is one execution of a plan. All names in the plan of a JobStarted are resolved.
 type JobStarted struct {
 	Job     JobID                   `json:"job"`
 	Plan    Plan                    `json:"plan"`
@@ -103,9 +103,9 @@ type ConvergeFinished struct {
 	Step    StepName `json:"step"`
 	Verdict Verdict  `json:"verdict"`
 	Message string   `json:"message,omitempty"`
-	// Diverging lists the nodes that the server does not run again. The value is the digest of the
-	// node's last answers. If these answers change, the server tries the node again. If the digest is
-	// empty, only new code or a person makes the node run again.
+	// Diverging lists the nodes that the server does not run again. The value for a node is the
+	// digest of the node's last answers. If these answers change, the server tries the node again. If
+	// the digest is empty, only new code or a person makes the node run again.
 	Diverging map[NodeName]Digest `json:"diverging,omitempty"`
 }
 
@@ -115,8 +115,8 @@ func (*ConvergeFinished) Kind() string { return "converge.finished" }
 // ID implements Body.
 func (b *ConvergeFinished) ID() string { return string(b.Job) }
 
-// LeaseChanged is the state of a node in an exclusive job. The node has reported the state. If the
-// node does not answer, the server sets the state.
+// LeaseChanged is the state of a node in an exclusive job. The node itself has reported the state.
+// If the node does not answer, the server sets the state.
 type LeaseChanged struct {
 	Job     JobID      `json:"job"`
 	Node    NodeName   `json:"node"`

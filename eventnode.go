@@ -61,7 +61,7 @@ func (*NodeEnrolled) Kind() string { return "node.enrolled" }
 // ID implements Body.
 func (b *NodeEnrolled) ID() string { return string(b.Node) }
 
-// NodeBoxed replaces a node's key for secrets. The node has made the new key itself.
+// NodeBoxed replaces a node's key for secrets. The node has made the new key for its secrets itself.
 type NodeBoxed struct {
 	Node   NodeName `json:"node"`
 	BoxKey string   `json:"box_key"` // X25519, base64
@@ -88,7 +88,7 @@ func (b *NodeReplaceable) ID() string { return string(b.Node) }
 type NodeRemoved struct {
 	Node NodeName `json:"node"`
 	// Replaced is true if the next event enrols another machine under the same name. Settings of the
-	// name, for example a pause, stay.
+	// name, for example a pause, stay after the removal.
 	Replaced bool `json:"replaced,omitempty"`
 	// Keeps is true if the publications of the old machine stay until the first run of the new
 	// machine.
@@ -109,7 +109,7 @@ type NodeSetBack struct {
 	// Run is the run that the node does not know. Run is empty if the log does not know the last run
 	// of the node.
 	Run   RunID `json:"run,omitempty"`
-	Begun Fence `json:"begun"` // the fence of the last run that the node has begun
+	Begun Fence `json:"begun"` // Begun is the fence of the last run that the node has begun.
 	// During is true if the node knows that it has begun the run, but not how the run ended.
 	During bool `json:"during,omitempty"`
 	// Moved is true if the node knows the run, but is another machine since then or was installed

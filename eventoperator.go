@@ -70,10 +70,10 @@ func (*Denied) Kind() string { return "audit.denied" }
 func (b *Denied) ID() string { return b.Who }
 
 // SnapshotTaken says that a snapshot exists: the blob State has all that folds need of the events
-// up to and including Through. Link is the link of that last event. The log may remove these
-// events. Segments are the audit trail of the removed entries. The oldest segment is the first.
-// Operators lists all operators who ever did something. After a removal of events, some operators
-// are known only from this list.
+// up to and including Through. Link is the link of that last event. The log may remove the events
+// up to Through. Segments are the audit trail of the removed entries. The oldest segment is the
+// first. Operators lists all operators who ever did something. After a removal of events, some
+// operators are known only from this list.
 type SnapshotTaken struct {
 	Through   uint64         `json:"through"`
 	Link      Digest         `json:"link"`
@@ -89,8 +89,8 @@ func (*SnapshotTaken) Kind() string { return "snapshot.taken" }
 // ID implements Body.
 func (*SnapshotTaken) ID() string { return "log" }
 
-// AuditSegment is a removed part of the log. A blob has its entries. Before is the link of the
-// entry before First, and After is the link of Last.
+// AuditSegment is a removed part of the log. A blob has the entries of the removed part. Before is
+// the link of the entry before First, and After is the link of Last.
 type AuditSegment struct {
 	First  uint64    `json:"first"`
 	Last   uint64    `json:"last"`

@@ -99,8 +99,8 @@ func (*RunProved) Kind() string { return "run.proved" }
 // ID implements Body.
 func (b *RunProved) ID() string { return string(b.Run) }
 
-// RunRefused says what a run wanted to read or publish without a grant. Each event holds everything
-// that was refused so far during the run.
+// RunRefused says what a run wanted to read or publish without a grant. Each RunRefused holds
+// everything that was refused so far during the run.
 type RunRefused struct {
 	Run RunID `json:"run"`
 	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
@@ -120,7 +120,7 @@ type RunGated struct {
 	Verdict GateVerdict `json:"verdict"`
 	Reason  string      `json:"reason,omitempty"`
 	Catalog Digest      `json:"catalog,omitempty"`
-	// Values are the keys that the catalog wants published.
+	// Values are the keys that the catalog publishes.
 	Values []string `json:"values,omitempty"`
 }
 

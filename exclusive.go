@@ -79,10 +79,11 @@ func (s LeaseState) Failed() bool {
 // LeaseReport is the state of a node as the node itself reports it. A LeaseReport also requests the
 // next LeaseOrder and renews the lease.
 type LeaseReport struct {
-	Job     JobID  `json:"job,omitempty"` // Job is the job that has disabled the node, according to the node's own note.
-	Ours    bool   `json:"ours"`          // the file that disables Puppet is byte for byte the file of that job
+	Job JobID `json:"job,omitempty"` // Job is the job that has disabled the node, according to the node's own note.
+	// Ours is true if the file that disables Puppet is byte for byte the file of that job.
+	Ours    bool   `json:"ours"`
 	Enabled bool   `json:"enabled"`
-	Message string `json:"message,omitempty"` // the reason with which the node is disabled
+	Message string `json:"message,omitempty"` // Message is the reason with which the node is disabled.
 	Busy    string `json:"busy,omitempty"`    // the Puppet that runs
 }
 
@@ -96,7 +97,7 @@ type LeaseWant string
 const (
 	LeaseHold    LeaseWant = "hold"    // the job disables the node for Length from now
 	LeaseRelease LeaseWant = "release" // be as before
-	LeaseKeep    LeaseWant = "keep"    // stay disabled after the job is forgotten
+	LeaseKeep    LeaseWant = "keep"    // the node stays disabled after the job is forgotten
 )
 
 // LeaseOrder answers a LeaseReport.
@@ -104,7 +105,7 @@ type LeaseOrder struct {
 	Job     JobID         `json:"job,omitempty"`
 	Want    LeaseWant     `json:"want,omitempty"`
 	Length  time.Duration `json:"length,omitempty"`
-	Message string        `json:"message,omitempty"` // for a person who finds the node disabled
+	Message string        `json:"message,omitempty"` // Message is for a person who finds the node disabled.
 }
 
 // Validate refuses an order that no node can carry out.

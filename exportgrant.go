@@ -33,8 +33,8 @@ type ExportGrant struct {
 // other limit.
 const MostExports = 100
 
-// MostExportedMiB is the largest total size of these resources. One answer must have room for the
-// resources of all nodes.
+// MostExportedMiB is the largest total size of exported resources of a type if the grant has no
+// other limit. One answer must have room for the resources of all nodes.
 const MostExportedMiB = 8
 
 // Relations are the metaparameters that name other resources on the collecting node.
@@ -57,8 +57,8 @@ var safeExports = map[string][]string{
 	"Ring_object_device":    {"ensure", "meta", "region", "weight", "zone"},
 }
 
-// nativeTypes are the types of Puppet and of the modules in its packages. Puppet code defines none
-// of these types.
+// nativeTypes are the types of Puppet and of the modules that Puppet's packages contain. Puppet
+// code defines none of these types.
 var nativeTypes = []string{
 	"Augeas", "Computer", "Cron", "Exec", "File", "Filebucket", "Group", "Host", "Interface", "K5login", "Macauthorization", "Mailalias", "Maillist",
 	"Mcx", "Mount", "Notify", "Package", "Resources", "Router", "Schedule", "Scheduled_task", "Selboolean", "Selmodule", "Service", "Ssh_authorized_key",

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. So the server
-// and its nodes can distinguish orders of the lost end of the log from present orders. Two servers
-// whose epochs have the same number and different random parts come from one log and do not know
-// each other.
+// Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. With the epoch,
+// the server and its nodes can distinguish orders of the lost end of the log from present orders.
+// Two servers whose epochs have the same number and different random parts come from one log and do
+// not know each other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.

@@ -11,7 +11,7 @@ import (
 type Fleet struct {
 	Name        string      `json:"name"`
 	Environment Environment `json:"environment"`
-	Program     Program     `json:"program,omitempty"` // for nodes whose group has no program
+	Program     Program     `json:"program,omitempty"` // Program is for nodes whose group has no program.
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
 	// Access lets operators do something. If Access is empty, each operator may do everything.
@@ -28,7 +28,8 @@ type Fleet struct {
 	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
-	// group has another value. With 0 the default counts. With Never nodes make no safety runs.
+	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
+	// of Never nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
@@ -79,8 +80,8 @@ type Reaction struct {
 	// Wide replaces Window for answers that more than a tenth of the fleet reads. The runs of the
 	// reading nodes are spread over the second half of Wide.
 	Wide time.Duration `json:"wide"`
-	// Safety is the time after which a node runs even if nothing has changed. These runs are spread
-	// over the fleet. With 0 there are no safety runs.
+	// Safety is the time after which a node runs even if nothing has changed. The safety runs are
+	// spread over the fleet. With 0 there are no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
 	// Limit is the largest number of runs at the same time. With 0 the reaction has no limit of its own.
 	Limit int `json:"limit,omitempty"`
@@ -99,8 +100,8 @@ type Reaction struct {
 type CodeReaction struct {
 	// Confirm is true if no node runs the code before an operator releases the code.
 	Confirm bool `json:"confirm,omitempty"`
-	// Canary is the number of nodes that run first. The other nodes run when these nodes are good. With 0
-	// all nodes run at once.
+	// Canary is the number of nodes that run first. The other nodes run when these nodes are good. With a
+	// Canary of 0 all nodes run at once.
 	Canary int `json:"canary,omitempty"`
 }
 
@@ -211,7 +212,8 @@ type Group struct {
 	// Serial is true if converging runs the group's nodes one after the other. Each node must be good
 	// before the next node runs.
 	Serial bool `json:"serial,omitempty"`
-	// SafetyWhenAway is the value for the group's nodes. With 0 the fleet's value counts.
+	// SafetyWhenAway is the value for the group's nodes. If SafetyWhenAway is 0, the fleet's value
+	// counts.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 }
 

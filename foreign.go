@@ -19,7 +19,7 @@ type Foreign struct {
 	// before it.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
-	// time. Zero means that the time is unknown. If the time is unknown, the run does not make the node good.
+	// time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make the node good.
 	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023). If Local is
 	// nil, the server does not know who began the run.
@@ -29,8 +29,9 @@ type Foreign struct {
 // Local is an agent's report about a run that it began without an order. A local run uses the last
 // known answers and publishes nothing.
 type Local struct {
-	Safety bool `json:"safety,omitempty"` // true if the agent began the run by itself, false if a person on the node did
-	Away   bool `json:"away,omitempty"`   // true if the server did not answer when the run began
+	// Safety is true if the agent began the run by itself, and false if a person on the node did.
+	Safety bool `json:"safety,omitempty"`
+	Away   bool `json:"away,omitempty"` // Away is true if the server did not answer when the run began.
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
 	// As is the earlier run that had the same code, environment, program, answers and catalog. As is empty if

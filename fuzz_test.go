@@ -13,8 +13,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// FuzzEvent checks each entry of the log. The decoder refuses the entry with a code, or its event,
-// encoded and decoded again, stays the same. A viewer accepts at least the same entries.
+// FuzzEvent checks each entry of the log. The decoder refuses the entry with a code. Otherwise the
+// event stays the same if it is encoded and decoded again. A viewer accepts at least the same
+// entries.
 func FuzzEvent(f *testing.F) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(files) < len(bodies) {

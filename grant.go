@@ -16,8 +16,8 @@ func ValidateType(name string) error {
 	return nil
 }
 
-// ValidatePattern accepts a key (see ValidateKey) whose last part may be `**`. In that place `**`
-// stands for one or more parts. The pattern `**` alone matches any key.
+// ValidatePattern accepts a key (see ValidateKey) whose last part may be `**`. As the last part,
+// `**` stands for one or more parts. The pattern `**` alone matches any key.
 func ValidatePattern(pattern string) error {
 	if pattern == "**" {
 		return nil

@@ -49,8 +49,8 @@ func lastLine(text string) (before, line string) {
 	return text[:max(i, 0)], text[i+1:]
 }
 
-// CutJournal shortens the journal in Puppet's message about a service to its last lines. Otherwise a
-// bound on the whole message could cut off these lines.
+// CutJournal shortens the journal in Puppet's message about a service to its last lines. Without
+// CutJournal a bound on the whole message could cut off these lines.
 func CutJournal(text string) string {
 	said, unit, journal := SplitJournal(text)
 	if unit == "" {

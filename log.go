@@ -58,7 +58,7 @@ type Chained interface {
 // every later link changes. The first entry has an empty link before it.
 func Link(before Digest, raw []byte) Digest { return LinkOf(before, DigestOf(raw)) }
 
-// LinkOf is Link for an entry whose digest alone is known.
+// LinkOf is Link for an entry of which only the digest is known.
 func LinkOf(before, raw Digest) Digest {
 	return DigestOf([]byte(string(before) + " " + string(raw)))
 }

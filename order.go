@@ -12,9 +12,10 @@ type Order struct {
 	Environment string        `json:"environment"`
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
-	Attempt     int           `json:"attempt"` // Attempt is 1 for the first attempt. Each stop at the gate adds 1.
-	// Program is empty for ProgramApply. An order for ProgramAgent has no Code. If its Environment is
-	// empty, the node and its Puppet Server choose the environment.
+	// Attempt is 1 for the first attempt. Each stop at the gate adds 1 to Attempt.
+	Attempt int `json:"attempt"`
+	// Program is empty for ProgramApply. An order for ProgramAgent has no Code. If the order's
+	// Environment is empty, the node and its Puppet Server choose the environment.
 	Program  Program  `json:"program,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
@@ -24,7 +25,8 @@ type Order struct {
 	// VolatileFacts are the names of facts that are left out when facts are compared. An agent that
 	// does not know this list compares no facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// Exclusive is true if the job must hold the node. Otherwise the node does not begin the run.
+	// Exclusive is true if the job must hold the node. If the job does not hold the node, the node does not begin the
+	// run.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Proof is true for a run that tests whether its node is still good. If nothing can have changed
 	// since the last run, the gate stops the run, and the node is good.

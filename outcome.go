@@ -28,6 +28,7 @@ type Reason string
 const (
 	BecauseResources Reason = "resources" // resources failed while applying
 	BecauseCompile   Reason = "compile"   // no catalog
+	// a catalog that cannot be applied, for example because of a dependency cycle or an invalid resource
 	BecauseCatalog   Reason = "catalog"
 	BecauseFacts     Reason = "facts"     // no facts
 	BecauseRefused   Reason = "refused"   // the node or the server did not allow it
@@ -108,7 +109,8 @@ func (r Result) Says() string {
 	return OneLine(r.Message)
 }
 
-// Change is one resource that a noop run would have changed. Message says in Puppet's words how.
+// Change is one resource that a noop run would have changed. Message says in Puppet's words how the resource would
+// have changed.
 type Change struct {
 	Resource string `json:"resource"`
 	File     string `json:"file,omitempty"`
@@ -174,7 +176,7 @@ type Result struct {
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
 	Waits       []Wait    `json:"waits,omitempty"`      // the questions for which a waiting run has no answer
-	Owed        []Owed    `json:"owed,omitempty"`       // on the node, when this run in mode apply had ended
+	Owed        []Owed    `json:"owed,omitempty"`       // the refreshes that the node owed at the end of this run in mode apply
 	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
 	Stopped     bool      `json:"stopped,omitempty"`    // the gate stopped the run, and Puppet applied nothing
 	NoopPending bool      `json:"noop_pending,omitempty"`

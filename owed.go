@@ -2,14 +2,14 @@ package tutti
 
 import "fmt"
 
-// Owed is a refresh that a run has triggered and that no run has done since (ADR 0029). Puppet forgets such a refresh,
-// because its next run finds the change made.
+// Owed is a refresh that a run has triggered and that no run has done since then (ADR 0029). Puppet
+// forgets such a refresh, because the next run of Puppet finds that the change is already made.
 type Owed struct {
 	Resource string `json:"resource"`
-	Run      RunID  `json:"run"` // the first run that owes it
+	Run      RunID  `json:"run"` // the first run that owes the refresh
 }
 
-// Owes says which refreshes are owed, in a line; empty: none is.
+// Owes returns a line that names the owed refreshes. The line is empty if there are no owed refreshes.
 func (r Result) Owes() string {
 	if len(r.Owed) == 0 {
 		return ""
@@ -21,7 +21,7 @@ func (r Result) Owes() string {
 	return text
 }
 
-// validOwed checks which refreshes a node may say that it owes.
+// validOwed checks the owed refreshes that a node reports.
 func (r Result) validOwed() error {
 	if len(r.Owed) > MaxFailures {
 		return Errorf(CodeInvalid, "result of run %s: %d owed refreshes, at most %d", r.Run, len(r.Owed), MaxFailures)

@@ -25,15 +25,16 @@ type RunOptions struct {
 	Tags        []string `json:"tags,omitempty"`
 	SkipTags    []string `json:"skip_tags,omitempty"`
 	Debug       bool     `json:"debug,omitempty"`
-	FreshFacts  bool     `json:"fresh_facts,omitempty"` // use no facts that were collected before the run began
+	// FreshFacts is true if the run must use no facts that were collected before it began.
+	FreshFacts bool `json:"fresh_facts,omitempty"`
 	// FactsAhead lets the first run of a node in a person's job use facts that were collected
 	// earlier.
 	FactsAhead bool `json:"facts_ahead,omitempty"`
 }
 
 // ProgramOf returns the program of a node for steps that do not set one. The first group of the
-// node, in the file's order, that sets a program counts. If no group sets one, the fleet's program
-// counts.
+// node, in the file's order, that sets a program counts. If no group sets a program, the fleet's
+// program counts.
 func (f Fleet) ProgramOf(groups []GroupName) Program {
 	for _, g := range f.Groups {
 		if g.Program != "" && slices.Contains(groups, g.Name) {

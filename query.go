@@ -90,13 +90,13 @@ type KeyRead struct {
 // Compiled describes a compiled catalog, without its exports.
 type Compiled struct {
 	Catalog Digest `json:"catalog"` // normalised
-	// Sources is the digest of the content of all puppet:/// sources in the catalog. An empty Sources
-	// means that the content is unknown and never equal.
+	// Sources is the digest of the content of all puppet:/// sources in the catalog. If Sources is
+	// empty, the content is unknown and counts as different.
 	Sources Digest `json:"sources,omitempty"`
 	Lib     Digest `json:"lib,omitempty"`    // Lib is the digest of lib/ and facts.d/ in all modules.
 	Facts   Digest `json:"facts,omitempty"`  // without volatile ones
 	Puppet  string `json:"puppet,omitempty"` // version
-	Module  string `json:"module,omitempty"` // version of the module tutti
+	Module  string `json:"module,omitempty"` // Module is the version of the module tutti.
 	// Deferred is true if the catalog has values that Puppet resolves while it applies the catalog.
 	Deferred bool `json:"deferred,omitempty"`
 	// Values lists the keys that the catalog publishes, sorted.

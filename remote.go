@@ -200,7 +200,7 @@ type (
 		Nodes   []NodeName   `json:"nodes"` // sorted
 	}
 	// RemoteAnswered says how a question of any kind ended. A question to very many nodes has several
-	// of these events.
+	// RemoteAnswered events.
 	RemoteAnswered struct {
 		Request   string           `json:"request"`
 		Action    RemoteAction     `json:"action"`

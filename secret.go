@@ -13,8 +13,8 @@ import (
 
 // Bounds of secrets.
 const (
-	MaxSecret = 32 << 10 // bytes of the JSON before it is sealed
-	maxSealed = 64 << 10 // bytes of the sealed JSON
+	MaxSecret = 32 << 10 // MaxSecret is the size of the JSON in bytes before it is sealed.
+	maxSealed = 64 << 10 // maxSealed is the size of the sealed JSON in bytes.
 	// MaxPieces bounds the pieces of one request. One event has room for that many pieces of small secrets.
 	MaxPieces = 250
 	maxFor    = 100 // targets
@@ -41,7 +41,7 @@ type SecretText struct {
 // Piece is a secret sealed to one node.
 type Piece struct {
 	Node   NodeName `json:"node"`
-	Box    Digest   `json:"box"` // digest of the key to which the piece is sealed
+	Box    Digest   `json:"box"` // Box is the digest of the key to which the piece is sealed.
 	Sealed []byte   `json:"sealed"`
 }
 
@@ -224,8 +224,9 @@ func (*SecretSealed) Kind() string { return "secret.sealed" }
 // ID implements Body.
 func (b *SecretSealed) ID() string { return b.Key }
 
-// SealSecret brings a secret. Adds is true if the pieces belong to the present value with the same ID. Otherwise the
-// value is new. Moves is true if the value has these targets from now on. A moving request contains Recovery.
+// SealSecret brings a secret. Adds is true if the pieces belong to the present value with the same ID. If Adds is
+// false, the value is new. Moves is true if the value has these targets from now on. A moving request contains
+// Recovery.
 type SealSecret struct {
 	Secret
 	Adds  bool `json:"adds,omitempty"`

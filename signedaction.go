@@ -47,11 +47,12 @@ type SignedAction struct {
 	Nodes    []NodeName   `json:"nodes"`
 	Message  string       `json:"message,omitempty"`
 	Force    bool         `json:"force,omitempty"`
-	Until    time.Time    `json:"until"` // the end of its validity, by the clock of the operator's machine
-	Nonce    string       `json:"nonce"` // a node accepts each nonce only once
+	// Until is the end of the action's validity, by the clock of the operator's machine.
+	Until time.Time `json:"until"`
+	Nonce string    `json:"nonce"` // a node accepts each nonce only once
 }
 
-// Bounds of a signed action.
+// These are the bounds of a signed action.
 const (
 	MaxActionNodes = 100 // an action for more nodes uses several statements
 	maxActionLife  = time.Hour

@@ -5,7 +5,7 @@ import "slices"
 // Statement is a signed text on which others act (ADR 0026). Package identity signs and verifies statements.
 type Statement struct {
 	Kind       StatementKind `json:"kind"`
-	Body       []byte        `json:"body"` // the JSON bytes that were signed
+	Body       []byte        `json:"body"` // Body has the JSON bytes that were signed.
 	Signatures []Signature   `json:"signatures"`
 }
 
@@ -41,7 +41,7 @@ type Signed struct {
 // Old reports whether there is only a signature of release 0.2.0 or older.
 func (s Signed) Old() bool { return s == Signed{} }
 
-// MaxCounter bounds a counter. Below this bound a higher counter always exists that JSON of any language can hold.
+// MaxCounter bounds a counter. Below MaxCounter a higher counter always exists that JSON of any language can hold.
 const MaxCounter = 1 << 53
 
 // MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The larger bound
@@ -124,7 +124,7 @@ type Signing struct {
 type SignedNow struct {
 	Environment string `json:"environment"`
 	Code        Digest `json:"code"`
-	Last        bool   `json:"last,omitempty"` // true for the code that was pushed last
+	Last        bool   `json:"last,omitempty"` // Last is true for the code that was pushed last.
 	// Statement is nil if only release 0.2.0 or older has signed the code.
 	Statement *Statement `json:"statement,omitempty"`
 }

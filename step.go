@@ -205,7 +205,7 @@ func knownStepKey(key string) bool {
 // RunStep runs Puppet on every node of its target. At most Limit nodes run at the same time (0
 // means no limit of its own).
 type RunStep struct {
-	Target string   `json:"target"` // a group, or a node
+	Target string   `json:"target"` // Target is a group or a node.
 	Accept []Accept `json:"accept,omitempty"`
 	Limit  int      `json:"limit,omitempty"`
 	RunOptions
@@ -223,7 +223,7 @@ type ConvergeStep struct {
 	// failed nodes has no limit.
 	MaxFailed int `json:"max_failed,omitempty"`
 	// Prove is true if even a node that needs nothing compiles once. The node applies if the compile
-	// shows that it must.
+	// shows that the node must apply.
 	Prove bool `json:"prove,omitempty"`
 	// Reaction is true if the server began the step because of a change.
 	Reaction bool `json:"reaction,omitempty"`
@@ -255,8 +255,8 @@ func (s RunStep) Accepts(r Result) bool {
 // WaitStep waits for something outside Puppet. Exactly one of HTTP, TCP, PuppetDB and Value is set.
 // The server asks.
 type WaitStep struct {
-	HTTP string `json:"http,omitempty"` // a URL that must answer with 2xx
-	TCP  string `json:"tcp,omitempty"`  // a host:port that must accept a connection
+	HTTP string `json:"http,omitempty"` // HTTP is a URL that must answer with 2xx.
+	TCP  string `json:"tcp,omitempty"`  // TCP is a host:port that must accept a connection.
 	// PuppetDB is the URL of a PuppetDB. The step waits until this PuppetDB has stored the catalogs
 	// of the `puppet agent` runs in the earlier steps.
 	PuppetDB string          `json:"puppetdb,omitempty"`

@@ -30,7 +30,7 @@ func TurnOf(ctx context.Context) *Turn {
 }
 
 // Yield releases the place for another call. A handler calls Yield before it waits for a resource that limits by itself
-// how many calls continue. A second call does nothing.
+// how many calls continue. A second call of Yield does nothing.
 func (t *Turn) Yield() {
 	if t != nil {
 		t.yield()

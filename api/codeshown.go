@@ -10,7 +10,7 @@ import (
 type AskCode struct {
 	Environment string `json:"environment,omitempty"` // empty: the fleet file's
 	Before      bool   `json:"before,omitempty"`
-	Path        string `json:"path,omitempty"` // a path in the code; only for ReadCode
+	Path        string `json:"path,omitempty"` // Path is a path in the code. Only ReadCode uses it.
 }
 
 // CodeShown is the code of an environment.

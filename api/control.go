@@ -50,9 +50,10 @@ type Operators interface {
 	// (PEM).
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
-	// RevokeOperator ends all certificates of an operator, and the calls that use
-	// them. CodeConflict: no other operator is known to have one, and Last is not set.
-	// It cancels the operator's jobs that have not begun on a node, and with CancelJobs the others, too.
+	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
+	// The error is CodeConflict if no other operator is known to have a certificate, and Last is not
+	// set. RevokeOperator also cancels the operator's jobs that have not begun on a node. With
+	// CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
@@ -111,7 +112,7 @@ type PushEffect struct {
 	Same      bool               `json:"same,omitempty"` // the server already has this code and this fleet file
 	Runs      int                `json:"runs"`
 	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
-	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"` // publications that the new fleet file no longer grants
+	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"`
 	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, as Reaction says.
 	Reactive bool               `json:"reactive"`
 	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
@@ -181,8 +182,8 @@ type Effect struct {
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
-// EffectRuns says how many nodes would run at a certain time, and lists the first few of them.
-// Without reactions the time is empty. The nodes then run with the next `tutti converge`.
+// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. When
+// is empty if the fleet has no reactions. The nodes then run with the next `tutti converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`
@@ -299,7 +300,7 @@ type JobView struct {
 	Plan      tutti.PlanName `json:"plan"`
 	Mode      tutti.Mode     `json:"mode"`
 	By        string         `json:"by"`
-	Cause     string         `json:"cause,omitempty"` // for a job that the server began by itself
+	Cause     string         `json:"cause,omitempty"` // Cause is set only for a job that the server began by itself.
 	Verdict   tutti.Verdict  `json:"verdict,omitempty"`
 	Message   string         `json:"message,omitempty"`
 	StartedAt time.Time      `json:"started_at"`
@@ -339,7 +340,7 @@ type NodeView struct {
 	Conflicted string          `json:"conflicted,omitempty"`
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // the agent's report of work that it cannot do
+	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
 	// Unnoted is why its agent could not note runs that Tutti did not start. Until it has noted them, the node is not good.
 	Unnoted string `json:"unnoted,omitempty"`
 	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
@@ -387,7 +388,7 @@ type PauseView struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until,omitzero"` // zero if the pause has no end
+	Until  time.Time `json:"until,omitzero"` // Until is zero if the pause has no end.
 }
 
 // CreateToken allows one machine to join under a name that fits the pattern.
@@ -449,14 +450,16 @@ type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`
 	Last     bool   `json:"last,omitempty"`
-	// CancelJobs cancels also the operator's jobs that have begun. A server of an earlier release does not know it, see RevokedOperator.
+	// CancelJobs also cancels the operator's jobs that have begun. A server of an earlier release ignores
+	// CancelJobs, see RevokedOperator.
 	CancelJobs bool `json:"cancel_jobs,omitempty"`
 }
 
-// RevokedOperator says what became of the operator's jobs. A server of an earlier release cancels none, and leaves both lists nil.
+// RevokedOperator says what happened to the operator's jobs. A server of an earlier release cancels no
+// jobs, and both lists are nil.
 type RevokedOperator struct {
 	Cancelled []tutti.JobID `json:"cancelled"`
-	GoOn      []tutti.JobID `json:"go_on"` // those that stay unfinished and are not cancelled
+	GoOn      []tutti.JobID `json:"go_on"` // GoOn lists the unfinished jobs that the call did not cancel.
 }
 
 // EnrolRequest asks the server to admit Key under Name. The key signs the request. Package identity

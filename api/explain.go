@@ -48,7 +48,7 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests says why a bad node of a reactive fleet does not run by itself at once.
+	// Rests says why a node of a reactive fleet that is not good does not run by itself at once.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
@@ -77,11 +77,11 @@ type RunView struct {
 	Stopped bool          `json:"stopped,omitempty"` // at its gate
 	// Proved is true if the run proved that its node is good. The gate then stopped the run.
 	Proved  bool      `json:"proved,omitempty"`
-	Phase   string    `json:"phase,omitempty"` // only for a run that has not ended
+	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// OtherCode and Because are for a run that changed something, if the server still has the
-	// previous run of the node. OtherCode says whether the previous run had other code. Recorded is
-	// the run of the record. Recorded is empty if the server has no record.
+	// previous run of the node. OtherCode says whether the previous run had other code. Because lists
+	// the questions whose answers had changed since the previous run.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }
@@ -90,7 +90,7 @@ type RunView struct {
 type NodeDetail struct {
 	NodeView
 	Standing NodeStanding `json:"standing"`
-	// the run of the record; empty if the server has no record
+	// Recorded is the run of the record. It is empty if the server has no record
 	Recorded  tutti.RunID             `json:"recorded,omitempty"`
 	Reads     []ReadView              `json:"reads,omitempty"`
 	Keys      int                     `json:"keys"`   // hiera keys looked up
@@ -224,9 +224,10 @@ type ResourceExplanation struct {
 	Events     []ResourceEvent `json:"events,omitempty"`
 	// Exported lists exports of other nodes that include this resource, if a collector of this node finds
 	// the resource.
-	Exported []Exported      `json:"exported,omitempty"`
-	Reads    []tutti.Read    `json:"reads,omitempty"` // reads that the containers of the resource made
-	Keys     []tutti.KeyRead `json:"keys,omitempty"`  // hiera keys that the containers of the resource looked up
+	Exported []Exported   `json:"exported,omitempty"`
+	Reads    []tutti.Read `json:"reads,omitempty"` // Reads lists the reads that the containers of the resource made.
+	// Keys lists the hiera keys that the containers of the resource looked up.
+	Keys []tutti.KeyRead `json:"keys,omitempty"`
 }
 
 // ResourceEvent is one event of one property.

@@ -12,11 +12,11 @@ import (
 type Reports interface {
 	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a
 	// node, which means its latest run. The argument run can also be the beginning or the end of an
-	// id. The part must have at least four characters and fit only one stored run. A node name has
-	// priority over a part of an id. CodeNotFound: none is kept. CodeConflict: several are.
+	// id. The part of an id must have at least four characters and fit only one stored run. A node
+	// name has priority over a part of an id. CodeNotFound: none is kept. CodeConflict: several are.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
-	// if the server has no such run or no log of it. The error text says why.
+	// if the server has no such run or no log of it. The text of the error says why.
 	RunLog(ctx context.Context, run tutti.RunID, yield func(LogLine) error) error
 	// JobChanges returns the changes and failures of a job. An empty job means the latest job. A
 	// change that is the same on many nodes appears once. The error is CodeNotFound if the server has
@@ -34,7 +34,7 @@ type RunReport struct {
 	GateWhy     string        `json:"gate_why,omitempty"`
 	Lost        string        `json:"lost,omitempty"`   // the reason why the run counts as lost
 	Retired     bool          `json:"-"`                // the server may have deleted the run's report and log
-	Result      *tutti.Result `json:"result,omitempty"` // nil if the node has sent no result
+	Result      *tutti.Result `json:"result,omitempty"` // Result is nil if the node has sent no result.
 	Report      *Report       `json:"report,omitempty"`
 	Missing     *Missing      `json:"missing,omitempty"` // set without Report
 }
@@ -69,9 +69,10 @@ type Report struct {
 	At          time.Time    `json:"at,omitzero"`       // when it began
 	Counts      ReportCounts `json:"counts"`
 	// times of phases of the run and of resource types, the longest first
-	Times     []ReportTime   `json:"times,omitempty"`
-	Slowest   []ReportTime   `json:"slowest,omitempty"`   // resources, the longest first
-	Resources []ReportStatus `json:"resources,omitempty"` // all resources except unchanged ones, by file and line
+	Times   []ReportTime `json:"times,omitempty"`
+	Slowest []ReportTime `json:"slowest,omitempty"` // resources, the longest first
+	// Resources are all resources except unchanged ones, sorted by file and line.
+	Resources []ReportStatus `json:"resources,omitempty"`
 	// number of resources that are missing in Resources, because there are too many
 	LeftOut int `json:"left_out,omitempty"`
 }
@@ -105,7 +106,7 @@ const (
 	ResourceSkipped   = "skipped"
 	ResourceChanged   = "changed"
 	ResourceOutOfSync = "out of sync"
-	ResourceUnchanged = "unchanged" // in Resources only if Puppet audits the resource
+	ResourceUnchanged = "unchanged" // an unchanged resource is in Resources only if Puppet audits the resource
 )
 
 // ReportStatus is the result of one resource.
@@ -120,7 +121,7 @@ type ReportStatus struct {
 	// Containers lists the classes and defines that contain the resource, the outermost first.
 	Containers []string        `json:"containers,omitempty"`
 	Seconds    float64         `json:"evaluation_s"`
-	Message    string          `json:"message,omitempty"` // only for a failure without an event
+	Message    string          `json:"message,omitempty"` // Message is set only for a failure without an event.
 	Events     []ResourceEvent `json:"events,omitempty"`
 }
 
@@ -144,7 +145,7 @@ type JobChanges struct {
 	Read int         `json:"read"` // reports
 	// Changes are sorted: first the failures, then the changes on most nodes.
 	Changes []SameChange `json:"changes,omitempty"`
-	LeftOut int          `json:"left_out,omitempty"` // number of changes that did not fit
+	LeftOut int          `json:"left_out,omitempty"` // LeftOut is the number of changes that did not fit.
 	Unread  []Unread     `json:"unread,omitempty"`
 }
 
@@ -159,7 +160,7 @@ type SameChange struct {
 	Message    string           `json:"message,omitempty"`
 	Corrective bool             `json:"corrective,omitempty"`
 	Redacted   bool             `json:"redacted,omitempty"`
-	Place      tutti.Place      `json:"place,omitzero"` // the place on the first of the nodes
+	Place      tutti.Place      `json:"place,omitzero"` // Place is the place on the first of the nodes.
 	Nodes      []tutti.NodeName `json:"nodes"`
 }
 

@@ -25,7 +25,7 @@ type RotateCA struct {
 	Step           tutti.RotationStep `json:"step"`
 	Leave          []tutti.NodeName   `json:"leave,omitempty"`
 	LeaveOperators []string           `json:"leave_operators,omitempty"`
-	// allow the step even if then no operator, or no operator with admin, can connect
+	// Last allows the step even if no operator, or no operator with admin, can connect after it.
 	Last bool `json:"last,omitempty"`
 }
 
@@ -33,8 +33,8 @@ type RotateCA struct {
 type CARotation struct {
 	Phase tutti.RotationPhase `json:"phase,omitempty"`
 	Since time.Time           `json:"since,omitzero"` // the last step
-	CA    tutti.Digest        `json:"ca"`             // while two sets are trusted, the CA of the earlier set
-	Next  tutti.Digest        `json:"next,omitempty"` // while two sets are trusted, the CA of the new set
+	CA    tutti.Digest        `json:"ca"`             // CA is the CA of the earlier set while two sets are trusted.
+	Next  tutti.Digest        `json:"next,omitempty"` // Next is the CA of the new set while two sets are trusted.
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
@@ -50,7 +50,7 @@ type BehindRotation struct {
 	Node     tutti.NodeName `json:"node,omitempty"`
 	Operator string         `json:"operator,omitempty"`
 	Why      string         `json:"why"`
-	SeenAt   time.Time      `json:"seen_at,omitzero"` // the server knows this time only since its start
+	SeenAt   time.Time      `json:"seen_at,omitzero"` // SeenAt is known only since the server's start.
 	// Foreign is true if the node trusts a CA that never belonged to this server.
 	Foreign bool `json:"foreign,omitempty"`
 }

@@ -37,8 +37,8 @@ type SecretView struct {
 	Owner   tutti.NodeName   `json:"owner,omitempty"`
 	By      string           `json:"by"`
 	At      time.Time        `json:"at"`
-	Sealed  []tutti.NodeName `json:"sealed"`            // targets that have a piece
-	Waiting []tutti.NodeName `json:"waiting,omitempty"` // targets that have no piece yet
+	Sealed  []tutti.NodeName `json:"sealed"`            // Sealed lists targets that have a piece.
+	Waiting []tutti.NodeName `json:"waiting,omitempty"` // Waiting lists targets that have no piece yet.
 	// The operator must rotate the secret because of these nodes. The secret was sealed to the nodes in Former,
 	// which are no longer targets, or to an earlier machine of a node in Replaced.
 	Former   []tutti.NodeName `json:"former,omitempty"`

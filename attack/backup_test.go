@@ -148,8 +148,8 @@ func (th *thief) takenForTheServer(t *testing.T, play, client *tls.Config) error
 }
 
 // TestStolenBackup plays an attacker with a backup of the server. Before the rotation of the keys, the attacker can do
-// what the server can do. After the rotation, he can neither admit anybody nor pose as the server, even with
-// credentials that he issued earlier.
+// what the server can do. After the rotation, the attacker can neither admit anybody nor pose as the server, even with
+// credentials from before the rotation.
 func TestStolenBackup(t *testing.T) {
 	f := start(t)
 	backup := f.path("backup.tar")

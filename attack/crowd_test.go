@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// crowd is how many strangers finish TLS and begin to enrol: some times what the server lets
-	// stay, and more than the files of the second server. ATTACK_STRANGERS says another number.
+	// crowd is the number of strangers who finish TLS and begin to enrol. crowd is several times the
+	// number that the server allows, and more than the file limit of the second server.
+	// ATTACK_STRANGERS sets another number.
 	crowd = 4000
 	// crowdAgain is the average time after which a disconnected stranger connects again. TLS costs
 	// both sides CPU time, and both sides run on the same machine.
@@ -25,7 +26,7 @@ const (
 	crowdMemory = 50 << 20
 )
 
-// strangers is how many there are.
+// strangers returns the number of strangers in the test.
 func strangers(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("ATTACK_STRANGERS")
@@ -40,9 +41,9 @@ func strangers(t *testing.T) int {
 }
 
 // TestStrangersWhoFinishTLS plays strangers without a certificate, who finish TLS, begin an
-// enrolment and then send nothing. These connections must cost the server little memory. No request
-// of another client may fail. The server must continue even if the strangers are more than the
-// files that it may open.
+// enrolment and then send nothing. The connections of the strangers must cost the server little
+// memory. No request of another client may fail. The server must continue even if the strangers are
+// more than the files that it may open.
 func TestStrangersWhoFinishTLS(t *testing.T) {
 	count := strangers(t)
 	moreFiles(t, count)
@@ -62,6 +63,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			flood.full()
 			f.works("during")
 			for i := range 5 {
+				// the new nodes have the same address as the strangers
 				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i]))
 				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					t.Errorf("a node that comes now: %v", err)

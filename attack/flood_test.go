@@ -31,7 +31,7 @@ const (
 // TestHalfOpenConnections opens ten thousand connections from one address to each port. The
 // connections never finish TLS, and they come again as soon as the server disconnects them. During
 // this attack runs must succeed, and nodes and operators from the same address must be able to
-// connect. The server must keep only a limited number of these connections.
+// connect. The server must keep only a limited number of half-open connections.
 func TestHalfOpenConnections(t *testing.T) {
 	moreFiles(t, halfOpen)
 	for _, tc := range []struct {
@@ -96,13 +96,15 @@ func beginTLS(c net.Conn) error {
 type flood struct {
 	t     *testing.T
 	end   func()         // end closes all connections of the flood and waits for their end.
-	first sync.WaitGroup // done when each connection was made once
+	first sync.WaitGroup // first is done when each connection was made once.
 	made  atomic.Int64
-	slots chan struct{} // limits concurrent dials, because the server disconnects connections that wait too long in TLS
+	// slots limits concurrent dials, because the server disconnects connections that wait too long in
+	// TLS.
+	slots chan struct{}
 }
 
 // newFlood makes the given number of connections. If the server disconnects a connection, newFlood
-// connects again. The argument again is the average pause before that.
+// connects again. The argument again is the average pause before newFlood connects again.
 func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

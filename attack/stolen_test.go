@@ -15,8 +15,9 @@ import (
 )
 
 // TestStolenCredentials plays an attacker who has copied a node's identity. The attacker connects
-// from elsewhere at the same time as the node. For the fleet he is that node and no other node. The
-// server must notice that there are two machines. Removing the node must lock out both machines.
+// from elsewhere at the same time as the node. For the fleet the attacker is that node and no other
+// node. The server must notice that there are two machines. Removing the node must lock out both
+// machines.
 func TestStolenCredentials(t *testing.T) {
 	f := start(t)
 	real := f.join("taken")
@@ -245,7 +246,7 @@ func TestReplay(t *testing.T) {
 }
 
 // TestManInTheMiddle plays an attacker between client and server, who has his own CA. No node,
-// joining machine or operator may trust him.
+// joining machine or operator may trust the attacker.
 func TestManInTheMiddle(t *testing.T) {
 	f := start(t)
 	m := f.between(t)

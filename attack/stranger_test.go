@@ -134,8 +134,8 @@ func TestExpiredCertificate(t *testing.T) {
 	f.works("after")
 }
 
-// TestExpiredJWT checks that a node's JWT expires. An old disk of a node is then useless for an
-// attacker.
+// TestExpiredJWT checks that a node's JWT expires. An old disk of a node is useless for an attacker
+// after that.
 func TestExpiredJWT(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")

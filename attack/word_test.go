@@ -204,7 +204,7 @@ func (u *usurper) ring() {
 	}
 }
 
-// begins fails the test unless the node begins the order. The machine has no Puppet, so the run ends there.
+// begins fails the test unless the node begins the order. The machine has no Puppet, so the run ends at its start.
 func (u *usurper) begins(what string, code tutti.SignedCode) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, "puppet") {

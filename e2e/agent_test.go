@@ -153,7 +153,7 @@ func TestAgentAttacked(t *testing.T) {
 					}
 					h := hold(t, plan, node)
 					child := sh(t, h.host, "cat /run/e2e-held")
-					later(t, h.host, "touch /run/e2e-go") // ends the processes that a killed Puppet has left
+					later(t, h.host, "touch /run/e2e-go") // the file ends the processes that a killed Puppet has left
 					tc.attack(h)
 					r := h.ended()
 					h.expect(r, tc.outcome, tc.because, tc.says)

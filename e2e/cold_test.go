@@ -111,8 +111,10 @@ func TestConvergeSmall(t *testing.T) {
 
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	seeds, without string // the environment variable with the seeds, and the seeds if it is not set
-	kill           bool   // kill is true if the test kills the server with seed 0.
+	// seeds is the environment variable with the seeds, and without has the seeds if the variable is
+	// not set.
+	seeds, without string
+	kill           bool // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet
 	check          func(*testing.T, *stage.LabFleet)
 }

@@ -99,7 +99,8 @@ func (j *job) checkConverged(want map[tutti.NodeName]int) {
 
 // TestConvergeFaults converges a small site several times. In the middle the server is killed, a
 // node loses its network, or a node loses its power. In the end the site is converged, or the
-// verdict names the missing node. In the second case the site converges after that node is back.
+// verdict names the missing node. If the verdict names the missing node, the site converges after
+// that node is back.
 func TestConvergeFaults(t *testing.T) {
 	for _, h := range fleet.Nodes {
 		sh(t, h, "rm -f /var/tmp/e2e-round")

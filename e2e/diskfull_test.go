@@ -76,7 +76,7 @@ func (d *disk) fill(leave int) {
 	sh(d.t, d.host, fmt.Sprintf(`dd if=/dev/zero of=%[1]s/full bs=64k 2>/dev/null || true; truncate -s -%[2]dK %[1]s/full`, d.dir, leave))
 }
 
-// free only removes that data again.
+// free removes the data of fill, and does nothing else.
 func (d *disk) free() {
 	d.t.Helper()
 	sh(d.t, d.host, "rm "+d.dir+"/full")

@@ -47,9 +47,9 @@ func alone(t *testing.T, safety string) {
 	sh(t, fleet.Server, "systemctl stop tutti-server")
 }
 
-// TestLocalRun checks that a person on a node can repair changes while the server is away. The run uses the
-// same lock and writes the same record. Afterwards the server gets the report of the run, and the state of
-// the node is as before.
+// TestLocalRun checks that a person on a node can repair changes while the server is away. The local run
+// uses the same lock and writes the same record as other runs. Afterwards the server gets the report of the
+// run, and the state of the node is as before.
 func TestLocalRun(t *testing.T) {
 	alone(t, "never")
 	one := host(t, "node-01")

@@ -69,7 +69,7 @@ func shortDeadline(t *testing.T) time.Duration {
 }
 
 // TestLost cuts the network of two nodes in the middle of a run. The runs must be lost within the
-// deadline. A plan that accepts this outcome continues, and another plan fails. When a node is
+// deadline. A plan that accepts the outcome lost continues, and another plan fails. When a node is
 // back, the server keeps its result.
 func TestLost(t *testing.T) {
 	shortDeadline(t)

@@ -167,7 +167,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	if err := down(); err != nil { // labs of an earlier test run that was killed
+	if err := down(); err != nil { // removes labs of an earlier test run that was killed
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, down()) }()
@@ -197,9 +197,9 @@ var ownLabs = []struct{ test, file string }{
 	{"TestWeb", "../examples/web/lab.yaml"},
 }
 
-// buildAhead builds the bases of the tests in the background. The first tests mostly wait, so there
-// is time for this. If a test needs a base earlier, the test waits for it or builds it. The
-// returned function ends the building.
+// buildAhead builds the bases of the tests in the background. There is time for the building,
+// because the first tests mostly wait. If a test needs a base earlier, the test waits for it or
+// builds it. The returned function ends the building.
 func buildAhead(ctx context.Context) (stop func()) {
 	wanted := regexp.MustCompile(flag.Lookup("test.run").Value.String()) // go test has already compiled this expression
 	if os.Getenv("E2E_RELEASE") != "" {

@@ -40,7 +40,7 @@ node 'node-02' {
 // TestNoop checks that a noop job changes nothing and publishes nothing. The second stage of the
 // job must see the exports that its first stage would publish.
 func TestNoop(t *testing.T) {
-	// The job would also see exports of earlier tests, so these are removed first.
+	// The job would also see exports of earlier tests, so the test removes these exports first.
 	push(t, noopFleet, "notify { 'nothing': }\n", map[string]string{"modules/mark/manifests/init.pp": mark})
 	execute(t, "both", tutti.ModeApply)
 	push(t, noopFleet, noopSite, map[string]string{"modules/mark/manifests/init.pp": mark})

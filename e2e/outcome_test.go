@@ -33,8 +33,8 @@ case $ending {
 // ending is a run that ends badly after a good run.
 type ending struct {
 	name    string
-	spoil   string // a script that causes the problem on the node
-	mend    string // a script that removes the problem
+	spoil   string // spoil is a script that causes the problem on the node.
+	mend    string // mend is a script that removes the problem.
 	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
 	because tutti.Reason
 	says    string
@@ -110,9 +110,9 @@ var endings = map[tutti.NodeName][]ending{
 	},
 }
 
-// TestOutcomes causes problems on nodes whose last run was good. The next run must report the
-// problem at once, and never with the report of the good run. After the problem is removed, the
-// node works again.
+// TestOutcomes causes problems on nodes whose last run was good. The run after the good run must
+// report the problem at once, and never with the report of the good run. After the problem is
+// removed, the node works again.
 func TestOutcomes(t *testing.T) {
 	push(t, attackFleet, endingsSite)
 	for node, cases := range endings {

@@ -48,8 +48,8 @@ func (s *puppetSite) deployCode(t *testing.T, data string) {
 	deploySwift(t, s.server, "production", swiftSiteData+data)
 }
 
-// lag delays PuppetDB's writes until the test calls the returned function. During this time
-// PuppetDB answers with the data that it has.
+// lag delays PuppetDB's writes until the test calls the returned function. During the lag PuppetDB
+// answers with the data that it has.
 func (s *puppetSite) lag(t *testing.T) (end func()) {
 	t.Helper()
 	sh(t, s.server, `

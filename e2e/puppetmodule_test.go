@@ -21,7 +21,7 @@ plans:
   second: {steps: [{run: web-02}]}
 `, 1)
 
-// moduleSite lets web-02 collect an export of web-01 and read a value of web-01. Without this value
+// moduleSite lets web-02 collect an export of web-01 and read a value of web-01. Without the value
 // web-02 has no catalog. secretSites is added to the manifest.
 const moduleSite = `
 case $trusted['certname'] {
@@ -39,8 +39,8 @@ case $trusted['certname'] {
 `
 
 // withModule installs the module on the stopped Puppet Server. The last runs of the nodes have
-// failed. From then on the reads and exports of compiles order the runs and wake readers, as with
-// `puppet apply`. The module must not answer anybody else.
+// failed. After the installation the reads and exports of compiles order the runs and wake readers,
+// as with `puppet apply`. The module must not answer anybody else.
 func (s *puppetSite) withModule(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, s.withSecrets(t, moduleFleet))

@@ -50,7 +50,8 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 	startDaemons(t, swiftEnvironment, more)
 	t.Run("by the plan", func(t *testing.T) {
 		f := s.part(t, plannedSwift...)
-		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2") // because there are two storage nodes
+		// the number of replicas is 2 because there are two storage nodes
+		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2")
 		deploySwift(t, s.server, swiftEnvironment, "")
 		j := start(t, f, "deploy", tutti.ModeApply).end()
 		j.checkSummary(tutti.VerdictSucceeded, 6, 0)
@@ -96,7 +97,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		}
 	})
 	t.Run("by itself", func(t *testing.T) {
-		// the Puppet Server's own node, which had no run yet
+		// this run is for the Puppet Server's own node, which had no run yet
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 1, 0)
 		s.setFleet(t, "reactive: true\n"+compileFleet(t, convergedSwift))
 		checkReaction(t, s.LabFleet, "a user of the proxy", map[tutti.NodeName]int{"proxy-03": 1}, func() {

@@ -47,8 +47,8 @@ func newSwiftSite(t *testing.T) *puppetSite {
 }
 
 // TestPuppetServerSwift deploys the example through a Puppet Server. The test deploys once with
-// PuppetDB, and once with the module and without PuppetDB. Between these two, the module collects
-// exports from PuppetDB.
+// PuppetDB, and once with the module and without PuppetDB. Between these two tests, the module
+// collects exports from PuppetDB.
 func TestPuppetServerSwift(t *testing.T) {
 	s := newSwiftSite(t)
 	t.Run("through PuppetDB", s.throughPuppetDB)

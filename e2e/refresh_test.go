@@ -39,8 +39,10 @@ file { '/run/e2e-refresh.conf': content => 'new', tag => 'configuration' }
 }
 `
 
-// TestConvergeRefresh: a run changes a file and does not refresh what the file notifies, because that fails, because of tags, and because Puppet
-// is killed in between. The next run finds the file in sync. It refreshes all the same, and only then the nodes are good.
+// TestConvergeRefresh checks runs that change a file and do not refresh the resource that the file
+// notifies. The refresh fails, or tags exclude the resource, or the test kills Puppet between the
+// change and the refresh. The next run finds the file unchanged, but does the refresh. The nodes are
+// good only after this refresh.
 func TestConvergeRefresh(t *testing.T) {
 	dir := write(t, refreshFleet, refreshSite)
 	if err := fleet.Push(t.Context(), dir); err != nil {

@@ -51,7 +51,7 @@ func newSite(t *testing.T, spec siteSpec) *puppetSite {
 		t.Fatal(err)
 	}
 	s.Lab = running
-	sh(t, s.server, "systemctl start "+units) // waits until all units are started
+	sh(t, s.server, "systemctl start "+units) // this command waits until all units are started
 	startDaemons(t, "production", s.Nodes)
 	return s
 }
@@ -131,10 +131,10 @@ func (s *puppetSite) set(t *testing.T, key, value string) {
 	}
 }
 
-// startDaemons starts the stock daemon of Puppet on the hosts of an environment. It waits for the
-// end of the first run of each daemon, which gets the certificate. startDaemons starts all daemons
-// at once, because Puppet's agent waits half a minute for its certificate. Plugins that are on the
-// host as a package need not be fetched one by one.
+// startDaemons starts the stock daemon of Puppet on the hosts of an environment. startDaemons waits
+// for the end of the first run of each daemon, which gets the certificate. startDaemons starts all
+// daemons at once, because Puppet's agent waits half a minute for its certificate. Plugins that are
+// on the host as a package need not be fetched one by one.
 func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

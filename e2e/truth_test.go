@@ -71,8 +71,8 @@ type truth struct {
 	environment string
 	node        map[string]*truthNode
 	granted     bool
-	out         map[string]bool // nodes outside the group that has the grants
-	taken       map[string]bool // node values that an operator has taken over
+	out         map[string]bool // out has the nodes outside the group that has the grants.
+	taken       map[string]bool // taken has the node values that an operator has taken over.
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
@@ -88,7 +88,7 @@ type truthNode struct {
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact
-	named     int  // a number in a module's file that the catalog names by its path
+	named     int  // named is a number in a module's file that the catalog names by its path.
 }
 
 // truthFleetUp boots a lab with the fleet of this test. The spare machine is not part of the fleet.
@@ -438,7 +438,7 @@ func (w *truth) look() {
 		return out
 	}
 	before := called()
-	// one job for each node, because in one job the nodes would see each other's planned exports
+	// there is one job for each node, because in one job the nodes would see each other's planned exports
 	jobs := map[string]*job{}
 	for _, name := range truthNodes {
 		if before[name].Standing.State == api.NodeGood {
@@ -456,7 +456,7 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// If this check itself has found a change, the node is stale because of it.
+		// If this check itself has found a change, the node is stale because of that change.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++
@@ -510,7 +510,7 @@ var (
 // atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
 // `tries` tries.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // the probability of at most this number of events
+	fewer := func(p float64) float64 { // fewer returns the probability of at most this number of events.
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))

@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// TestWeb deploys the web example with its plan. Then it changes data. Only the nodes that read
-// this data may run, and the nodes that read their exports. Warm and cold runs must leave the same
-// state, even if they change something.
+// TestWeb deploys the web example with its plan. Then it changes data. Only the nodes that read the
+// changed data may run, and the nodes that read their exports. Warm and cold runs must leave the
+// same state, even if they change something.
 func TestWeb(t *testing.T) {
 	f := exampleFleet(t, "web")
 	start(t, f, "deploy", tutti.ModeApply).end().checkSummary(tutti.VerdictSucceeded, 3, 0)

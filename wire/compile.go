@@ -11,8 +11,8 @@ type Compile struct {
 
 // Compiling is the answer.
 type Compiling struct {
-	// Node is true if For is a node of the fleet. Otherwise the server answers no question for this
-	// machine.
+	// Node is true if For is a node of the fleet. If For is another machine, the server answers no
+	// question for it.
 	Node bool `json:"node"`
 	// Recorded is true if Tutti ordered the run. A recorded run needs a CompiledFor to continue.
 	Recorded bool `json:"recorded"`
@@ -20,7 +20,7 @@ type Compiling struct {
 
 // CompiledFor contains the reads and exports of a compile on a Puppet Server. The compile host
 // sends the message before the node gets its catalog, or with the questions for which the run
-// waits. If there are several before the run's gate, the latest one counts.
+// waits. If there are several CompiledFor messages before the run's gate, the latest one counts.
 type CompiledFor struct {
 	For tutti.NodeName `json:"for"`
 	Gate

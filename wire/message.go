@@ -79,8 +79,8 @@ type Ask struct {
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
 	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs, as they
-	// were before the answer, of all nodes that export resources of the type. If the answer contains
-	// another node, Stored has an empty catalog for that node.
+	// were before the answer, of all nodes that export resources of the type. If PuppetDB's answer
+	// contains another node, Stored has an empty catalog for that node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
 	// Opens is true if the asking module can open secrets.
 	Opens bool `json:"opens,omitempty"`
@@ -231,7 +231,7 @@ type SealedTo struct {
 }
 
 // Ended is a result in the form that the node sends. Ended encloses report, log and record if they
-// are small. The agent has sent the larger ones before.
+// are small. The agent has sent larger parts before the result.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte
@@ -315,11 +315,11 @@ type Beat struct {
 	Version string      `json:"version"`
 	Puppet  string      `json:"puppet,omitempty"`
 	Run     tutti.RunID `json:"run,omitempty"`     // what runs now
-	Trouble string      `json:"trouble,omitempty"` // work that the agent cannot do before a person helps
+	Trouble string      `json:"trouble,omitempty"` // Trouble is work that the agent cannot do before a person helps.
 	Warm    int64       `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
 	At      time.Time   `json:"at"`
-	// Stopping is true only in the last beat of an agent that stops. The field is for people. The
-	// server treats the node like a node that becomes silent.
+	// Stopping is true only in the last beat of an agent that stops. Stopping is for people. The
+	// server treats a stopping node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
 	// Unnoted says why the agent could not note runs that Tutti did not start. Such a run may have changed the node and
 	// nobody was told. An earlier agent never says it, and an earlier server does not read it.

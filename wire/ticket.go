@@ -15,12 +15,12 @@ import (
 type Hello struct {
 	// Ticket is the node's present ticket. Ticket is empty if the node has no ticket yet.
 	Ticket string `json:"ticket,omitempty"`
-	Next   string `json:"next"`           // the new ticket that the node proposes
+	Next   string `json:"next"`           // Next is the new ticket that the node proposes.
 	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.
 	Host   string `json:"host,omitempty"` // Host is the hostname of the node's kernel, for people.
 	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,
-	// the agent's state was moved to another machine. Or the machine was installed again and the state stayed. Empty:
-	// nothing is known.
+	// the agent's state was moved to another machine. It is also possible that the machine was installed again and the
+	// state stayed. Empty: nothing is known.
 	Machine tutti.Digest `json:"machine,omitempty"`
 }
 

@@ -20,14 +20,15 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// unstarted are the points at which an agent has written the marker but not started Puppet.
-// Afterwards nobody can know this, so the run counts as interrupted and is not tried again.
+// unstarted are the points at which an agent has written the marker but not started Puppet. After a
+// crash nobody can know whether Puppet has started, so the run counts as interrupted and is not
+// tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
 // beside are points of an agent that are not part of a run. An agent may find that its server is
 // not ready yet. Then the load of the machine decides whether the agent asks again before the job
-// ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because there a job
-// waits for the answer.
+// ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because a job waits
+// for the agent's answer at these points.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
 // greeting lists the endings of the points in a ticket exchange, and how often one exchange passes

@@ -218,8 +218,8 @@ func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) 
 	}
 }
 
-// socket returns the path on which the server listens. A client uses this path only if a file
-// exists there.
+// socket returns the path on which the server listens. A client uses the path of the socket only if
+// a file exists there.
 func (f *killFleet) socket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(f.dir, "socket")

@@ -17,9 +17,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// fakeRuby is a launcher and a Puppet that understand just enough to take the
-// place of real ones: docs/run-protocol.md on one side, and on the other a
-// manifests/site.pp with a line for each thing that a node does:
+// fakeRuby plays a launcher and a Puppet. fakeRuby implements the small part of
+// docs/run-protocol.md that the tests need. fakeRuby reads a manifests/site.pp with one line for
+// each action of a node:
 //
 //	NODE read KEY            a value, at this line
 //	NODE collect TYPE
@@ -30,11 +30,12 @@ import (
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
 //	NODE fail MESSAGE        a resource
-//	NODE owe RESOURCE        a change whose refresh is not done, and in the next run no change and the refresh
+//	NODE owe RESOURCE        one run makes a change without its refresh, the next run only refreshes
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
-// Its facts say which node it is. As `puppet resource` it knows one user.
+// The facts of a fake run contain the name of the node. In the role of `puppet resource` the fake
+// Ruby knows one user.
 func fakeRuby() {
 	if len(os.Args) > 2 && os.Args[2] == "resource" {
 		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])
@@ -104,7 +105,7 @@ func (r *fakeRun) do() error {
 	}
 	r.phase(ask{"phase": "gate"})
 	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
-	if gate["error"] != nil { // like the module: the error's code is the verdict
+	if gate["error"] != nil { // the error's code is the verdict, as in the module
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
 	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
@@ -243,7 +244,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// owe says what the module says of a resource that is to be refreshed.
+// owe writes the events that the module writes for a resource that Puppet must refresh.
 func (r *fakeRun) owe(resource string) error {
 	if slices.Contains(r.order.Owed, resource) {
 		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
@@ -328,7 +329,7 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // like the module: nothing signals that the agent is back
+		time.Sleep(20 * time.Millisecond) // nothing signals that the agent is back, as in the module
 	}
 }
 

@@ -372,7 +372,7 @@ func (f *convergeFold) apply(b tutti.Body) {
 }
 
 // remember adds to every node its reads and a key that it publishes. The order of the nodes' runs
-// follows from these.
+// follows from the reads and the keys.
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles

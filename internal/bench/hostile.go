@@ -28,7 +28,7 @@ import (
 
 const (
 	hostileNodes   = 4
-	hostileCalls   = 16 // concurrent calls of one node, as many as the bus allows
+	hostileCalls   = 16 // hostileCalls is the number of concurrent calls of one node, as many as the bus allows.
 	hostileExports = 5000
 	hostileTerms   = 900 // terms of a question. These terms cause 4.5 million comparisons, a little less than the limit.
 	hostileRounds  = 5   // each round measures without and then with the hostile nodes

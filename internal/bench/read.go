@@ -101,7 +101,7 @@ type beside struct {
 }
 
 // readBeside measures the time of writes without load, with readers, and with a goroutine that only
-// computes. The last one shows the cost of a busy core.
+// computes. The goroutine that only computes shows the cost of a busy core.
 func readBeside(ctx context.Context, s *server.Server, nodes int) ([]figure, error) {
 	reader := func(ctx context.Context) (int, error) { return readAll(ctx, s, nodes) }
 	all := []*beside{

@@ -25,7 +25,7 @@ const (
 	stages     = 3
 	settle     = 5 * time.Second // wait before memory is measured
 	idleTime   = 30 * time.Second
-	beforeKill = 3 * time.Second // time into the job before the server is killed
+	beforeKill = 3 * time.Second // beforeKill is the time into the job before the server is killed.
 )
 
 // measureScale measures one server with many nodes. The nodes are agents in this process with a

@@ -28,11 +28,11 @@ const joiners = 16
 // connection and directory.
 type simulatedFleet struct {
 	dir    string
-	root   string // the root directory in which all agents look for Puppet
+	root   string // root is the root directory in which all agents look for Puppet.
 	behind bool   // one address
 	parts  sync.WaitGroup
 
-	heard atomic.Int64 // number of nodes that the server has answered since the call of expect
+	heard atomic.Int64 // heard is the number of nodes that the server has answered since the call of expect.
 }
 
 func nodeName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("node-%05d", i)) }

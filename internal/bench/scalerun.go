@@ -21,7 +21,7 @@ import (
 const (
 	compileTime = 40 * time.Millisecond
 	applyTime   = 60 * time.Millisecond
-	longTime    = 12 * time.Second // for the step that continues during a restart of the server
+	longTime    = 12 * time.Second // longTime is for the step that continues during a restart of the server.
 
 	hieraAsked = 300 // hieraAsked is the number of looked-up hiera keys. Most of these keys are absent.
 	hieraThere = 40  // that have a value
@@ -48,7 +48,7 @@ type simulated struct {
 	live  chan []tutti.Live
 	done  chan struct{}
 	begun time.Time
-	ended time.Time // read ended and err only after done is closed
+	ended time.Time // ended and err may be read only after done is closed
 	err   error
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	_ "net/http/pprof" // offers the server's profiles on loopback during a measurement
+	_ "net/http/pprof" // the import offers the server's profiles on loopback during a measurement
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +24,7 @@ import (
 const (
 	profileAddress = "127.0.0.1:18162"
 	startDeadline  = time.Minute
-	ticksPerSecond = 100 // clock ticks of /proc/PID/stat, the same on every Linux
+	ticksPerSecond = 100 // clock ticks in /proc/PID/stat have the same length on every Linux
 )
 
 // serverProcess is the server in a separate process. In a separate process the server's memory and

@@ -33,7 +33,8 @@ func simulatedRoot(dir string) (string, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { // two of the files are programs
+		// all files are executable, because two of them are programs
+		if err := os.WriteFile(file, []byte(content), 0o755); err != nil {
 			return "", err
 		}
 	}

@@ -24,10 +24,11 @@ const warmRounds = 7
 // the second plan is cold.
 const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
-// measureWarm compares runs that find Puppet loaded with runs that load Puppet. The two alternate.
-// measureWarm measures two storage nodes of the converged Swift example, then a manifest with one
-// notify, and then the storage nodes again without facter.conf. This file causes the most expensive
-// fact on the hosts of a lab. Other nodes have a facter.conf only if somebody wrote the file.
+// measureWarm compares runs that find Puppet loaded with runs that load Puppet. Warm and cold runs
+// alternate. measureWarm measures two storage nodes of the converged Swift example, then a manifest
+// with one notify, and then the storage nodes again without facter.conf. The file facter.conf
+// causes the most expensive fact on the hosts of a lab. Other nodes have a facter.conf only if
+// somebody wrote the file.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")

@@ -32,7 +32,7 @@ type Bus struct {
 const MaxPayload = identity.MaxPayload
 
 // patience is the time limit for one answer of the bus on a busy machine. With the client's own
-// limits of two and five seconds, tests would fail there.
+// limits of two and five seconds, tests would fail on a busy machine.
 const patience = time.Minute
 
 // Node is a node that has joined.

@@ -22,7 +22,7 @@ type defence struct {
 	Out     string `yaml:"out"`     // the removed defence, in words
 	File    string `yaml:"file"`
 	Edits   []edit `yaml:"edits"`
-	Package string `yaml:"package"` // for example ./internal/server, or a spec file of the Puppet module
+	Package string `yaml:"package"` // Package is for example ./internal/server, or a spec file of the Puppet module.
 	// Test is a regular expression, as for go test -run. For a spec, Test has the words of an
 	// example.
 	Test string `yaml:"test"`

@@ -131,6 +131,6 @@ func quoted(said string) string {
 // verdict returns the last line of a test that passed.
 func verdict(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // the text of go test before the package and the time
+	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // go test writes this text before the package and the time
 	return quoted(strings.TrimSpace(last))
 }

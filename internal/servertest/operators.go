@@ -84,7 +84,7 @@ func TestOperators(t *testing.T, side Side) {
 	wantCode(t, "the revoked certificate, still", err, tutti.CodeUnauthenticated)
 
 	wantCode(t, "revoke bob again", revoke(api.RevokeOperator{Operator: "bob"}), "")
-	wantCode(t, "revoke oneself, the last one", revoke(api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
+	wantCode(t, "revoke the last operator, who calls", revoke(api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
 	wantCode(t, "and mean it", revoke(api.RevokeOperator{Operator: "ada", Last: true}), "")
 	for _, e := range f.Events() {
 		if slices.Contains([]string{"operator.issued", "operator.revoked"}, e.Body.Kind()) && e.By != "operator:ada" {

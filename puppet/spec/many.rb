@@ -3,9 +3,9 @@
 $LOAD_PATH.unshift(File.expand_path('../lib', __dir__))
 require_relative 'support/real_run'
 
-# The script starts many runs through one warm parent. Some are killed at a random moment, and after some of the others
-# facts are collected. The script measures the cost for the parent (docs/benchmarks.md). ruby spec/many.rb [RUNS
-# [KILLED [SEED]]]
+# The script starts many runs through one warm parent. Some runs are killed at a random moment, and facts are collected
+# after some of the other runs. The script measures the cost for the parent (docs/benchmarks.md). ruby spec/many.rb
+# [RUNS [KILLED [SEED]]]
 runs, killed, seed = ARGV.map { |text| Integer(text) } + [300, 20, 1].drop(ARGV.length)
 random = Random.new(seed)
 victims = (10...runs).to_a.sample(killed, random: random)

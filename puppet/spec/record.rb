@@ -2,7 +2,7 @@
 
 # Records the directories of real runs, one per case, for the tests of the agent:
 #   ruby spec/record.rb            writes testdata/runs/<Puppet version>/<case>/
-# Temporary paths become /srv/tutti, the node's own Facter messages (they depend on the machine) stay in one case only.
+# Temporary paths become /srv/tutti. Facter's messages depend on the machine and stay in one case only.
 require 'puppet'
 require_relative 'support/cases'
 

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Records reports and logs of real runs, for the tests of who reads reports:
+# Records reports and logs of real runs, for the tests of code that reads reports:
 #   ruby spec/record_reports.rb    writes testdata/reports/<Puppet version>/<run>.{json,jsonl}
-# Three runs of one node: `first` makes everything, `second` finds what somebody changed by hand, `noop` changes nothing.
-# The secret is hunter2: no file that is written here has it, or this fails.
+# One node has three runs. `first` makes everything, `second` repairs a change by hand, and `noop` changes nothing.
+# The secret is hunter2. The script fails if a written file contains the secret.
 require 'puppet'
 require_relative 'support/real_run'
 

@@ -5,7 +5,8 @@ require 'fileutils'
 require 'open3'
 require 'timeout'
 
-# The compiles of a Puppet Server, in a process that is set up like a Puppet Server.
+# The examples check the compiles of a Puppet Server, in a process that is set up like a Puppet
+# Server.
 RSpec.describe 'compiles on a Puppet Server' do
   around { |example| Dir.mktmpdir { |dir| Dir.chdir(@dir = dir) { example.run } } }
 

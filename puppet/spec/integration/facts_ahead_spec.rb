@@ -295,7 +295,7 @@ RSpec.describe 'facts that are collected ahead' do
     end
   end
 
-  # A fact that uses the type package makes such a change. The type tells apt not to ask questions.
+  # A fact that uses the type package changes the environment. The type tells apt not to ask questions.
   it 'bring what facts have changed in the process' do
     first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && ENV.delete('LANG') && File.umask(0o027) && Dir.chdir('/usr') && 'one'"))
     command = first.write('command', "#!/bin/sh\necho \"$OF_M\" \"${LANG-none}\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)

@@ -2,13 +2,15 @@
 
 require_relative '../spec_helper'
 
-# A refresh that a run has triggered and not done is owed. Puppet forgets it, since its next run finds the change made.
+# A run owes a refresh if it has triggered the refresh and has not done it. Puppet forgets the refresh, because
+# the next run finds that the change is already made.
 RSpec.describe 'an owed refresh' do
   let(:run) { RealRun.new }
 
   after { run.clean }
 
-  # A file, and what is refreshed when it has changed: it counts its refreshes, and fails where `broken` is there.
+  # Writes a manifest with a file, and with an exec that Puppet refreshes after a change of the file. The exec
+  # counts its refreshes, and fails if the file `broken` exists.
   def manifest(machine, more = '', source: 'new', **parameters)
     count = machine.write('count', "#!/bin/sh\ntest ! -e #{machine.path('broken')} && echo once >> #{machine.path('counted')}\n", mode: 0o755)
     list = { 'refreshonly' => true, 'command' => "'#{count}'" }.merge(parameters.transform_keys(&:to_s))
@@ -31,7 +33,7 @@ RSpec.describe 'an owed refresh' do
     %w[change refreshed dropped].to_h { |kind| [kind.to_sym, events(machine, kind)] }
   end
 
-  # A run on the same machine to which the agent says what is owed.
+  # Starts another run on the same machine. The agent tells this run which refreshes are owed.
   def again(owed, **order)
     run.again.tap do |other|
       other.order.merge!({ 'owed' => owed, 'tags' => [] }.merge(order.transform_keys(&:to_s)))

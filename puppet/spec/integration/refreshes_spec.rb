@@ -2,8 +2,8 @@
 
 require_relative '../spec_helper'
 
-# The run reports before applying a resource which resources its change would refresh. Therefore an interrupted
-# run has already reported the refreshes that are still due.
+# Before applying a resource, the run reports which resources a change of this resource would refresh.
+# Therefore an interrupted run has already reported the refreshes that are still due.
 RSpec.describe 'what a resource notifies' do
   let(:run) { RealRun.new }
 

@@ -2,7 +2,8 @@
 
 require_relative '../spec_helper'
 
-# Whoever sends a signal to the process of a run ends it. The run was cut off, and says so: it is not the catalog that is wrong.
+# A signal to the process of a run ends the run. The run must then report that it was interrupted, and must not
+# blame the catalog.
 RSpec.describe 'a signal to a run' do
   let(:run) { RealRun.new }
 

@@ -5,7 +5,7 @@ require_relative '../support/own_facter'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
-# Providers that ask Facter repeatedly for facts that do not exist.
+# The examples use providers that ask Facter repeatedly for facts that do not exist.
 RSpec.describe 'a fact that a module asks for, of a warm parent' do
   let(:facter) { OwnFacter.new }
   let(:parent) { WarmParent.new(RealRun.environment.merge('RUBYLIB' => facter.dir)) }

@@ -124,7 +124,7 @@ RSpec.describe 'a warm parent' do
     torn&.stop
   end
 
-  # Nobody has read the answer. But a pid is on disk, and the run continues.
+  # The agent has not read the answer, but a pid is on disk. Therefore the run continues.
   it 'is killed after the answer: the run goes on' do
     run.agent.start
     run.write("#{run.run}/run.json", JSON.generate(run.order))

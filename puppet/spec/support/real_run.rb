@@ -26,7 +26,7 @@ class RealRun
 
   attr_reader :root, :run, :agent, :order, :status, :environment
 
-  # Returns the warm parent of runs that name no other parent. The parent is nil if these runs are cold.
+  # Returns the warm parent of runs that name no other parent. The parent is nil if the runs are cold.
   def self.parent
     WarmParent.shared(environment) if WarmParent.wanted?
   end

@@ -111,7 +111,7 @@ class WarmParent
     true
   end
 
-  # Waits until a process has ended that is not a child of this process.
+  # Waits until a process has ended. The process is not a child of this process.
   # @return [Status] with what it said last
   def self.wait(pid, phases)
     Waiting.for(120, 'the end of the run') { !alive?(pid) }

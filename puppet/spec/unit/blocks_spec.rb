@@ -20,7 +20,7 @@ RSpec.describe 'tutti::with and tutti::require_exports' do
 
   include_context 'with a run of Tutti'
 
-  # Returns the titles of all notify and tutti_waiting in the catalog.
+  # Returns the titles of all notify and tutti_waiting resources in the catalog.
   def catalog(manifest)
     environment = Puppet::Node::Environment.create(:production, [@modules])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do

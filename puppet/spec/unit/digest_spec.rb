@@ -5,7 +5,8 @@ require 'puppet_x/tutti/catalog_digest'
 require 'puppet_x/tutti/facts_digest'
 
 RSpec.describe 'digests' do
-  # Returns the digest of a compiled manifest. `change` gets the catalog before that.
+  # Returns the digest of a compiled manifest. `change` gets the catalog before the digest is
+  # computed.
   def digest(manifest, key: nil)
     environment = Puppet::Node::Environment.create(:production, [])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do

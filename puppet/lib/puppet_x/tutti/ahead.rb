@@ -8,7 +8,7 @@ module PuppetX
     # file without a name, because everything in the parent's memory is in all of its children. If a run begins during
     # the collection, it waits for the collection and does not start again.
     class Ahead
-      # The parent waits for this pipe while the collection runs: for a byte, or for its end.
+      # The parent waits for this pipe while the collection runs. The pipe gives a byte, or its end.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows

@@ -110,7 +110,7 @@ module PuppetX
         line
       end
 
-      # The answer may still come later. The next request must not take this late answer for its own answer.
+      # The late answer may still come. The next request must not take this late answer for its own answer.
       def late(message)
         close
         raise NoAnswer.new('deadline', message)

@@ -85,7 +85,8 @@ module PuppetX
         hand({ 'exports' => Exports.of(catalog), 'waits' => waits.noted, **stored })
       end
 
-      # There is no catalog. The reads are reported even if the compile failed, because an answer may be the reason.
+      # There is no catalog. The method reports the reads even if the compile failed, because an answer may be the
+      # reason.
       def not_compiled(error)
         hand({ 'exports' => [], 'waits' => waits.ending(error), 'failed' => true }) if @recorded
       rescue Puppet::Error => e

@@ -87,7 +87,7 @@ module PuppetX
         end
 
         # If the level is missing, the error says that the level is missing. The error does not show
-        # the failure that follows from this.
+        # the failure that follows from the missing level.
         def levelled(compile)
           catalog = yield
         rescue StandardError => e

@@ -40,8 +40,8 @@ module PuppetX
         end
       end
 
-      # Returns the directory of a hierarchy: the unified one, alone or together with others, or the older one of
-      # systemd itself.
+      # Returns the directory of a hierarchy. This is the unified hierarchy, alone or together with others, or
+      # the older hierarchy of systemd itself.
       def self.mount(controllers)
         return "/sys/fs/cgroup/#{controllers.delete_prefix('name=')}" unless controllers.empty?
 

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module PuppetX
-  # This module is the Ruby side of Tutti. This code needs only Puppet and Ruby's standard library.
+  # This module is the Ruby side of Tutti. The Ruby side needs only Puppet and Ruby's standard
+  # library.
   module Tutti
     # The node cannot carry out the order. Nothing was compiled or applied.
     class Refused < StandardError; end

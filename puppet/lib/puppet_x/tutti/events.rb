@@ -7,20 +7,20 @@ module PuppetX
   module Tutti
     # Writes the events of each resource in the host catalog while they happen.
     class Events
-      # How many references one line has.
+      # MOST is the largest number of references in one line.
       MOST = 100
 
       # @param journal [Journal]
-      # @param owed [Array<String>] the resources whose refresh an earlier run owes
+      # @param owed [Array<String>] resources whose refresh an earlier run owes
       def initialize(journal, owed = [])
         @journal = journal
         @owed = owed.to_set
         @ended = Set.new
-        @changing = {} # reference → what is refreshed because of its change
-        @due = Set.new # references of the resources that are to be refreshed
+        @changing = {} # reference → resources that Puppet refreshes because of the change
+        @due = Set.new # references of the resources that Puppet must still refresh
       end
 
-      # Reports that the evaluation of a resource begins, yields, and reports how it ended.
+      # Reports the beginning of a resource's evaluation, yields, and reports how the evaluation ended.
       def around(transaction, resource)
         total(transaction)
         @journal.write('event' => 'start', 'resource' => resource.ref)
@@ -32,9 +32,9 @@ module PuppetX
         result
       end
 
-      # A resource is changed next: what Puppet is to refresh after it is on disk before, since Puppet forgets it. A run that is cut off has no
-      # other chance to say it.
-      # @raise [SystemCallError] when it cannot be written; then nothing may be changed
+      # Writes, before Puppet changes a resource, which resources Puppet must refresh after the change. Puppet
+      # itself forgets these resources, and an interrupted run could not write them later.
+      # @raise [SystemCallError, IOError] if the line cannot be written, then Puppet must not change the resource
       def changing(transaction, resource)
         return if @changing.key?(resource.ref)
 
@@ -43,7 +43,8 @@ module PuppetX
         @changing[resource.ref] = targets
       end
 
-      # A resource was refreshed. What it notifies is to be refreshed next.
+      # Reports that Puppet has refreshed a resource. Puppet must next refresh the resources that this resource
+      # notifies.
       def refreshed(resource)
         @due.delete(resource.ref)
         @due.merge(@changing.fetch(resource.ref, []))
@@ -74,8 +75,8 @@ module PuppetX
         @refreshes ||= Refreshes.new(transaction.relationship_graph)
       end
 
-      # Puppet refreshes the resource as if the change that an earlier run made had been made now: after all that it depends on, and not at all
-      # if it is left out.
+      # Lets Puppet refresh the resource as if this run had made the change of the earlier run. Puppet
+      # refreshes the resource only after the resource's dependencies, and skips an excluded resource.
       def repeat(transaction, resource)
         return drop(resource.ref) unless Refreshes.of?(resource)
 

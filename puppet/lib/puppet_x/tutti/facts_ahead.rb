@@ -11,9 +11,9 @@ module PuppetX
   module Tutti
     # This class collects facts after one run for the next run. The process does the first part of a run, up to the
     # lock. The process has its own directory and no agent. The collecting process uses the settings of a run and asks
-    # Facter through Puppet's terminus. If the process ends before it has facts, there are no facts from it.
+    # Facter through Puppet's terminus. If the process ends before it has facts, the next run collects its own facts.
     class FactsAhead < Launcher
-      # NOW is a file in the directory of the run whose facts are compared. The agent reads this file.
+      # NOW is a file in the directory of the run whose facts are compared. The agent reads the file NOW.
       NOW = 'facts-now.json'
       # NAMES is the largest number of changed facts that the file names.
       NAMES = 10
@@ -58,8 +58,8 @@ module PuppetX
           false # a plugin went between two looks
         end
 
-        # Makes the same changes in this process that the run's own collection would have made. For example, a type that
-        # a fact has used sets the environment, and other code of a module expects a library.
+        # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
+        # have used a type that sets the environment, and other code of a module may expect a library.
         # @return [String, nil] why that cannot be
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
@@ -210,7 +210,7 @@ module PuppetX
         Launcher.current.start
       end
 
-      # Without a parent, nobody would end a collection that hangs. This process is the first of its session.
+      # Without a parent, nobody would end a collection that hangs. The collecting process is the first of its session.
       def self.ends_at_last
         Thread.new do
           sleep LIMIT
@@ -265,7 +265,7 @@ module PuppetX
 
       private
 
-      # Reports whether these facts equal the facts of the run.
+      # Reports whether the new facts equal the facts of the run.
       def compare(values, external, outside)
         volatile = @order.volatile_facts
         before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
@@ -277,7 +277,7 @@ module PuppetX
         nil # it has collected none, or a full disk
       end
 
-      # Returns the digests of the run that count as facts. A run of an earlier release has none.
+      # Returns the digests of the run that count as facts. A run of an earlier release has no such digests.
       def outside_before
         JSON.parse(File.read(file('../outside.json')))
       rescue Errno::ENOENT

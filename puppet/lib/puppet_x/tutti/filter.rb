@@ -24,7 +24,7 @@ module PuppetX
         end
       end
 
-      # The opposite direction: returns the filter as a collector would give it.
+      # Returns the filter as a collector would give it, which is the opposite of normal.
       # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
       # @return [Array]
       def self.infix(prefix)

@@ -11,8 +11,8 @@ require_relative 'run'
 module PuppetX
   module Tutti
     # This module installs the hooks by which the launcher adds its code to Puppet's own run. The hooks
-    # are installed only in the launcher's process. The places are the same in Puppet 7.23, 8 and OpenVox.
-    # Each hook calls the launcher and stores no state.
+    # are installed only in the launcher's process. The hooked places are the same in Puppet 7.23, 8 and
+    # OpenVox. Each hook calls the launcher and stores no state.
     module Hooks
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
@@ -84,8 +84,8 @@ module PuppetX
         end
       end
 
-      # These hooks are on the way to a catalog of the Puppet Server. They write the phases, and wait at the gate before
-      # Puppet uses the catalog.
+      # These hooks are on the way to a catalog of the Puppet Server. The hooks write the phases, and wait at the gate
+      # before Puppet uses the catalog.
       module Retrieval
         def get_facts(options)
           Launcher.current.collecting
@@ -153,7 +153,7 @@ module PuppetX
         end
       end
 
-      # These hooks write the events of the host catalog's resources. Settings catalogs also pass here.
+      # These hooks write the events of the host catalog's resources. Settings catalogs also pass through this hook.
       module Transaction
         private
 
@@ -164,7 +164,7 @@ module PuppetX
         end
       end
 
-      # Before a resource of the host catalog is changed.
+      # This hook runs before Puppet changes a resource of the host catalog.
       module Harness
         private
 
@@ -180,7 +180,8 @@ module PuppetX
         end
       end
 
-      # Before and after a resource of the host catalog is refreshed. A service that was just started needs no refresh any more.
+      # This hook runs before and after Puppet refreshes a resource of the host catalog. If Puppet has just
+      # started a service, the service no longer needs a refresh.
       module EventManager
         def queue_events(resource, events)
           super
@@ -197,7 +198,7 @@ module PuppetX
           super.tap { |refreshed| Launcher.current.events.refreshed(resource) if refreshed }
         end
 
-        # As Puppet treats a refresh that fails.
+        # An error has the same effects as a failed refresh in Puppet.
         def noted?(resource)
           Launcher.current.events.changing(transaction, resource)
           true
@@ -210,9 +211,9 @@ module PuppetX
         end
       end
 
-      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores this
-      # state only for `puppet agent`. Without this state every change of `puppet apply` counts as
-      # intentional.
+      # This hook lets Puppet distinguish a corrective change from an intentional one. Puppet stores the
+      # old state of resources only for `puppet agent`. Without the old state every change of
+      # `puppet apply` counts as intentional.
       module Persistence
         def enabled?(catalog)
           catalog.host_config?

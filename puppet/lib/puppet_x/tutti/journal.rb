@@ -4,8 +4,9 @@ require 'json'
 
 module PuppetX
   module Tutti
-    # An append-only file of JSON lines. A line is one write, so a killed process leaves whole lines.
-    # `write` never raises: a full disk must not end a Puppet run midway.
+    # A Journal is an append-only file of JSON lines. Each line is one write, so a killed process
+    # leaves only whole lines. `write` never raises an error, because a full disk must not end a
+    # Puppet run in the middle.
     class Journal
       # Returns the time as RFC 3339 with milliseconds, like in all files of a run.
       def self.now
@@ -51,7 +52,7 @@ module PuppetX
         nil
       end
 
-      # Appends one line that is on disk when this returns, with all lines before it.
+      # Appends one line. The line and all earlier lines are on disk when `note` returns.
       # @raise [SystemCallError, IOError]
       def note(fields)
         append(fields)
@@ -60,7 +61,7 @@ module PuppetX
 
       private
 
-      # A line that a full disk has cut off must not spoil the next one.
+      # If a full disk has cut off a line, the next line must still be readable.
       def append(fields)
         line = "#{Journal.json({ 't' => Journal.now }.merge(fields.compact))}\n"
         @file.write(@torn ? "\n#{line}" : line)

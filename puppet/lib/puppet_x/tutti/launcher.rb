@@ -17,7 +17,7 @@ module PuppetX
       STOPPED = 76
       DISABLED = 77
       NAME = 'puppet-tutti'
-      # What ends a process that does not expect it.
+      # SIGNALS are the signals that end a process without traps.
       SIGNALS = %w[TERM HUP INT QUIT USR1 USR2].freeze
 
       class << self
@@ -103,7 +103,7 @@ module PuppetX
         refuse(e.message)
       end
 
-      # The run collects facts next. `puppet agent` gets its plugins now.
+      # The run collects facts next. `puppet agent` gets its plugins at this point.
       def collecting
         phase('facts')
       end
@@ -136,7 +136,7 @@ module PuppetX
         start_over(@preload.synced || @preload.refuted) if @preload
       end
 
-      # `puppet agent` is disabled on this node. The message gives the reason.
+      # `puppet agent` is disabled on this node. The message of Puppet gives the reason.
       def disabled(message)
         phase('lock', 'disabled' => message.to_s)
         Puppet.notice("tutti: Puppet is disabled: #{message}")
@@ -170,8 +170,8 @@ module PuppetX
         phase('convert')
       end
 
-      # The catalog is applied next. The run must have passed the gate, even if the site's settings change the
-      # indirections.
+      # Puppet applies the catalog next. The run must have passed the gate, even if the site's settings change
+      # the indirections.
       def applying
         raise Puppet::Error, 'tutti: the catalog did not pass the gate, it is not applied' unless @gate_passed
 
@@ -186,7 +186,8 @@ module PuppetX
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
 
-      # Keeps the facts for questions that come later (docs/howto/puppet.md). If this fails, the run still continues.
+      # Keeps the facts for questions that come later (docs/howto/puppet.md). If the facts cannot be kept, the run still
+      # continues.
       def facts(values)
         @fact_costs ||= FactCosts.record
         Run.current.outside = Outside.new(Puppet.lookup(:current_environment), @order.volatile_facts).facts unless @order.agent?
@@ -278,7 +279,7 @@ module PuppetX
         end
       end
 
-      # Makes the process independent: it has no input and no pipes that can break, and its name looks like a Puppet to
+      # Makes the process independent. It has no input and no pipes that can break, and its name looks like a Puppet to
       # Puppet's lock. Without an argument `puppet apply` reads code from stdin. Stdin is empty, so Puppet uses the
       # manifest of environment.conf.
       def detach
@@ -291,7 +292,7 @@ module PuppetX
         trap_signals
       end
 
-      # Puppet sets traps of its own: on INT it exits, and `puppet agent` has those of a daemon.
+      # Puppet sets its own traps. On INT, Puppet exits. The traps of `puppet agent` are for a daemon.
       def trap_signals
         SIGNALS.each { |name| Signal.trap(name) { interrupted(name) } }
       end

@@ -9,7 +9,7 @@ module PuppetX
     module LeftOut
       TYPE = 'Tutti_waiting'
 
-      # There is one resource for each question and container. A block of a class may be left out. Then Puppet must not
+      # There is one resource for each question and container. If a block of a class is left out, Puppet must not
       # apply resources that require the class, even if another block waits for the same answer.
       # @param title [String] what is missing
       # @param question [String] for people

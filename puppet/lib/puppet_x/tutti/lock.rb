@@ -5,7 +5,7 @@ require 'puppet/util/pidlock'
 
 module PuppetX
   module Tutti
-    # Puppet's own run lock. `puppet agent` takes this lock, and `puppet apply` does not. Only
+    # Puppet's own run lock. `puppet agent` takes the run lock, and `puppet apply` does not. Only
     # Puppet's Pidlock decides who holds the lock, and whether it is stale.
     class Lock
       # Returns the agent's lock file, even if its path is set only for `puppet agent`.

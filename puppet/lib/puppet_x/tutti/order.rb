@@ -67,8 +67,8 @@ module PuppetX
         @data.slice(*DIRECTORIES).compact
       end
 
-      # Returns path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has disabled
-      # every other Puppet. The path is nil if no job has disabled Puppet.
+      # Returns the path of a file that replaces Puppet's agent_disabled_lockfile while the run's job has
+      # disabled every other Puppet. The path is nil if no job has disabled Puppet.
       def disabled_lockfile
         @data['disabled_lockfile']
       end

@@ -2,9 +2,9 @@
 
 module PuppetX
   module Tutti
-    # Preload is the code that the warm parent has loaded for its children. This is only code of Puppet,
-    # loaded in an empty environment and without settings. No fact is resolved. If a run would have loaded
-    # some of this code differently, the run must not use it (docs/adr/0014-warm-runner.md).
+    # Preload is the code that the warm parent has loaded for its children. The warm parent loads only
+    # code of Puppet, in an empty environment and without settings. No fact is resolved. If a run would
+    # have loaded some of this code differently, the run must not use it (docs/adr/0014-warm-runner.md).
     class Preload
       # FILES are files other than types that a run loads when it needs them.
       FILES = %w[
@@ -101,7 +101,7 @@ module PuppetX
         (now.keys | @stamps.keys).find { |file| now[file] != @stamps[file] }
       end
 
-      # In a child: forgets everything that a run finds out itself.
+      # A child forgets everything that a run finds out itself.
       def forget
         @premises.forget
         TypeEnvironment.await
@@ -123,7 +123,7 @@ module PuppetX
 
       # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
       # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
-      # For other files this is not possible.
+      # For other files a new load is not possible.
       # @return [String, nil] the first file that makes it impossible
       def shadowed
         files = @seen = plugins
@@ -165,8 +165,8 @@ module PuppetX
         end
       end
 
-      # Reads a directory only if it can contain such a file, because a glob of all directories takes longer than all
-      # other checks.
+      # Reads a directory only if it can contain a loaded file's name, because a glob of all directories takes longer
+      # than all other checks.
       # @return [Array<String>] the Ruby files of a directory that are in folders from which something is loaded
       def names_in(dir, folders = @tree, prefix = '')
         Dir.children(dir).sort.flat_map do |child|
@@ -214,7 +214,7 @@ module PuppetX
       end
 
       # Returns an openssl.cnf and the files that it includes: a file, or all files of a directory
-      # (config(5ssl)). Distributions put settings for all programs there.
+      # (config(5ssl)). Distributions put settings for all programs into included files.
       def included(conf, found = [])
         found << conf
         File.foreach(conf, encoding: 'BINARY') do |line|

@@ -5,10 +5,10 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Premises are the questions of Puppet's code to the machine while the code was loaded ahead. They are about
-    # facts, settings, features and commands. Some providers ask questions of this kind when they are loaded, not
-    # when they are used. A child asks the questions again. If an answer differs, the child itself would have
-    # loaded other code.
+    # Premises are the questions of Puppet's code to the machine while the code was loaded ahead. The questions
+    # are about facts, settings, features and commands. Some providers ask questions of this kind when they are
+    # loaded, not when they are used. A child asks the questions again. If an answer differs, the child itself
+    # would have loaded other code.
     class Premises
       class << self
         attr_reader :current
@@ -57,7 +57,7 @@ module PuppetX
         @answers[[kind, question]].first
       end
 
-      # In a child: forgets the known features. Puppet checks the features again when it needs them.
+      # A child forgets the known features. Puppet checks the features again when it needs them.
       def forget
         results = Puppet.features.instance_variable_get(:@results)
         @features = results.dup
@@ -107,7 +107,7 @@ module PuppetX
         "#{what} was #{before.inspect} when Puppet was loaded and is #{now.inspect}"
       end
 
-      # The settings. At this time there is no puppet.conf yet.
+      # The settings. When the hook runs, there is no puppet.conf yet.
       module Settings
         def [](name)
           Premises.ask(:setting, name) { super }
@@ -141,8 +141,8 @@ module PuppetX
         end
       end
 
-      # Facter for code that is loaded ahead. Facter runs in a separate process. In this process its answers would
-      # stay for all runs.
+      # This class is the Facter for code that is loaded ahead. Facter runs in a separate process. In the parent's
+      # own process the answers of Facter would stay for all runs.
       class Facts
         def value(name)
           Premises.ask(:fact, name.to_s) { elsewhere(name) }

@@ -4,8 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # PuppetDB below Tutti on a Puppet Server (`exports: puppetdb`). PuppetDB still stores facts and catalogs, and
-    # answers collectors.
+    # This module connects PuppetDB below Tutti on a Puppet Server (`exports: puppetdb`). PuppetDB still stores
+    # facts and catalogs, and answers collectors.
     module PuppetDB
       # @param indirection [Puppet::Indirector::Indirection]
       # @param operation [Symbol] what PuppetDB's terminus is to do with the request

@@ -5,7 +5,8 @@ require_relative 'run'
 
 module PuppetX
   module Tutti
-    # These hooks tell a compile which code asks a question. The places are the same in Puppet 7.23, 8 and OpenVox.
+    # These hooks tell a compile which code asks a question. The hooked places are the same in Puppet 7.23, 8 and
+    # OpenVox.
     module Questions
       def self.install
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)

@@ -17,7 +17,7 @@ module PuppetX
         resource.self_refresh? && !resource.deleting? ? [resource.ref, *behind(resource)] : behind(resource)
       end
 
-      # Whether Puppet can refresh a resource, and the code does not forbid it.
+      # Returns whether Puppet can refresh a resource, and the code does not forbid the refresh.
       def self.of?(resource)
         resource.respond_to?(:refresh) && !resource.noop?
       end

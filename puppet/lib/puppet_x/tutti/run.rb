@@ -28,7 +28,8 @@ module PuppetX
       # Puppet 8 resolves a Deferred when it applies the resource, and forgets that the value is Sensitive.
       LAZY = 'this Puppet shows what a Deferred gives, so none may give a secret; read it in the manifest'
 
-      # The agent enforces the deadline of a lock. This side waits a little longer, in case the agent hangs.
+      # The agent enforces the deadline of a lock. The run waits a little longer than the deadline, in case the agent
+      # hangs.
       GRACE = 30
 
       class << self
@@ -148,8 +149,8 @@ module PuppetX
         [e.code, e.message]
       end
 
-      # Reports lookups that no gate has seen: those of a failed compile, and those of values that Puppet resolved while
-      # applying.
+      # Reports lookups that no gate has seen. These are the lookups of a failed compile, and of values that Puppet
+      # resolved while applying.
       def hand_over
         @client.call('asked', asked) unless facts.nil? || @handed == keys.keys
       rescue NoAnswer => e
@@ -250,7 +251,7 @@ module PuppetX
         Puppet::Pops::Types::PSensitiveType::Sensitive.new(value)
       end
 
-      # Returns the exports of an answer. Each must be a resource of the requested type and name its node.
+      # Returns the exports of an answer. Each export must be a resource of the requested type and name its node.
       def exports(response, type)
         part(response, 'collect', 'exports', Array).each do |export|
           whole = export.is_a?(Hash) && export['type'].to_s.casecmp?(type) && export['title'].to_s != '' && export['node'].is_a?(String) &&

@@ -102,7 +102,7 @@ module PuppetX
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
 
-        # Without this setting, `puppet agent` uses its own name: that of its certificate.
+        # Without the setting certname, `puppet agent` uses its own name: that of its certificate.
         certname = in_config(:certname) || (Puppet[:certname] if @order.agent?)
         return if certname.nil? || certname == @order.node
 

@@ -21,7 +21,7 @@ module PuppetX
           ENV.replace(before)
         end
 
-        # In a child: prepares to make the changes when Puppet asks for a type.
+        # In a child: prepares the changes for the moment when Puppet asks for a type.
         def await
           Puppet::Type.extend(Lookup) unless @changes.empty?
         end

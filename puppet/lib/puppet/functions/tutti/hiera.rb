@@ -7,8 +7,8 @@ require 'puppet_x/tutti/run'
 # lower level may answer. Outside of a run of Tutti the level has no keys and requires no keys.
 Puppet::Functions.create_function(:'tutti::hiera') do
   # @param key the key that Hiera looks up
-  # @param options the options of the level: `required`, a list of regular expressions.
-  #   If a key matches one of them and Tutti has no value for it, the compile ends, and the run's outcome is `waiting`.
+  # @param options the options of the level: `required`, a list of regular expressions. If a key matches one of these
+  #   expressions and Tutti has no value for the key, the compile ends, and the run's outcome is `waiting`.
   # @param context Hiera's context
   # @return the value of the key
   dispatch :lookup_key do

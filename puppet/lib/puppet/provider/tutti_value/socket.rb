@@ -45,7 +45,8 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
     PuppetX::Tutti::Run.current
   end
 
-  # nil if the file does not exist. In a noop run, the real run may create the file later.
+  # Returns nil if the file does not exist. The real run may create the file later than the noop
+  # run.
   def desired
     path = resource[:source_file]
     return resource[:value] if path.nil?

@@ -48,15 +48,15 @@ class profile::swift::storage (
     }
   }
 
-  # This class does not use the values. Reading the values makes this node run again after the ring
-  # builder has built new rings.
+  # This class reads the values without using them. Reading the values makes this node run again
+  # after the ring builder has built new rings.
   if $profile::swift::ring_digests {
     $rings = ['account', 'container', 'object'].map |$ring| {
       tutti::value("swift/rings/${ring}", undef)
     }
   }
 
-  # The module fetches the rings but does not order this.
+  # The module fetches the rings but does not order the fetching.
   Swift::Ringsync <<| |>>
   Anchor['swift::config::end'] -> Swift::Ringsync <| |> -> Anchor['swift::service::begin']
 }
