@@ -64,7 +64,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	}
 	narrowest := ""
 	if w.Later && open(&missing) {
-		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " with the real targets instead of TARGET, the line is narrowest; "
+		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
 	}
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
