@@ -15,7 +15,7 @@ import (
 )
 
 // moment is the time of an answer. The time is a sequence of the log. If the sequence is
-// not known, it is the earliest possible time.
+// not known, the moment is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time
@@ -145,8 +145,8 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf returns the word for a node's standing. A conflicted node that needs nothing is suspect, because this is
-// true for only one of its machines.
+// stateOf returns the word for a node's standing. A conflicted node that needs nothing is suspect, because only
+// one of its machines needs nothing.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:

@@ -93,7 +93,7 @@ type perHour struct {
 	used  int
 }
 
-// used adds more to what a node has used. If the sum would exceed most within the hour, it adds
+// used adds more to what a node has used. If the sum would exceed most within the hour, used adds
 // nothing and returns false.
 func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
 	p.mu.Lock()
