@@ -347,7 +347,7 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	// The server never gives a node a higher epoch than 9007199254740992.
+	// The server refuses so large an epoch, because a restore must begin a still larger one.
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992")
 	f.db.Agent.Seen = first
 	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {
