@@ -67,7 +67,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.Acce
 			out = api.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
 		}
 		if op := v.Registry.Operators[in.Operator]; out.May && (op == nil || len(op.Good(v.Now)) == 0) {
-			out.Why += "; but the log has no valid certificate of this operator"
+			out.Why += "; but no certificate of this name is known to be good"
 		}
 		return nil
 	})

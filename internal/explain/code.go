@@ -96,7 +96,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, e
 	return out, tutti.Wrap("", err, "%s", out.Path)
 }
 
-// below returns the files below dir. If dir is not a directory, it returns no files.
+// below returns the files below dir. If dir is not a directory, below returns no files.
 func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	out := map[string]tutti.CodeFile{}
 	for name, f := range m.Files {
@@ -107,7 +107,8 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	return out
 }
 
-// pushes reads the pushes of an environment. If the environment is empty, it is the one of the fleet file.
+// pushes reads the pushes of an environment. If the environment is empty, pushes uses the environment of
+// the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
 	var p pushes
 	if err := rd.look(ctx, func(v View) error {

@@ -122,7 +122,7 @@ func (x *examined) since(t *trail) {
 		if !first.IsZero() {
 			st.Since = first
 		}
-	default: // Since is the time of its last run
+	default: // st.Since is already the time of the node's last run
 	}
 }
 

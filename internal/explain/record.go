@@ -81,7 +81,7 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 // reads are by the text of identify, and places of keys by hiera key.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. If the places are not stored, it returns none.
+// places reads the places. If the places are not stored, places returns an empty result.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {

@@ -112,8 +112,8 @@ func (v View) findRun(text string) (*engine.Run, error) {
 		len(found), text, strings.Join(names, ", "))
 }
 
-// latestRun returns the run of a node that node list shows. If the node has not finished a run yet, it
-// returns the active run.
+// latestRun returns the run of a node that node list shows. If the node has not finished a run yet,
+// latestRun returns the active run.
 func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	shown := v.node(n)
 	if r := v.Engine.Runs[cmp.Or(shown.LastRun, shown.Active)]; r != nil {

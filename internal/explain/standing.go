@@ -16,7 +16,7 @@ import (
 )
 
 // moment is the time of an answer. The time is a sequence of the log. If the sequence is
-// not known, it is the earliest possible time.
+// not known, the moment is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time

@@ -46,8 +46,8 @@ func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (api.Sugges
 	})
 }
 
-// suggestFrom returns the job with this id. If the id is empty, it returns the last noop converge,
-// or nil if there is none.
+// suggestFrom returns the job with this id. If the id is empty, suggestFrom returns the last noop
+// converge job, or nil if there is no such job.
 func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 	if id != "" {
 		return v.Job(id, v.KeepJobs)

@@ -98,7 +98,7 @@ func (r *reader) refuseCycle(what string, drafts []draft) {
 	}
 	first := at[cycle[0]]
 	if len(cycle) == 1 {
-		r.report(first.at, "remove it from its own after", "%s: step %s waits for itself", what, cycle[0])
+		r.report(first.at, "remove the step from its own list after", "%s: step %s waits for itself", what, cycle[0])
 		return
 	}
 	chain := string(cycle[0])

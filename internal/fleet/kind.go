@@ -114,7 +114,7 @@ func (r *reader) refuseOthers(kind tutti.StepKind, of map[tutti.StepKind]reading
 			}
 		})
 		if len(names) > 0 {
-			r.report(n, "remove it", "step: %s belongs to a %s step, this is a %s step", key, strings.Join(names, " or "), kind)
+			r.report(n, "remove it", "step: the key %s belongs to a %s step, but this is a %s step", key, strings.Join(names, " or "), kind)
 		}
 	}
 }

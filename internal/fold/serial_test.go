@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// The nodes of a serial group have the order of the group's list. If the group has no list, because nodes get into
-// it by join tokens, they have the order of their names. A node that has not joined is not in the group yet.
+// The nodes of a serial group have the order of the group's list. If nodes get into the group by join tokens, the group
+// has no list, and its nodes have the order of their names. A node that has not joined is not in the group yet.
 func TestSerial(t *testing.T) {
 	node := func(name tutti.NodeName, groups ...tutti.GroupName) *fold.Node {
 		return &fold.Node{NodeEnrolled: tutti.NodeEnrolled{Node: name, Groups: groups}}

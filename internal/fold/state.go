@@ -81,7 +81,7 @@ func (s *State) Member(target string, name tutti.NodeName) bool {
 }
 
 // Unjoined returns the sorted nodes of a group that have not joined, although the fleet file lists them. If the
-// group is empty, it returns those of all groups.
+// group is empty, Unjoined returns the nodes of all groups.
 func (s *State) Unjoined(group string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, g := range s.Fleet().Groups {

@@ -29,7 +29,7 @@ func (t *Tickets) apply(body tutti.Body) {
 	}
 }
 
-// Fits reports whether a machine with this ticket is the node. The ticket is empty if the machine has none.
+// Fits reports whether a machine with this ticket is the node. The ticket is empty if the machine has no ticket.
 func (t Tickets) Fits(ticket tutti.Digest) bool {
 	return t.Conflicted == "" && ticket == t.Present
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // keptLinks is how many of the last events have their link in memory. For a claim that names
-// one of these events, the server need not read the disk. Each node claims every half minute.
+// one of the last events, the server need not read the disk. Each node claims every half minute.
 const keptLinks = 8192
 
 // links has the links of the last events, by sequence.

@@ -29,7 +29,7 @@ type Options struct {
 	// KeepReports says which reports and logs of runs are kept. The default is all of them.
 	KeepReports retain.Reports
 	// Scrubs remembers when the server last read all content. The server reads all content once per
-	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, it never does.
+	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, the server never reads all content.
 	Scrubs     Scrubs
 	ScrubEvery time.Duration
 }

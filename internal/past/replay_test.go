@@ -33,7 +33,7 @@ func (l *readLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 
 // TestANewFoldIsOfTheWholeLog checks a refold during which a snapshot drops events. A
 // dropped event may have withdrawn something that an earlier event had set, so the refold
-// must begin again. If the log returns an error, the refold reads it again as well.
+// must begin again. If the log returns an error, the refold also reads the log again.
 func TestANewFoldIsOfTheWholeLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &readLog{Log: memory.NewLog()}

@@ -11,7 +11,7 @@ import (
 // sharedAsked stores the questions of runs in memory. Runs with equal questions share one
 // copy, and runs with equal absent hiera keys share one list of them. Sharing is needed
 // because the fold has thousands of runs of only a few roles. The type is safe for concurrent use.
-// Nobody may change content that it has returned.
+// Nobody may change content that sharedAsked has returned.
 type sharedAsked struct {
 	mu     sync.Mutex
 	asked  map[tutti.Digest]weak.Pointer[tutti.Asked]
@@ -35,7 +35,7 @@ func (s *sharedAsked) known(digest tutti.Digest) *tutti.Asked {
 	return s.asked[digest].Value()
 }
 
-// keys returns the absent keys of a digest. The function returns nil if nobody uses them now.
+// keys returns the absent keys of a digest. The function returns nil if nobody uses these keys now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	return nil
 }
 
-// share returns the shared copy of a digest's content. If there is no copy yet, it uses this content.
+// share returns the shared copy of a digest's content. If there is no copy yet, share uses the given content.
 func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.Asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()

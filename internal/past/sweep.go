@@ -212,7 +212,7 @@ func leaveOut(text []byte, digests ...tutti.Digest) []byte {
 func (k *keeper) files(ctx context.Context, blob tutti.Digest, out map[tutti.Digest]bool) error {
 	raw, err := k.opts.Blobs.Get(ctx, blob)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of pushed code is missing")
+		return tutti.Wrap(tutti.CodeDamaged, err, "the manifest of code that was pushed is missing")
 	}
 	if err != nil {
 		return tutti.Wrap("", err, "manifest of code")

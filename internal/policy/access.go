@@ -64,7 +64,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	}
 	narrowest := ""
 	if w.Later && open(&missing) {
-		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " with the real targets instead of TARGET, the line is narrowest; "
+		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
 	}
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
@@ -100,7 +100,7 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 }
 
 // covering returns the entries of fit that together cover all nodes of a wish. The function returns
-// nil if they do not cover all nodes.
+// nil if the entries do not cover all nodes.
 func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	whole := func(a tutti.Access) bool {
 		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet
@@ -157,9 +157,9 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 	return missing
 }
 
-// uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, it returns the
-// smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node without a
-// group gives GROUP.
+// uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, uncovered
+// returns the smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node
+// without a group gives GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

@@ -58,7 +58,7 @@ func parseCondition(text string, in column) (*condition, error) {
 		return nil, err
 	}
 	if len(tokens) == 0 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "it is empty; write * if every value matches")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "the column is empty; write * if every value matches")
 	}
 	if len(tokens) == 1 && tokens[0] == "*" {
 		return nil, nil

@@ -113,7 +113,7 @@ func (x *Exports) may(e Inspected) error {
 }
 
 // wider returns a grant that the node has for the type, extended so that it admits a resource. Its other
-// limits stay. If that is not enough, it returns the smallest grant that admits the resource.
+// limits stay. If no extended grant is enough, wider returns the smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -274,7 +274,7 @@ func owns(node tutti.NodeName, title string) bool {
 }
 
 // tagsOf returns the tags that the parameter tag creates on the collecting node. If a value is not
-// text, it returns the beginning of the JSON, because no grant admits such a tag.
+// text, tagsOf returns the beginning of the JSON, because no grant admits such a tag.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {

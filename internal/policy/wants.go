@@ -51,9 +51,9 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns grants that admit everything that the lists a and b admit. The grants have no To. Merge returns at
-// most one grant that is not dangerous, and one that is. Merge leaves out entries for which there is no room. The
-// entries of a come first, so that entries of b cannot displace them.
+// Merge returns grants that admit everything that the lists a and b admit. The field To of these grants is empty.
+// Merge returns at most one grant that is not dangerous, and one that is. Merge leaves out entries for which there
+// is no room. The entries of a come first, so that entries of b cannot displace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {

@@ -6,12 +6,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MayReturn counts that a rival comes back. MayReturn returns false if this is too often.
+// MayReturn counts that a rival comes back. MayReturn returns false if the limit is exceeded.
 func (p Nodes) MayReturn(n tutti.NodeName, now time.Time) bool {
 	return p.countedIn(n, now, time.Hour, MaxReturns, func(of *seat) *perMinute { return &of.returns })
 }
 
-// MayGreet counts a hello of a node. MayGreet returns false if this is too often.
+// MayGreet counts a hello of a node. MayGreet returns false if the limit is exceeded.
 func (p Nodes) MayGreet(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxHellos, func(of *seat) *perMinute { return &of.hellos })
 }
@@ -22,17 +22,17 @@ func (p Nodes) MayComeUnknown(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxUnknown, func(of *seat) *perMinute { return &of.unknown })
 }
 
-// MayPin counts a change of the CAs and issuer that a node trusts. MayPin returns false if this is too often.
+// MayPin counts a change of the CAs and issuer that a node trusts. MayPin returns false if the limit is exceeded.
 func (p Nodes) MayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxPins, func(of *seat) *perMinute { return &of.pins })
 }
 
-// MayBox counts a change of a node's key for secrets. MayBox returns false if this is too often.
+// MayBox counts a change of a node's key for secrets. MayBox returns false if the limit is exceeded.
 func (p Nodes) MayBox(n tutti.NodeName, now time.Time) bool {
 	return p.used(n, now, 1, MaxBoxes, func(of *seat) *perHour { return &of.boxes })
 }
 
-// MayLease counts a change of a node's state in an exclusive job. MayLease returns false if this is too often.
+// MayLease counts a change of a node's state in an exclusive job. MayLease returns false if the limit is exceeded.
 func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxLeases, func(of *seat) *perMinute { return &of.leases })
 }
@@ -40,7 +40,7 @@ func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 // maxRefused is how many entries per minute one node may cause about its refused runs.
 const maxRefused = 10
 
-// MayBeRefused counts a new refusal of a node's run. MayBeRefused returns false if this is too often.
+// MayBeRefused counts a new refusal of a node's run. MayBeRefused returns false if the limit is exceeded.
 func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
@@ -49,7 +49,7 @@ func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 // run, and later it may ignore the run.
 const maxTells = 2 * int(time.Minute/ForeignEvery)
 
-// MayTell counts a report of a foreign run. MayTell returns false if this is too often.
+// MayTell counts a report of a foreign run. MayTell returns false if the limit is exceeded.
 func (p Nodes) MayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
@@ -93,7 +93,7 @@ type perHour struct {
 	used  int
 }
 
-// used adds more to what a node has used. If the sum would exceed most within the hour, it adds
+// used adds more to what a node has used. If the sum would exceed most within the hour, used adds
 // nothing and returns false.
 func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
 	p.mu.Lock()

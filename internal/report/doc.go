@@ -2,8 +2,8 @@
 // `to_data_hash` makes in Puppet 7 and 8. It is pure.
 //
 // A node may lie in every part of its report and its log. So package report limits its memory while
-// it reads. If a report has more than it keeps, it counts the rest and drops it. If the input is
-// not a report, it returns one error. All texts are cleaned by tutti.Plain.
+// it reads. Parts of a report above the limits are counted and dropped. If the input is not a
+// report, the package returns one error. All texts are cleaned by tutti.Plain.
 package report
 
 import "github.com/tutti-project/tutti"

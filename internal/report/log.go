@@ -31,7 +31,7 @@ func (l line) plain() api.LogLine {
 }
 
 // Log yields the messages of a run's log. Each line of the log is one message. A killed process may leave
-// half a line. For a line that cannot be read, Log yields a message that says this.
+// half a line. For a line that cannot be read, Log yields a message about this error.
 func Log(raw []byte, yield func(api.LogLine) error) error {
 	before := true // the previous line could be read
 	for text := range bytes.Lines(raw) {

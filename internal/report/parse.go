@@ -186,7 +186,8 @@ func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 	return nil
 }
 
-// members calls f with the name of each member of the next object, and f reads the value. For null there are no calls.
+// members calls f with the name of each member of the next object, and f reads the value. For null, members makes no
+// call.
 func members(d *json.Decoder, f func(name string) error) error {
 	if more, err := open(d, '{'); err != nil || !more {
 		return err

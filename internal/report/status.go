@@ -120,7 +120,7 @@ func (e event) plain() api.ResourceEvent {
 var checksum = regexp.MustCompile(`^\{[a-z0-9]+\}[0-9a-f]+$`)
 
 // valueText returns a value as people read it. A text has no quotes, and null is empty. If
-// Puppet has encoded a checksum because it took it for bytes, valueText decodes it.
+// Puppet has taken a checksum for bytes and encoded it, valueText decodes the checksum.
 func valueText(raw json.RawMessage) string {
 	var text string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) != nil {

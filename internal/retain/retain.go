@@ -10,7 +10,7 @@
 //
 // The following contract must be true for every cut of a log. If a fold gets the needed
 // events before the cut and then the rest of the log, its state is the same as after all
-// events. A property test checks this on logs of the real server.
+// events. A property test checks this contract on logs of the real server.
 package retain
 
 import (

@@ -189,7 +189,8 @@ func missing(err error) string {
 	return ""
 }
 
-// lastRun returns a time that CEL can represent. For a node that never ran, this is a time before all other times.
+// lastRun returns a time that CEL can represent. For a node that never ran, lastRun returns a time before all
+// other times.
 func lastRun(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Unix(0, 0).UTC()

@@ -36,7 +36,7 @@ func manyExports(t *testing.T) (f fixture, web1, web2 tutti.RunID) {
 }
 
 // TestANodeHasItsShareOfComparisons checks a node that sends allowed questions again and again. The server
-// tells this node to ask later. Other nodes get answers, and the first node gets one after a while.
+// tells this node to ask later. Other nodes get answers, and the first node gets an answer after a while.
 func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run1, run2 := manyExports(t)

@@ -91,7 +91,7 @@ func TestPushingTheSameIsNoEvent(t *testing.T) {
 		t.Errorf("appended %v, want nothing", got)
 	}
 	f.PushSite("other")
-	f.PushSite(servertest.CodeContent) // back to the first content
+	f.PushSite(servertest.CodeContent) // push the first content of the site again
 	if diff := cmp.Diff([]string{"code.pushed", "code.pushed"}, f.Since(n)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

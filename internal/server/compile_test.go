@@ -210,7 +210,7 @@ func TestCompilesOfOthers(t *testing.T) {
 }
 
 // The reads and exports of the Puppet Server take effect at the gate of the node, also if
-// the server restarts in between. The node's own report about them has no effect.
+// the server restarts in between. The node's own report about reads and exports has no effect.
 func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string

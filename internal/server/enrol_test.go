@@ -274,7 +274,8 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 	}
 }
 
-// Within a running job, too, the new machine has never run. The verdict of the old machine's runs is not its verdict.
+// Within a running job, too, the new machine has never run. The verdict of the old machine's runs is not the verdict
+// of the new machine.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})

@@ -252,7 +252,7 @@ func (b slowBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error)
 	return b.Blobs.Get(ctx, digest)
 }
 
-// An explanation reads blobs and the log without the writer. Other callers need not wait for it.
+// An explanation reads blobs and the log without the writer. Other callers need not wait for the explanation.
 func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := slowBlobs{asked: make(chan struct{}, 1), may: make(chan struct{})}

@@ -137,7 +137,7 @@ func TestSuggestGrants(t *testing.T) {
 }
 
 // The grants in a log from before 0.3.0 keep their old meaning until an operator pushes a fleet file, even an
-// unchanged one. The server shows this to operators.
+// unchanged one. The server shows operators that the grants are old.
 func TestGrantsOfAnOldLog(t *testing.T) {
 	f := newFixture(t)
 	source := exporting("exports: [Host, Service]")

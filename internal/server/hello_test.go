@@ -147,8 +147,8 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 }
 
 // TestNothingIsLostOfANodeThatWasTwoMachines checks the messages that both machines send meanwhile. The server does
-// not accept them, but tells the machines to send them again. After an operator has kept one machine, the server
-// accepts the messages of this machine.
+// not accept these messages, but tells the machines to send them again. After an operator has kept one machine, the
+// server accepts the messages of this machine.
 func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

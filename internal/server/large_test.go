@@ -17,7 +17,7 @@ import (
 )
 
 // A list of empty objects needs up to a hundred times its bytes of memory when it is decoded. The server
-// refuses such a message before that: because of its sender, or because it counts the elements.
+// refuses such a message before it decodes the message: because of the sender, or because of the number of elements.
 func TestNoListGrowsInMemory(t *testing.T) {
 	many := func(bytes int) string { return strings.Repeat("{},", bytes/3) + "{}" }
 	few := many(900 << 10)

@@ -176,7 +176,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(0)
 	f.Push("mode: agent" + applyFleet)
 	converge(0)
-	// People see this reason, although code and environment differ as well.
+	// People see the other program as the reason, although code and environment differ as well.
 	another := func(program string) {
 		t.Helper()
 		n, err := f.ShowNode(servertest.Operator(), "db-01")

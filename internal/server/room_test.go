@@ -122,7 +122,7 @@ func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 }
 
 // TestForeignRunsDoNotFillLogOrDisk checks the limit for a node that has no run of Tutti and reports foreign runs
-// within an hour. The node reports the rest later, and the server then takes all of it.
+// within an hour. The node reports the other runs later, and the server then takes all of them.
 func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -44,7 +44,7 @@ func (n *scrubNotes) all() []past.Scrub {
 }
 
 // TestScrub checks that the server reads all content by itself at an interval and reports missing content.
-// The server repeats this as long as content is missing (finding F24).
+// The server repeats the report as long as content is missing (finding F24).
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := &scrubNotes{}

@@ -205,7 +205,7 @@ func TestSecretsAreRefused(t *testing.T) {
 			t.Errorf("%s: appended %v", tc.reason, got)
 		}
 	}
-	// The server does not replace a piece by another one.
+	// The server does not replace a piece by another piece.
 	again := good()
 	again.Adds, again.Key, again.ID, again.Recovery, again.Pieces[0].Sealed = true, "db/password", id(1), nil, []byte("rubbish")
 	n := len(v.Events())

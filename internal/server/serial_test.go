@@ -10,7 +10,7 @@ import (
 )
 
 // The server does not let a reaction begin on the nodes of a serial group that come after a disconnected node. The
-// server gives this as the reason for the nodes that wait.
+// server names the disconnected node as the reason for the nodes that wait.
 func TestAReactionHeedsASerialGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

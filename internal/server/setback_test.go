@@ -121,8 +121,8 @@ func (f *fenced) wantWhy(when, want string) {
 	}
 }
 
-// applies makes db-01 run in full. The node needs this run until it has passed the gate, and no proof can
-// replace it. After that the node is good.
+// applies makes db-01 run in full. The node needs this run until the run has passed the gate, and no
+// proof can replace the run. After that the node is good.
 func (f *fenced) applies(reason, want string) {
 	f.t.Helper()
 	f.converge()
@@ -347,7 +347,7 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	// The server never gives a node a higher number than this.
+	// The server refuses so large an epoch, because a restore must begin a still larger one.
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992")
 	f.db.Agent.Seen = first
 	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {

@@ -271,8 +271,8 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	if kinds := f.Since(before); len(kinds) > 0 {
 		t.Errorf("nothing as before: %q", kinds)
 	}
-	// If a node lacks a grant for an export, its run of Tutti gets no catalog. In a run of
-	// others the export goes only to PuppetDB.
+	// If a node lacks a grant for an export, its run of Tutti gets no catalog. In a run that Tutti
+	// did not start, the export goes only to PuppetDB.
 	mark := tutti.Export{Type: "Mark", Title: "m"}
 	in := wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: wire.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")

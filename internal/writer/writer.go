@@ -271,7 +271,7 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 }
 
 // work runs a command. If a command panics before it has changed anything, only this command fails. If the server ended
-// instead, the same message would end it again and again.
+// instead, the same message would end the server again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {

@@ -83,7 +83,7 @@ type Options struct {
 	// It may be nil.
 	FirstOperator *tutti.OperatorIssued
 	// Scrubs remembers when the server last read all stored content. The server reads all content once per
-	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, it never does.
+	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, the server never reads all content.
 	Scrubs     past.Scrubs
 	ScrubEvery time.Duration
 	// Epochs remembers the epoch of the log. It may be nil.

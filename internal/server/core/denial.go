@@ -22,7 +22,7 @@ func (tx *Tx) Deny(who, what string, err error) error {
 
 // Denied records or counts a request that the server refused before the request came to the writer.
 // The parameter who is `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is on
-// disk. If Denied only counts the request, the writer has no work with it.
+// disk. If Denied only counts the request, the writer has no work.
 func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	if d := denials.Entry(who, what, cause); s.Denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.Do(context.WithoutCancel(ctx), func(tx *Tx) error {

@@ -97,7 +97,7 @@ func encodeAnswered(a *wire.Answered) ([]byte, error) {
 		if err := one.Encode(&a.Exports[i]); err != nil {
 			return nil, err
 		}
-		b.Truncate(b.Len() - 1) // the end of the line
+		b.Truncate(b.Len() - 1) // remove the end of the line
 	}
 	b.WriteString("]}")
 	return b.Bytes(), nil

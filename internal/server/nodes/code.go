@@ -207,8 +207,8 @@ func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	return nil
 }
 
-// sizeOf returns the size of content, and whether the store knows the size. If the store does not know it, sizeOf
-// returns the maximum.
+// sizeOf returns the size of content, and whether the store knows the size. If the store does not know the size,
+// sizeOf returns the maximum.
 func (s *base) sizeOf(ctx context.Context, digest tutti.Digest) (size int64, known bool, err error) {
 	sizing, is := s.Opts.Blobs.(tutti.Sizing)
 	if !is {

@@ -26,8 +26,8 @@ const (
 
 var (
 	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may send no more")
-	errReportsMuch = fmt.Errorf("its node has sent too many reports of foreign runs within an hour (at most %d MiB): report this run later", presence.MaxReports>>20)
-	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour (at most %d KiB): report this run later", presence.MaxTold>>10)
+	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it must report this run later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it must report this run later", presence.MaxTold>>10)
 )
 
 // foreign takes a foreign run with its report. The function takes each run only once, and ignores a
@@ -110,7 +110,7 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	for _, f := range tx.Engine.Foreigns(n.Node) {
 		// a negative time means that the server's clock was set back
 		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery {
-			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a foreign run %s ago: it may report one in %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has reported a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}
 	return true, tx.Core.Opts.Space()

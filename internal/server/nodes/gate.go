@@ -96,8 +96,9 @@ type handed struct {
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
-// compiled. The function also records the decision, unless a converge step decides later. The gate was
-// made from in.served. If another record has replaced in.served since then, the node must ask again.
+// compiled. The function also records the decision, unless a converge step decides later. The report
+// of the Puppet Server that was used for this gate is in.served. If another record has replaced
+// in.served since then, the node must ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {

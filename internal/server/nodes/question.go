@@ -185,10 +185,10 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		if n.Changes >= maxChanges || n.Written+int64(in.Size()) > maxWritten {
 			return tx.Deny(tutti.ActorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
-				"run %s of node %s has changed values %d times, with %d bytes in all; allowed are %d times and %d bytes", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
+				"run %s of node %s has changed values %d times, with %d bytes in all: at most %d times and %d bytes", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
-			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has %d published values, at most %d", n.Node, maxValues, maxValues))
+			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
 		}
 		if in.Secret != nil {
 			return tx.Seal(tutti.ActorNode(n.Node), n.Node, r, *in.Secret)

@@ -10,7 +10,7 @@ import (
 )
 
 // wentBack logs that a node has seen a later position of this server than the server has now. The function logs
-// this at most once a minute. The node may be lying.
+// such a report at most once a minute. The node may be lying.
 func (s *base) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {

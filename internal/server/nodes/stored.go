@@ -57,8 +57,8 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 }
 
 // publishStored takes the exports of a catalog that goes to PuppetDB next. The exports of the catalog
-// become the exports of its node. The function records the catalog even if the exports have not changed.
-// If the node had no exports before and has none now, publishStored records nothing.
+// become the exports of the catalog's node. The function records the catalog even if the exports have
+// not changed. If the node had no exports before and has none now, publishStored records nothing.
 func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""

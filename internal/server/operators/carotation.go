@@ -309,7 +309,7 @@ func (s *Keys) ShowCARotation(ctx context.Context) (api.CARotation, error) {
 	return out, err
 }
 
-// unpinned returns the nodes that have not pinned a CA, sorted.
+// unpinned returns the nodes that do not trust a CA yet, sorted by name.
 func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, name := range slices.Sorted(maps.Keys(v.Registry.Nodes)) {

@@ -28,7 +28,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	if in.Action.Effect() { // which lasts on the nodes
+	if in.Action.Effect() { // the effect lasts on the nodes
 		if err := s.lasting(ctx, string(in.Action)+" Puppet", func(*tx) error { return nil }); err != nil {
 			return err
 		}

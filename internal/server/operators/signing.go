@@ -93,7 +93,7 @@ func (s *Keys) SignCode(ctx context.Context, in tutti.CodeSign) error {
 		now, ok := tx.Registry.Statements[in.Code]
 		switch {
 		case !ok:
-			return tutti.Errorf(tutti.CodeNotFound, "no order names the code %.19s, or nobody has signed it with a counter", in.Code)
+			return tutti.Errorf(tutti.CodeNotFound, "no node is told to run the code %.19s, or nobody has signed it with a counter", in.Code)
 		case !bytes.Equal(now.Body, in.Statement.Body):
 			return tutti.Errorf(tutti.CodeConflict, "the code %.19s was pushed again in the meantime", in.Code)
 		}
@@ -170,7 +170,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 		if !bytes.Equal(now.Statement.Body, in.Body) {
 			switch {
 			case next.Counter <= now.Counter:
-				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators in the meantime: repeat the command")
+				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: repeat the command")
 			case tutti.Leaps(now.Counter, next.Counter):
 				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: no signer leaves out more than %d", next.Counter, now.Counter, tutti.MaxCounterStep)
 				return tx.Deny(tutti.Actor(ctx), "say who signs actions", err)
