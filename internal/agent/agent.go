@@ -125,7 +125,7 @@ type Options struct {
 	// Patience is how long to wait for one answer. Patience is also how long to wait for an absent server before
 	// the last known answers are used. The default is 30 s.
 	Patience time.Duration
-	KeepRuns int // how many directories of ended runs are kept; 20
+	KeepRuns int // directories of ended runs that are kept; 20
 	// Refusals is how often the server may refuse a result for a reason of its own before the agent gives up. The
 	// refusals are at least a second apart. The default is 10.
 	Refusals int

@@ -80,9 +80,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	out.Run = passed
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, which the order needs
+		out.Changed = s.outdatedSince(passed, job) // the order needs the record of the stopped compile
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // the record is what a compile of a running job read
+		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
 	}
 	if len(out.Changed) > 0 {
 		return out
