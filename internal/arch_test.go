@@ -27,18 +27,18 @@ const (
 // internal/, unless the map layers contains its whole path. A package may import only
 // lower layers, and never another package of its own layer.
 const (
-	words    = "the root package"  // the domain: standard library only
-	speech   = "speech"            // pure; what agents, operators and the server say to each other
+	words    = "the root package"  // only the domain, with the standard library
+	speech   = "speech"            // pure; the messages between agents, operators and the server
 	assets   = "assets"            // packages outside internal/ that embed files
 	base     = "base"              // pure
 	rules    = "rules"             // pure
 	decision = "decision"          // pure
 	converge = "convergence"       // pure; uses the results of the decisions
 	folded   = "fold"              // pure; the fold of the whole log
-	readers  = "readers"           // pure; answer from the fold without the writer
+	readers  = "readers"           // pure; answer requests from the fold, without the writer
 	parts    = "parts"             // parts of the server, each with one subject; they know no writer
 	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
-	shared   = "the server's core" // what the server's handlers share
+	shared   = "the server's core" // the packages that handlers of the server share
 	handlers = "handlers"          // handlers for operators and for nodes; only the server uses them
 	points   = "kill points"       // where a test may kill a process
 	system   = "system"            // small tools of the operating system

@@ -183,7 +183,7 @@ type Agent struct {
 	localAsks chan localAsk
 	aloneMu   sync.Mutex
 	alone     Alone
-	aloneAt   time.Time // Alone.Reached as it is on disk
+	aloneAt   time.Time // the value of Alone.Reached on disk
 }
 
 const (
@@ -285,7 +285,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer func() {
 		beside.Wait()
 		if told.Err() != nil {
-			a.sendBeat(true) // the last message of this agent
+			a.sendBeat(true) // send the last message of this agent
 		}
 	}()
 	defer cancel(nil)
@@ -431,7 +431,7 @@ func (a *Agent) claims(ctx context.Context) error {
 
 func (a *Agent) setStuck(err error) {
 	if err != nil && away(err) {
-		err = nil // the server itself sees that the node is away
+		err = nil // the server itself notices that the node is away
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -463,7 +463,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed even if the server is away
 		return any, err
 	}
-	if err := a.hearLocals(); err != nil { // no order waits for this
+	if err := a.hearLocals(); err != nil { // no order waits for local runs
 		a.opts.Logger.Error("a local run is not reported to the server yet", "error", err)
 	}
 	if !a.hasGreeted() {

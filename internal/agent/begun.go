@@ -20,7 +20,7 @@ const BegunFile = "begun.json"
 // begun is the node's memory of orders and of its server.
 type begun struct {
 	Fence  tutti.Fence    `json:"fence"`           // the fence of the last order that this node has begun
-	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that order
+	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that last order
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 

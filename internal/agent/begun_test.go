@@ -154,7 +154,7 @@ func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // acknowledged events that the server has lost
 	l.start(quick)
 	l.line.settle()
-	l.line.settle() // the first answer is noted
+	l.line.settle() // wait until the agent has noted the first answer
 	l.job()
 	l.troubled("its log has gone back")
 	if l.ruby.started() != 0 {

@@ -7,14 +7,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
-	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+	sealing "github.com/tutti-project/tutti/internal/seal" // named sealing, because the agent seals its own files, too
 	"github.com/tutti-project/tutti/wire"
 )
 
 // Boxes holds the keys for which others seal this node's secrets.
 type Boxes interface {
 	Keys() []*ecdh.PrivateKey // all keys that may open a secret, with the present key first
-	Pending() bool            // there is a next key
+	Pending() bool            // reports whether there is a next key
 	Next() (*ecdh.PrivateKey, error)
 	Switch() error // makes the next key the present one
 }

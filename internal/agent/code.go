@@ -339,7 +339,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // the manifest goes last, so that the next collect finds an interrupted removal
+		for _, part := range codeParts { // the manifest goes last, so that the next collect can finish an interrupted removal
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

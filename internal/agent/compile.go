@@ -39,7 +39,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket")
 	}
-	if err = os.Chmod(c.Path, 0o660); err == nil { // for the group of the Puppet Server
+	if err = os.Chmod(c.Path, 0o660); err == nil { // only the group of the Puppet Server may use the socket
 		err = os.Chown(c.Path, -1, c.GID)
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	}
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
-		if a.Lags == nil { // an older server does not compare
+		if a.Lags == nil { // an older server does not report lags
 			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags
@@ -164,7 +164,8 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 
 // compiled sends what the compile has read and exports to the server.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // without places: no record needs them
+	// The server does not need the places.
+	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports}
 	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.CompiledFor{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
 	})

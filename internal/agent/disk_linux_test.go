@@ -52,7 +52,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 			if err := os.Remove(stuff); err != nil {
 				t.Error(err)
 			}
-			for kept := []string{}; len(kept) == 0; { // until the result is in the outbox
+			for kept := []string{}; len(kept) == 0; { // wait until the result is in the outbox
 				l.line.until(wire.OpResult, l.line.count(wire.OpResult)+1)
 				kept, _ = filepath.Glob(filepath.Join(l.dir, "runs", "*", "result.json"))
 			}

@@ -11,7 +11,7 @@ import (
 // exchange. The next agent sends what the ended agent did not send. In an earlier release, an agent
 // went on for seconds after its end and delayed the next agent's run.
 func TestAnAgentThatEndsWaitsForNoExchange(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a failing test ends
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a failing test ends by this
 	defer cancel()
 	x := &exchange{}
 	x.due()

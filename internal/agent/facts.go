@@ -29,7 +29,7 @@ type Facts interface {
 // FactsNow is the result of a collection.
 type FactsNow struct {
 	Facts   tutti.Digest
-	Changed []string  // names of the facts that differ from the run's
+	Changed []string  // names of the facts that differ from the facts of the run
 	Watch   []string  // directories whose files are the sources of facts
 	At      time.Time // when the collection ended
 	Began   time.Time // when the collection began; zero if this is not known
@@ -67,7 +67,7 @@ type factsWatch struct {
 	late   bool      // a watched file was written during the collection
 	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
-	toldOf string // the directory of the run for which told was sent
+	toldOf string // the directory of the run for which the agent has sent told
 	said   string
 }
 

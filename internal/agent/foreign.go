@@ -148,7 +148,7 @@ type watch struct {
 	// done is the place up to which the agent has reported all reports, or need not
 	// report them.
 	done  place
-	since time.Time // when the last undisturbed look began
+	since time.Time // the time when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
 	// read contains the runs whose reports the agent has read after the place done.
@@ -358,7 +358,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 			missing--
 		}
 	}
-	if last.id == w.last && last.id != "" && last.id != noReport { // the run saved its report once more
+	if last.id == w.last && last.id != "" && last.id != noReport { // the same run saved its report once more
 		missing--
 	}
 	for _, run := range w.left() { // the reports of these runs need not be read

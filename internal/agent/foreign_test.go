@@ -494,7 +494,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	for i := range 8 {
 		began := i
 		if i < 6 {
-			began = 10_000 - i // a week ahead, and set back several times
+			began = 10_000 - i // the clock is a week ahead, and is set back several times
 		}
 		w.leave(t, report(t, began, foreignID(i)))
 		w.taken(t)
@@ -504,7 +504,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
-			w.taken(t) // what the agent finds at its start; after that it watches
+			w.taken(t) // the report that the agent finds at its start; after that the agent watches
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {

@@ -29,7 +29,7 @@ type lockFile struct {
 	message string // empty if Puppet is enabled
 	busy    string
 	hang    chan struct{} // if set, the next change is not made, and returns only after hang is closed
-	made    chan struct{} // closed when a change has reached hang
+	made    chan struct{} // closed when a change waits for hang
 }
 
 func (f *lockFile) change(from, to string) error {
@@ -251,7 +251,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		gone   time.Duration
-		clock  time.Duration // how far the note is ahead
+		clock  time.Duration // how far the clock of the note is ahead
 		left   time.Duration // after the start
 	}{
 		{"a moment", time.Second, 0, leaseLength - time.Second},
@@ -268,7 +268,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 				h.ahead(tc.clock)
 				pass(tc.gone)
 				h.start()
-				for range 3 { // a restart does not extend the lease
+				for range 3 { // a restart must not extend the lease
 					if tc.left > 3*time.Second {
 						pass(time.Second)
 						h.want("before its end", leaseWords, true)
@@ -307,7 +307,7 @@ func (h *holder) ahead(by time.Duration) {
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // up to the change before which the agent is killed
+		before func(h *holder) // brings the holder to the change before which its agent is killed
 		want   tutti.LeaseWant // then
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent
@@ -354,7 +354,7 @@ func TestWhatSomebodyElseDoesIsToldAndStays(t *testing.T) {
 				h := newHolder(t)
 				h.server.wants(tutti.LeaseHold)
 				h.server.mu.Lock()
-				h.server.want = tutti.LeaseRelease // as the real server does when it gets the report
+				h.server.want = tutti.LeaseRelease // the real server does the same when it gets the report
 				h.server.mu.Unlock()
 				n := h.server.count()
 				h.file.set(tc.file)

@@ -39,7 +39,7 @@ type line struct {
 // stop is a place at which the test kills an agent.
 type stop struct {
 	op       string
-	answered bool // the server has done the request, but its answer is lost
+	answered bool // true if the server has done the request, but its answer is lost
 	reached  chan struct{}
 }
 

@@ -193,7 +193,7 @@ func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 			}
 			l := newLab(t, reads("db/y", "catalog"))
 			l.served()
-			l.end(l.job()) // so that each question has an answer
+			l.end(l.job()) // run a job so that each question has an answer
 			l.ruby.does(reads("db/x", "catalog"))
 			ordered := l.end(l.job())
 			l.line.sever()
@@ -221,7 +221,7 @@ func TestWhenASafetyRunIsDue(t *testing.T) {
 	base := agent.Alone{Told: &tutti.Alone{Safety: 12 * time.Hour}, Applied: &tutti.Order{}, Reached: now, Started: now.Add(-time.Hour)}
 	for name, tt := range map[string]struct {
 		change func(k *agent.Alone)
-		from   time.Time // the earliest time, without the spread; zero if no run is due
+		from   time.Time // the earliest allowed time; zero if no run is due
 		none   string
 	}{
 		"the server was reached":        {func(*agent.Alone) {}, now.Add(12 * time.Hour), ""},

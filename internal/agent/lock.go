@@ -49,7 +49,7 @@ func waitLock(ctx context.Context, path string, pid int, watching func()) (bool,
 		return false, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return true, nil // gone before the watch began
+		return true, nil // the file was gone before the watch began
 	}
 	watching()
 	waitCtx, cancel := context.WithCancel(ctx)

@@ -53,8 +53,8 @@ func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 	}
 }
 
-// The agent also gives up a result if the server refuses the report of its loss, and
-// does not wait for the result.
+// If the server also refuses the report of the loss, and does not wait for the result,
+// the agent gives up, too.
 func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.failing(func(op string, payload []byte) error {

@@ -268,7 +268,7 @@ func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 		}
 	}
 	if out.Facts, err = json.Marshal(wanted); err == nil && len(out.Facts) > maxFacts {
-		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name the facts that you need", len(out.Facts), maxFacts)
+		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name those that you need", len(out.Facts), maxFacts)
 	}
 	return err
 }

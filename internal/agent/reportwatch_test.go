@@ -221,7 +221,7 @@ func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 			w, opt := witnesses(t)
 			l.seen(foreignID(0))
 			tc.leaves(t, l, w)
-			for range 2 { // the agent reports it once
+			for range 2 { // the agent reports the unknown run only once
 				l.start(opt)
 				l.quiet(w)
 				l.quiet(w)

@@ -91,7 +91,7 @@ func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 	for _, op := range []string{wire.OpClaim, wire.OpCode, wire.OpBlobGet, wire.OpHiera, wire.OpGate, wire.OpPublish, wire.OpBlobPut, wire.OpResult} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s answered=%t", op, answered), func(t *testing.T) {
-				large := bytes.Repeat([]byte("x"), wire.MaxEnclosed+1) // too large to be enclosed in the result
+				large := bytes.Repeat([]byte("x"), wire.MaxEnclosed+1) // the file is too large to be enclosed in the result
 				l := newLab(t, func(p *puppet) tutti.Result {
 					out := applies(p)
 					if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
@@ -150,7 +150,7 @@ func TestARunWhoseProcessIsGoneIsInterrupted(t *testing.T) {
 	job := l.job()
 	p := <-starts
 	l.kill()
-	p.once.Do(func() { close(p.killed) }) // as if the machine had been switched off
+	p.once.Do(func() { close(p.killed) }) // end the process as if the machine had been switched off
 	<-p.gone
 	l.start()
 	if got := l.end(job); got.Outcome != tutti.Interrupted || l.ruby.started() != 1 {

@@ -32,7 +32,7 @@ type boxes struct {
 	t *testing.T
 
 	mu   sync.Mutex
-	keys []*ecdh.PrivateKey // the present one, and older ones
+	keys []*ecdh.PrivateKey // the present key, and older keys
 	next *ecdh.PrivateKey
 }
 

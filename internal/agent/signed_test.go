@@ -132,7 +132,7 @@ func TestTheFormOfBefore(t *testing.T) {
 		if got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) || l.ruby.started() != started {
 			t.Errorf("%s: result %+v after %d starts, want that it is refused: %q", what, got, l.ruby.started()-started, says)
 		}
-		l.line.mu.Lock() // the agent continues with the real answers
+		l.line.mu.Lock() // from now on the agent gets the real answers
 		l.line.alter = nil
 		l.line.mu.Unlock()
 	}
@@ -183,7 +183,7 @@ func (l *lab) follows(counter uint64) {
 	if err := l.fleet.Bus.Ring(l.node.Key, wire.RingClaim, nil); err != nil {
 		l.t.Fatal(err)
 	}
-	l.line.until(wire.OpClaim, n+1) // the agent makes this claim after the answer to the previous one
+	l.line.until(wire.OpClaim, n+1) // the agent makes this claim after it got the answer to the previous claim
 }
 
 // TestANodeFollowsCodeKeys: a node follows new statements about code keys and reports

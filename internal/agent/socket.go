@@ -115,7 +115,7 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
-	Reads    []tutti.Read    `json:"reads"` // from a compile on a Puppet Server
+	Reads    []tutti.Read    `json:"reads"` // set in a hello if the module takes secrets, and makes them Sensitive
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`

@@ -121,7 +121,8 @@ func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Quer
 	return worst, from
 }
 
-// link is a node that reacts to a question whose answer the node by changes.
+// link says that a node reacts to a question. The node by changes the answer to this
+// question.
 type link struct {
 	node  tutti.NodeName
 	query tutti.Query

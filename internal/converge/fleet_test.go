@@ -213,7 +213,7 @@ func random(d dice, i int, k kinds) *manifest {
 			c.values[fmt.Sprintf("w/%d", i)] = fmt.Sprint(h / 8 % 2)
 			c.values[fmt.Sprintf("shared/hiera/h%d", i)] = fmt.Sprint(h / 16 % many)
 		}
-		typ := fmt.Sprintf("Type%d", (i+1)/2) // nodes with about half of this number read this type
+		typ := fmt.Sprintf("Type%d", (i+1)/2) // exports of this type are read by about half of the nodes
 		switch {
 		case exports == 1, exports == 2 && (h/32%2 == 0 || k.shapely):
 			c.exports[typ] = []string{fmt.Sprintf("n%d-%d", i, h/64%many)}

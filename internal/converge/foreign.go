@@ -54,7 +54,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
 			continue
-		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also a local run that failed before it changed anything
+		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // this includes a run that changed nothing before it failed
 			continue
 		case !failed && !f.Foreign.Disturbs():
 			continue

@@ -12,7 +12,7 @@ import (
 )
 
 // others is a run by somebody else on a node. A run of this kind ends well and changes
-// nothing. Nothing else is known about the run.
+// nothing. All other details of the run are unknown.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {

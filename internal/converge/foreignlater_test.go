@@ -310,7 +310,7 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
 	s.now = s.now.Add(time.Minute)
-	s.concludes(s.passes(), broken) // by the agent of the earlier release
+	s.concludes(s.passes(), broken) // the agent of the earlier release concluded it
 	s.now = s.now.Add(time.Second)
 	s.tell("a", s.now.Add(-30*time.Second), others(whole, counted(4)))
 	s.needs(t, "it began before ours was told", converge.Apply)

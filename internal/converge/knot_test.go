@@ -161,8 +161,8 @@ func permutations(n int, f func([]int)) {
 
 // Nobody can know the values beforehand (ADR 0008). The chain's nodes look alike, so for
 // each rule there are names with which it finds the next node last. From four nodes on,
-// this exceeds the bound for every rule. Our rule needs at most one run more than every
-// rule needs.
+// every rule then exceeds the bound. Our rule needs at most one run more than every rule
+// needs.
 func TestNobodyKnowsTheValues(t *testing.T) {
 	for _, tc := range []struct{ nodes, fewest, must, most int }{
 		{nodes: 2, fewest: 3, must: 4, most: 4},

@@ -35,7 +35,7 @@ type Standing struct {
 	// Facts is true if the need comes only from changed facts.
 	Facts bool
 
-	why string // empty: Changed is the reason, if there is a need
+	why string // if why is empty, Changed is the reason for the need
 }
 
 // Why explains why something is needed. Why returns an empty string if nothing is needed.
@@ -84,9 +84,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the record is what the compile read, which the order needs
+		out.Changed = s.outdatedSince(passed, job) // the order needs the record of the stopped compile
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // the record is what a compile of a running job read
+		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -113,7 +113,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
-	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // otherwise the environment is the node's own
+	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // if it is empty, the run used the node's own environment
 		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
@@ -191,7 +191,7 @@ func ended(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil: // it is running; until its end is known, the run before counts (see goingOn)
+	case a.Result == nil: // the run has not ended: the run before it counts (see goingOn)
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
 		return "" // the result of the run before still counts

@@ -13,7 +13,8 @@ import (
 )
 
 // An answer has many readers if more than one in widePart of the fleet's nodes reads it,
-// and more than wideMin nodes. Many readers do not run at once.
+// and more than wideMin nodes. If an answer has many readers, they do not all run at
+// once.
 const (
 	widePart = 10
 	wideMin  = 20

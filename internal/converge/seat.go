@@ -17,7 +17,7 @@ type seat struct {
 	standing Standing
 	run      *engine.Run   // the present run
 	runs     []*engine.Run // the runs of the step
-	why      string        // empty: standing has the reason
+	why      string        // if why is empty, standing has the reason
 	retryAt  time.Time     // of phase resting
 	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
@@ -64,7 +64,7 @@ func (st *seat) toDo() bool {
 // The constants are the bounds of a job for each node (DESIGN 6, rule 5).
 const (
 	maxTries = 6  // runs that passed their gate or failed before it
-	maxSame  = 3  // tries with the same inputs
+	maxSame  = 3  // how often a run is tried with the same inputs
 	maxStops = 12 // compiles that were stopped
 	// restFor is the time after which a failed node is tried again with the same inputs.
 	// If another node finishes a good run in the meantime, the node is tried earlier.

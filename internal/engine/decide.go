@@ -71,7 +71,7 @@ func (s *State) losses(v View) []tutti.Body {
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
 			begun, what = v.from(r.WantedAt), "the node is connected but did not claim the run for %s, its timeout is %s"
-			if v.HeldTo.After(begun) { // until then the server refused claims
+			if v.HeldTo.After(begun) { // the server refused claims until then
 				begun = v.HeldTo
 			}
 		}

@@ -22,7 +22,7 @@ func TestANodeWaitsForPuppetDB(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})
 	f.settle(t)
-	for range 3 { // other stops do not count
+	for range 3 { // other stops do not count as lags
 		f.finish(f.active("n1"), stopped)
 		f.settle(t)
 	}

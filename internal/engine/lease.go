@@ -20,7 +20,7 @@ type Leases struct {
 	failed []string // the reasons why no more runs begin
 	after  []*Job   // older exclusive jobs that share nodes with this one
 	wanted bool     // all nodes were enabled, so the job may hold them
-	quiet  bool     // no run of another job is going on on these nodes
+	quiet  bool     // no run of another job is going on on the job's nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
 	keep   bool     // the job's nodes stay disabled; decided when PhaseRelease begins
 }

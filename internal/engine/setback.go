@@ -14,9 +14,9 @@ type SetBack struct {
 }
 
 // Compare compares the last fence that a node has begun with the log. The result lost is the node's
-// last run that the node must know but does not know. The result lost is nil if the node knows all
-// its runs. The result unknown is true if the node has begun a run that is not in the log. A run can
-// only be lost if the node kept fences when it claimed the run.
+// last run that the node does not know although it must. The result lost is nil if the node knows
+// all its runs. The result unknown is true if the node has begun a run that is not in the log. A run
+// can only be lost if the node kept fences when it claimed the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {

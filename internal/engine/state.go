@@ -153,7 +153,7 @@ type Run struct {
 	GatedAt time.Time         `json:"gated_at,omitzero"`
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
-	Proved  bool              `json:"proved,omitempty"` // stopped because its node is good
+	Proved  bool              `json:"proved,omitempty"` // the run was stopped because its node is good
 	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied the present state of the node
 	RestsAt tutti.Clock       `json:"-"`                // Rests by the agent's clock
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes

@@ -89,7 +89,7 @@ func TestLines(t *testing.T) {
 			rest = rest[k:]
 		}
 		if strings.HasSuffix(content, "\n") || content == "" {
-			want = append(want, "") // the line that ends with the next piece
+			want = append(want, "") // the line that ends in the next piece
 		}
 		if diff := cmp.Diff(want, pieces); diff != "" {
 			rt.Fatalf("%q in pieces: -want +got\n%s", content, diff)

@@ -17,7 +17,7 @@ type Signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
-	list   *tutti.Statement        // the list of operators who sign actions, unchanged
+	list   *tutti.Statement        // the list of operators who sign actions, as the server sent it
 	acting *tutti.TrustedOperators // the content of list; empty if no current key has signed the list; nil if there is no list
 }
 

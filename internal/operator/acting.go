@@ -162,7 +162,7 @@ func (s *Signer) lastOperators() (lastList, error) {
 		out.note = fmt.Sprintf("The list that the server shows is not valid (%v). The new list is based on list %d, which %s has.", err, had.Counter, s.dir)
 	case shown.Counter < had.Counter:
 		out.list, out.kept = had, kept
-		out.note = fmt.Sprintf("The server shows list %d, but %s has list %d: the server was set back, or it lies. The new list is based on list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
+		out.note = fmt.Sprintf("The server shows list %d, but %s has list %d: the server was put back, or it lies. The new list is based on list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
 	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.Said.Operators.Body):
 		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators that the server shows (%s) is another one than the one that %s has (%s): nothing is signed; ask who else signs lists, and remove %s there if the server's is right",
 			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), OperatorsFile)

@@ -26,7 +26,7 @@ type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
-	next  ed25519.PrivateKey   // the key that replaces own; nil if no rotation was begun here
+	next  ed25519.PrivateKey   // the key that replaces own; nil if this operator has begun no rotation
 	keys  []ed25519.PrivateKey // the keys of own and next that sign now, the oldest first; empty if own was rotated elsewhere
 	now   identity.Trust       // the keys that sign by the last verified statement; empty if there are no statements
 	Known identity.Trust       // the keys whose signatures count as verified: these keys, or the own key

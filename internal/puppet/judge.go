@@ -71,7 +71,7 @@ type trace struct {
 	done       *phaseLine
 	errors     []logLine
 	stderr     string
-	unreadable int // lines of phase.jsonl that cannot be read, except an unfinished last line
+	unreadable int // number of lines of phase.jsonl that cannot be read, except an unfinished last line
 	firstAt    time.Time
 	lastAt     time.Time
 }

@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 	pid := strconv.Itoa
 	for _, tc := range []struct {
 		reason                   string
-		disabled, lock, pidfile  string // content; empty: no such file
+		disabled, lock, pidfile  string // content of the file; empty: no file
 		want                     string
 		applying, idling, daemon bool
 		message                  string

@@ -26,8 +26,8 @@ import (
 // The constants are the bounds of the warm parent.
 const (
 	warmReady  = time.Minute      // time to load Puppet
-	warmAnswer = 10 * time.Second // time to make a child
-	warmRetry  = 5 * time.Minute  // wait after a parent that did not start
+	warmAnswer = 10 * time.Second // how long the parent may take to make a child
+	warmRetry  = 5 * time.Minute  // how long to wait after a failed start of a parent
 	warmMemory = 256 << 20        // a parent that uses more is replaced
 	factsAge   = time.Minute      // facts that were collected in advance may be at most this old
 )
