@@ -268,7 +268,7 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	}
 	for range others { // though the slow ones are still there
 		if err := <-said; err != nil {
-			t.Errorf("another client: %v", err)
+			t.Fatalf("another client: %v", err)
 		}
 		c, err := door.Accept()
 		if err != nil {
