@@ -362,7 +362,12 @@ func TestAConflictLosesNothing(t *testing.T) {
 		t.Errorf("result %+v", got)
 	}
 	l.line.wait("the foreign run", func() bool { return slices.Contains(l.told(), foreignID(1)) })
-	if left, _ := filepath.Glob(filepath.Join(l.dir, "runs", "*", "sent")); len(left) != 1 || strings.Contains(agent.Refused(filepath.Dir(left[0])), "two machines") {
-		t.Errorf("sent: %v", left)
+	var sent []string
+	l.line.wait("the file that says that the result was sent", func() bool {
+		sent, _ = filepath.Glob(filepath.Join(l.dir, "runs", "*", "sent"))
+		return len(sent) > 0
+	})
+	if len(sent) != 1 || strings.Contains(agent.Refused(filepath.Dir(sent[0])), "two machines") {
+		t.Errorf("sent: %v", sent)
 	}
 }
