@@ -23,7 +23,8 @@ type Asker struct {
 
 // Answer is the answer to a question at one sequence of the log.
 type Answer struct {
-	// for a value or hiera question, Found reports whether there is a value. For collect, always true
+	// Found reports for a value or hiera question whether there is a value. For a collect
+	// question, Found is always true.
 	Found   bool
 	Value   json.RawMessage // value, hiera
 	Exports []tutti.Export  // for a collect question, the exports of other nodes, sorted by title and node
