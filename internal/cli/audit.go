@@ -229,7 +229,7 @@ func (v *verification) end(now time.Time) error {
 		return nil
 	case v.chain.Last < v.known.Seq:
 		return tutti.Errorf(tutti.CodeDamaged, "the log was changed: it ends at entry %d, but had entry %d when it was verified on %s; "+
-			"it was cut off, or an old copy was put back", v.chain.Last, v.known.Seq, v.when())
+			"the log was cut off, or an old copy of the log was restored", v.chain.Last, v.known.Seq, v.when())
 	case v.chain.First > v.known.Seq && now.Sub(v.known.At) > audit.Keep:
 		return nil
 	}

@@ -139,7 +139,7 @@ func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
 
-// inWatch does the same for a line in a watch.
+// inWatch does the same as inTrail, for a line in a watch.
 func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progress, tutti.Event) []string {
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }

@@ -102,7 +102,7 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.Node
 	return out, err
 }
 
-// exit prints the names of the nodes that did not do the action. The exit code also reports them.
+// exit prints the names of the nodes that did not do the action. The exit code also reports these nodes.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {

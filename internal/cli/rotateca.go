@@ -154,7 +154,7 @@ func rotationText(r api.CARotation) string {
 		say("The rotation is %q since %s.", string(r.Phase), since)
 	}
 	for _, n := range r.Left {
-		say("Node %s was left behind. Let it join again: tutti token create --name %s | ssh %s tutti join --again", n, n, n)
+		say("Node %s was left behind. Let the node join again: tutti token create --name %s | ssh %s tutti join --again", n, n, n)
 	}
 	for _, name := range r.LeftOperators {
 		say("Operator %s was left behind. Let the operator in again: tutti operator create %s", name, name)

@@ -23,9 +23,11 @@ type Asker struct {
 
 // Answer is the answer to a question at one sequence of the log.
 type Answer struct {
-	Found   bool            // for value and hiera, whether there is a value. For collect, always true
+	// Found reports for a value or hiera question whether there is a value. For a collect
+	// question, Found is always true.
+	Found   bool
 	Value   json.RawMessage // value, hiera
-	Exports []tutti.Export  // for collect, the exports of other nodes, sorted by title and node
+	Exports []tutti.Export  // for a collect question, the exports of other nodes, sorted by title and node
 	Digest  tutti.Digest    // answers with equal digests are equal. Digest is empty if nothing was found
 	Seq     uint64
 }

@@ -17,9 +17,9 @@ import (
 // MaxValueDepth is how deep the arrays and objects of a value may be nested.
 const MaxValueDepth = 256
 
-// Canonical returns the canonical encoding of a JSON value. Two values have the same encoding only if they
-// are equal. The encoding is that of RFC 8785 with two differences. Members are sorted by their UTF-8
-// bytes. Whole numbers stay whole numbers, because 1 and 1.0 differ in Puppet, and may have any size.
+// Canonical returns the canonical encoding of a JSON value. Equal values have equal encodings, and different
+// values have different encodings. The encoding is that of RFC 8785 with two differences. Members are sorted
+// by their UTF-8 bytes. A whole number stays a whole number of any size, because 1 and 1.0 differ in Puppet.
 // Canonical returns CodeInvalid if the input is not JSON, is not UTF-8, or has a number beyond 64-bit
 // floating point. If the input is already canonical, Canonical returns it without decoding it. Most values
 // in the log were checked before, and decoding them again would take too long.

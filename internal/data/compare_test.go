@@ -68,7 +68,7 @@ func TestEqualReadsAreComparedOnce(t *testing.T) {
 	}
 }
 
-// Match searches for a tag. Among a thousand tags it looks at about ten.
+// Match searches for a tag. Among a thousand tags, Match looks at about ten.
 func TestATagIsSearchedFor(t *testing.T) {
 	f, err := data.ParseFilter(json.RawMessage(`["=","tag","t0001"]`))
 	if err != nil {

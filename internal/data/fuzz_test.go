@@ -79,8 +79,8 @@ func decoded(t *testing.T, raw []byte) any {
 }
 
 // FuzzCanonical checks that the canonical form of a canonical form is the same,
-// and that it means the same value. Two values have equal canonical forms only
-// if the values are equal.
+// and that it means the same value. Equal values have equal canonical
+// forms, and different values have different canonical forms.
 func FuzzCanonical(f *testing.F) {
 	for i, seed := range []string{
 		`{"b":1,"a":[1.0,1e5,-0],"":null}`, `"\ud800\udc00\u0000\u001f\u007f\/"`, `"\ud800"`, `[[[]]]`, `1e-400`, `-0.0`, `1e400`, `123456789012345678901234567890`, `1E+21`, `0.000001`,

@@ -22,11 +22,12 @@ type Question struct {
 
 	state   *State
 	readers map[*record]struct{}
-	absent  map[*absentSet]struct{} // for hiera, the absent sets with the key
-	// for hiera, whether the shared level has the key or a node declares that it will publish the key
+	absent  map[*absentSet]struct{} // for a hiera question, the absent sets that contain the key
+	// for a hiera question, whether the shared level has the key or a node declares that it will
+	// publish the key
 	present bool
 	filter  *Filter // collect
-	total   sum     // for collect, the sum of all exports that the filter accepts now
+	total   sum     // for a collect question, the sum of all exports that the filter accepts now
 	refused bool    // the question is invalid, so it never has an answer
 	change  *Change // the last known change of the answer
 }

@@ -120,7 +120,8 @@ func takes(verbs []tutti.Verb, c call) route {
 	}}
 }
 
-// takesMuch does the same for a call with a large input, such as code, a fleet file, a value, or a list of nodes.
+// takesMuch does the same as takes, for a call with a large input, such as code, a fleet file, a value, or a list
+// of nodes.
 func takesMuch(verbs []tutti.Verb, c call) route {
 	rt := takes(verbs, c)
 	rt.limit = maxBody

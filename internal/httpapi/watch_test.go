@@ -91,8 +91,8 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// A job may take hours. The deadline for reading a request must not end its
-// watch.
+// A job may take hours. The deadline for reading a request must not end the watch
+// of a job.
 func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readTimeout = time.Minute

@@ -310,7 +310,7 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 		return missing()
 	}
 	if e.parcel != p {
-		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announced it before with another size or digest", p.id))
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announced this id before with another size or digest", p.id))
 	}
 	payload, err := e.content()
 	if err != nil {

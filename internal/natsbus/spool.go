@@ -70,7 +70,7 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	now := s.now()
 	if e := s.entries[key][p.id]; e != nil {
 		if e.parcel != p {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announces it again with another size or digest", p.id)
+			return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node announces this id again with another size or digest", p.id)
 		}
 		e.used = now
 		return e, nil

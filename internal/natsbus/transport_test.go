@@ -59,8 +59,7 @@ func dial(t *testing.T, bus *bustest.Bus, node bustest.Node) *natsbus.Conn {
 	return c
 }
 
-// within returns a context that ends long after the tested action, even on a busy machine. The context only
-// stops a test that hangs.
+// within returns a context that ends long after the tested action. The context only stops a test that hangs.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -233,8 +232,7 @@ func TestDialWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConnectedIsWhatCallsUse checks Connected in the moment after the client library has connected, but
-// before calls use the connection.
+// TestConnectedIsWhatCallsUse checks Connected after the client library has connected, before calls use it.
 func TestConnectedIsWhatCallsUse(t *testing.T) {
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web")
@@ -345,8 +343,7 @@ func TestLargePayloadOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// If the server has the payload but cannot handle the call yet, a repeated call does not upload the payload
-// again.
+// If the server has the payload but cannot handle the call yet, a repeated call does not upload it again.
 func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20

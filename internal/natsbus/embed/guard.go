@@ -37,9 +37,9 @@ type GuardOptions struct {
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
 //
-// NATS accepts connections itself, so Guard must poll. Each time, Guard first reads only one number. We could instead
-// put our own listener before NATS and use in-process connections. But our own listener would permanently cost two
-// goroutines, two buffers and a copy for every node.
+// NATS accepts connections itself, so Guard must poll. Each time, Guard first reads only the number of connections.
+// We could instead put our own listener before NATS and use in-process connections. But our own listener would
+// permanently cost two goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
