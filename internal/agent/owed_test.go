@@ -171,7 +171,7 @@ func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 func TestDamagedDebts(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			told := make(chan []string, 1)
+			told := make(chan []string, 4)
 			l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Service[b]"}}))
 			l.start()
 			l.end(l.job())

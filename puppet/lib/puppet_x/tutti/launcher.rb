@@ -242,7 +242,7 @@ module PuppetX
         require_relative 'settings'
         require_relative 'events'
         Log.to(@log)
-        @events = Events.new(Journal.new(file('events.jsonl')), @order.owed)
+        @events = Events.new(Journal.new(file('events.jsonl')), @order.noop? ? [] : @order.owed)
         connect
         Hooks.install(@order)
         Puppet::Util::CommandLine.new('puppet', Settings.new(@order, @dir).arguments).execute
