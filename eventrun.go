@@ -55,10 +55,10 @@ type RunCompiled struct {
 	Run RunID `json:"run"`
 	// Set is the digest of the set of its exports. Set is empty if there are no exports.
 	Set Digest `json:"set,omitempty"`
-	Compiled
-	Asked  Digest `json:"asked"`
-	Absent Digest `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
-	Reads  *Asked `json:"-"`                // the content of Asked
+	CatalogReport
+	Asked  Digest     `json:"asked"`
+	Absent Digest     `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
+	Reads  *Questions `json:"-"`                // the content of Asked
 }
 
 // Kind implements Body.
@@ -70,11 +70,11 @@ func (b *RunCompiled) ID() string { return string(b.Run) }
 // RunAsked replaces the list of questions of a run. The event comes when the run failed before its
 // gate, asked more after its gate, or was compiled by a Puppet Server.
 type RunAsked struct {
-	Run    RunID   `json:"run"`
-	Asked  Digest  `json:"asked"`
-	Absent Digest  `json:"absent,omitempty"`
-	Reads  *Asked  `json:"-"`
-	Served *Served `json:"served,omitempty"`
+	Run    RunID      `json:"run"`
+	Asked  Digest     `json:"asked"`
+	Absent Digest     `json:"absent,omitempty"`
+	Reads  *Questions `json:"-"`
+	Served *Served    `json:"served,omitempty"`
 }
 
 // Kind implements Body.

@@ -87,8 +87,8 @@ type KeyRead struct {
 	At    Place  `json:"at,omitzero"`
 }
 
-// Compiled describes a compiled catalog, without its exports.
-type Compiled struct {
+// CatalogReport describes a compiled catalog, without its exports.
+type CatalogReport struct {
 	Catalog Digest `json:"catalog"` // normalised
 	// Sources is the digest of the content of all puppet:/// sources in the catalog. If Sources is
 	// empty, the content is unknown and counts as different.
@@ -103,9 +103,9 @@ type Compiled struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Asked lists all questions of a run. Two runs with the same answers have equal lists: Reads are
+// Questions lists all questions of a run. Two runs with the same answers have equal lists: Reads are
 // sorted by question and have neither places nor sequences. Absent names the blob of AbsentKeys.
-type Asked struct {
+type Questions struct {
 	Reads  []Read   `json:"reads"`
 	Absent Digest   `json:"absent,omitempty"`
 	Keys   []string `json:"-"` // Keys is the content of Absent: the sorted hiera keys that Tutti's level did not have.
@@ -119,7 +119,7 @@ type Inputs struct {
 	Module  string `json:"module"`
 	Facts   Digest `json:"facts,omitempty"`
 	Catalog Digest `json:"catalog,omitempty"`
-	Sources Digest `json:"sources,omitempty"` // as in Compiled
+	Sources Digest `json:"sources,omitempty"` // as in CatalogReport
 	Lib     Digest `json:"lib,omitempty"`
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AskAccess asks whether an operator has a verb for a target. Target is a group or a node, or a key for VerbData.
+// AccessQuery asks whether an operator has a verb for a target. Target is a group or a node, or a key for VerbData.
 // If Target is empty, the question is about all nodes or any key.
-type AskAccess struct {
+type AccessQuery struct {
 	Operator string         `json:"operator"`
 	Verb     tutti.Verb     `json:"verb"`
 	Target   string         `json:"target,omitempty"`
@@ -18,7 +18,7 @@ type AskAccess struct {
 }
 
 // Validate checks names.
-func (a AskAccess) Validate() error {
+func (a AccessQuery) Validate() error {
 	if err := tutti.ValidateOperator(a.Operator); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a AskAccess) Validate() error {
 }
 
 // What returns the question as text for people.
-func (a AskAccess) What() string {
+func (a AccessQuery) What() string {
 	words := []string{string(a.Verb)}
 	if a.Plan != "" {
 		words = append(words, string(a.Plan))

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// AskCode names the code of an environment: the code that was pushed last, or the code before it.
-type AskCode struct {
+// CodeQuery names the code of an environment: the code that was pushed last, or the code before it.
+type CodeQuery struct {
 	Environment string `json:"environment,omitempty"` // empty: the fleet file's
 	Before      bool   `json:"before,omitempty"`
 	Path        string `json:"path,omitempty"` // Path is a path in the code. Only ReadCode uses it.

@@ -56,7 +56,7 @@ type Operators interface {
 	// CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
-	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
+	ExplainAccess(ctx context.Context, in AccessQuery) (AccessAnswer, error)
 }
 
 // Codes stores code and the fleet file.
@@ -66,7 +66,7 @@ type Codes interface {
 	PutBlob(ctx context.Context, content []byte) (tutti.Digest, error)
 	PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error)
 	// PushEffect says which runs a push of code and fleet file would cause. It changes nothing.
-	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
+	PushEffect(ctx context.Context, in PushQuery) (PushEffect, error)
 	// ReleaseCode releases the held code of an environment, so that nodes run this code by themselves.
 	// An empty environment means the fleet file's environment. The error is CodeConflict if the
 	// environment has no held code.
@@ -77,10 +77,10 @@ type Codes interface {
 	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
 	// ShowCode says which code an environment has, and how this code differs from the earlier code. The error is
 	// CodeNotFound if the environment has no code.
-	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
+	ShowCode(ctx context.Context, in CodeQuery) (CodeShown, error)
 	// ReadCode returns a file of the code, or the list of files below a directory. The error is CodeNotFound if the
 	// code does not have the path.
-	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
+	ReadCode(ctx context.Context, in CodeQuery) (CodeRead, error)
 	SetFleet(ctx context.Context, in FleetSource) (tutti.Fleet, error)
 	GetFleet(ctx context.Context) (tutti.Fleet, error)
 }
@@ -99,9 +99,9 @@ type Signings interface {
 	TrustOperators(ctx context.Context, in tutti.Statement) error
 }
 
-// AskPush names the content of a possible push: the digest of the manifest (empty if there is no code) and the fleet
+// PushQuery names the content of a possible push: the digest of the manifest (empty if there is no code) and the fleet
 // file.
-type AskPush struct {
+type PushQuery struct {
 	Code  tutti.Digest `json:"code,omitempty"`
 	Fleet FleetSource  `json:"fleet"`
 }
@@ -153,14 +153,14 @@ type Values interface {
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
 	// PageValues is ListValues page by page, in the order of keys. Each page has the values of the
 	// moment of its request.
-	PageValues(ctx context.Context, in AskValues) (ValuesPage, error)
+	PageValues(ctx context.Context, in ValuesQuery) (ValuesPage, error)
 	// Effect says which runs the setting of a key would cause, or, without a value, the unsetting of
 	// the key. It changes nothing. The error is CodeNotFound if there is no value to unset.
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
-// AskValues asks for the values below a prefix. AskValues asks only for keys after the key After.
-type AskValues struct {
+// ValuesQuery asks for the values below a prefix. ValuesQuery asks only for keys after the key After.
+type ValuesQuery struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"`
 }

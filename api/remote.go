@@ -15,11 +15,11 @@ type Remotes interface {
 	// that moment. AskNodes stops if yield returns an error. The error is CodeInvalid if the question
 	// or the selector is wrong. In this case AskNodes asks no node. The error is CodeNotFound if the
 	// selector selects no node.
-	AskNodes(ctx context.Context, in AskNodes, yield func([]NodeAnswer) error) error
+	AskNodes(ctx context.Context, in NodesQuestion, yield func([]NodeAnswer) error) error
 }
 
-// AskNodes is a question of an operator to many nodes.
-type AskNodes struct {
+// NodesQuestion is a question of an operator to many nodes.
+type NodesQuestion struct {
 	Action  tutti.RemoteAction `json:"action"`
 	On      string             `json:"on"`                // On is a selector. An empty selector selects all nodes.
 	Message string             `json:"message,omitempty"` // disable: why
@@ -36,7 +36,7 @@ type AskNodes struct {
 }
 
 // Validate refuses a question that no node can answer.
-func (a AskNodes) Validate() error {
+func (a NodesQuestion) Validate() error {
 	switch {
 	case !slices.Contains(tutti.RemoteActions, a.Action):
 		return tutti.Errorf(tutti.CodeInvalid, "action %q: there are %s", string(a.Action), tutti.JoinWords(tutti.RemoteActions))

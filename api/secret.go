@@ -20,11 +20,11 @@ type Secrets interface {
 	// RecoverSecret returns the copy of a secret that is sealed to the recovery key, without pieces.
 	RecoverSecret(ctx context.Context, key string) (tutti.Secret, error)
 	// SecretEffect is like Values.Effect, for a new secret for some targets.
-	SecretEffect(ctx context.Context, in AskSecretEffect) (Effect, error)
+	SecretEffect(ctx context.Context, in SecretEffectQuery) (Effect, error)
 }
 
-// AskSecretEffect asks which runs a new secret would cause.
-type AskSecretEffect struct {
+// SecretEffectQuery asks which runs a new secret would cause.
+type SecretEffectQuery struct {
 	Key string   `json:"key"`
 	For []string `json:"for"`
 }

@@ -61,21 +61,21 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"the gate of another node's run", wire.OpGate, wire.Gate{Run: theirs}, refused, speak},
 		{"the gate of no run", wire.OpGate, wire.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},
 		{"an export of a type without a grant", wire.OpGate, export("Cron"), refused, "export Cron"},
-		{"a catalog that is no digest", wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(up)}}, invalid, ""},
+		{"a catalog that is no digest", wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: tutti.Digest(up)}}, invalid, ""},
 
-		{"a question for another node's run", wire.OpAsk, wire.Ask{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
-		{"a value that is another node's", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
-		{"a path", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/" + up}}, invalid, ""},
-		{"a path to what is its own and back", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/taken/../node-01/secret"}}, invalid, ""},
-		{"a kind of question that is none", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
+		{"a question for another node's run", wire.OpAsk, wire.Question{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
+		{"a value that is another node's", wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
+		{"a path", wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/" + up}}, invalid, ""},
+		{"a path to what is its own and back", wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/taken/../node-01/secret"}}, invalid, ""},
+		{"a kind of question that is none", wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
 
-		{"the hiera level of another node", wire.OpHiera, wire.HieraAsk{Run: theirs}, refused, speak},
+		{"the hiera level of another node", wire.OpHiera, wire.HieraQuestion{Run: theirs}, refused, speak},
 
-		{"compiling for another node", wire.OpCompile, wire.Compile{Run: theirs, For: victim.name}, refused, compile},
-		{"a question as a compile host", wire.OpAsk, wire.Ask{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
-		{"the hiera level of another node, as a compile host", wire.OpHiera, wire.HieraAsk{For: victim.name}, refused, compile},
-		{"exports of another node's run", wire.OpCompiled, wire.CompiledFor{For: victim.name, Gate: wire.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
-		{"compiling for itself", wire.OpCompile, wire.Compile{Run: run, For: "taken"}, refused, "compile for taken"},
+		{"compiling for another node", wire.OpCompile, wire.BeginServed{Run: theirs, For: victim.name}, refused, compile},
+		{"a question as a compile host", wire.OpAsk, wire.Question{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
+		{"the hiera level of another node, as a compile host", wire.OpHiera, wire.HieraQuestion{For: victim.name}, refused, compile},
+		{"exports of another node's run", wire.OpCompiled, wire.ServedCatalog{For: victim.name, Gate: wire.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
+		{"compiling for itself", wire.OpCompile, wire.BeginServed{Run: run, For: "taken"}, refused, "compile for taken"},
 
 		{"a value for another node's run", wire.OpPublish, wire.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
 		{"a value of another node", wire.OpPublish, wire.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
@@ -104,8 +104,8 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a JWT for another key: there is no such field", wire.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
 		{"trust for another node: there is no such field, and the JWT is its own", wire.OpTrust, map[string]any{"key": victim.Key, "node": victim.name, "cas": []tutti.Digest{digest}, "issuer": "A"}, []tutti.Code{""}, ""},
 		{"trust in CAs without end", wire.OpTrust, tutti.Pinned{CAs: slices.Repeat([]tutti.Digest{digest}, 1000)}, invalid, ""},
-		{"who opens a secret of another node's run", wire.OpRecipients, wire.AskRecipients{Run: theirs, Key: "node/taken/x"}, refused, speak},
-		{"who opens a secret that is another node's", wire.OpRecipients, wire.AskRecipients{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
+		{"who opens a secret of another node's run", wire.OpRecipients, wire.RecipientsQuestion{Run: theirs, Key: "node/taken/x"}, refused, speak},
+		{"who opens a secret that is another node's", wire.OpRecipients, wire.RecipientsQuestion{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
 		{"secrets of another node: there is no such field", wire.OpPieces, map[string]any{"node": victim.name}, []tutti.Code{""}, ""},
 		{"a path as a key for secrets", wire.OpBox, wire.NewBox{BoxKey: up}, invalid, ""},
 		{"another node's secret, sealed to its own key", wire.OpBox, wire.NewBox{
@@ -210,7 +210,7 @@ func (f *fleet) askVictim(victim *node) string {
 	f.t.Cleanup(func() { cancel(); <-ended })
 	go func() {
 		defer close(ended)
-		_ = f.admin.AskNodes(ctx, api.AskNodes{
+		_ = f.admin.AskNodes(ctx, api.NodesQuestion{
 			Action: tutti.RemoteEnable, On: `node == "` + string(victim.name) + `"`, Wait: tutti.MaxRemoteWait,
 		}, func([]api.NodeAnswer) error { return nil })
 	}()

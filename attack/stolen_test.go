@@ -201,7 +201,7 @@ func TestReplay(t *testing.T) {
 		return nil
 	})
 	run := claimed.Order.Run
-	say(wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"node/taken/x"}}}, nil)
+	say(wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: []string{"node/taken/x"}}}, nil)
 	say(wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("1")}, nil)
 	say(wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("2")}, nil)
 	say(wire.OpResult, result(run), nil)

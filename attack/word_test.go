@@ -474,7 +474,7 @@ func TestActionsAreSigned(t *testing.T) {
 			t.Errorf("%s: %v, %s", what, err, out)
 		}
 	}
-	err := f.issued("mallory").AskNodes(t.Context(), api.AskNodes{Action: tutti.RemoteDisable, On: "true"}, func([]api.NodeAnswer) error { return nil })
+	err := f.issued("mallory").AskNodes(t.Context(), api.NodesQuestion{Action: tutti.RemoteDisable, On: "true"}, func([]api.NodeAnswer) error { return nil })
 	wantCode(t, "what is not signed", err, tutti.CodeRefused)
 	f.works("after")
 }

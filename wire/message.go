@@ -15,11 +15,11 @@ const (
 	OpHello      = "hello"      // Hello → nothing
 	OpClaim      = "claim"      // Claim → Claimed
 	OpGate       = "gate"       // Gate → Gated
-	OpAsk        = "ask"        // Ask → Answered
-	OpHiera      = "hiera"      // HieraAsk → HieraData
+	OpAsk        = "ask"        // Question → Answer
+	OpHiera      = "hiera"      // HieraQuestion → HieraData
 	OpPublish    = "publish"    // Publish → nothing
-	OpCompile    = "compile"    // Compile → Compiling
-	OpCompiled   = "compiled"   // CompiledFor → nothing
+	OpCompile    = "compile"    // BeginServed → ServedBegun
+	OpCompiled   = "compiled"   // ServedCatalog → nothing
 	OpResult     = "result"     // Ended → nothing
 	OpBlobPut    = "blobput"    // content → BlobStored
 	OpBlobGet    = "blobget"    // BlobGet → content
@@ -33,7 +33,7 @@ const (
 	OpForeign    = "foreign"    // EncodeForeign → nothing
 	OpLease      = "lease"      // LeaseReport → LeaseOrder
 	OpFacts      = "facts"      // FactsSeen → nothing
-	OpRecipients = "recipients" // AskRecipients → NodeRecipients
+	OpRecipients = "recipients" // RecipientsQuestion → NodeRecipients
 	OpPieces     = "pieces"     // nothing → OwnPieces
 	OpBox        = "box"        // NewBox → nothing
 	OpTrust      = "trust"      // Pinned → ToPin
@@ -52,7 +52,7 @@ const (
 // hold, the agent sends the same Gate again later.
 type Gate struct {
 	Run tutti.RunID `json:"run"`
-	tutti.Compiled
+	tutti.CatalogReport
 	Reads   []tutti.Read    `json:"reads"`
 	Keys    []tutti.KeyRead `json:"keys"`
 	Exports []tutti.Export  `json:"exports"`
@@ -73,8 +73,8 @@ func (g Gated) Validate() error {
 	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, and not go, stop or hold", string(g.Verdict))
 }
 
-// Ask is one question of a run. If For is set, the question belongs to a compile for that node.
-type Ask struct {
+// Question is one question of a run. If For is set, the question belongs to a compile for that node.
+type Question struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
@@ -86,8 +86,8 @@ type Ask struct {
 	Opens bool `json:"opens,omitempty"`
 }
 
-// Answered is the answer, with the sequence of the log at which the answer was correct.
-type Answered struct {
+// Answer is the answer, with the sequence of the log at which the answer was correct.
+type Answer struct {
 	Found   bool            `json:"found"`
 	Value   json.RawMessage `json:"value,omitempty"`
 	Exports []tutti.Export  `json:"exports,omitempty"`
@@ -103,7 +103,7 @@ type Answered struct {
 
 // Validate refuses a message that cannot be an answer to the question. A missing answer differs
 // from an empty answer.
-func (a Answered) Validate(q tutti.Query) error {
+func (a Answer) Validate(q tutti.Query) error {
 	var good bool
 	switch q.Kind {
 	case tutti.QueryCollect:
@@ -120,8 +120,8 @@ func (a Answered) Validate(q tutti.Query) error {
 }
 
 // UnmarshalJSON refuses an answer without the field found.
-func (a *Answered) UnmarshalJSON(raw []byte) error {
-	type fields Answered
+func (a *Answer) UnmarshalJSON(raw []byte) error {
+	type fields Answer
 	var in fields
 	said := struct {
 		*fields
@@ -134,12 +134,12 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 		return tutti.Errorf(tutti.CodeInternal, "an answer must say whether a value was found")
 	}
 	in.Found = *said.Found
-	*a = Answered(in)
+	*a = Answer(in)
 	return nil
 }
 
-// HieraAsk asks for all values in the hiera level of the node, or of the node in For.
-type HieraAsk struct {
+// HieraQuestion asks for all values in the hiera level of the node, or of the node in For.
+type HieraQuestion struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Opens bool           `json:"opens,omitempty"` // as in Ask
@@ -186,14 +186,14 @@ func (p Publish) Size() int {
 	return len(p.Value)
 }
 
-// AskRecipients asks for the keys to which a run must seal a secret before it publishes the secret.
-type AskRecipients struct {
+// RecipientsQuestion asks for the keys to which a run must seal a secret before it publishes the secret.
+type RecipientsQuestion struct {
 	Run tutti.RunID `json:"run"`
 	Key string      `json:"key"`
 	For []string    `json:"for"`
 }
 
-// NodeRecipients answers AskRecipients. Current is the present secret of the same node. Current is nil if there
+// NodeRecipients answers RecipientsQuestion. Current is the present secret of the same node. Current is nil if there
 // is no secret.
 type NodeRecipients struct {
 	tutti.Recipients

@@ -45,10 +45,10 @@ type entry struct {
 }
 
 type answerEntry struct {
-	Query    tutti.Query   `json:"query"`
-	Answer   wire.Answered `json:"answer"`
-	Degraded bool          `json:"degraded,omitempty"`
-	At       tutti.Place   `json:"at,omitzero"`
+	Query    tutti.Query `json:"query"`
+	Answer   wire.Answer `json:"answer"`
+	Degraded bool        `json:"degraded,omitempty"`
+	At       tutti.Place `json:"at,omitzero"`
 }
 
 type hieraEntry struct {

@@ -104,7 +104,7 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 	if req.Protocol != protocol {
 		return nil, tutti.Errorf(tutti.CodeRefused, "the module on the Puppet Server speaks protocol %d, this agent %d: install it again with `tutti puppet-server install`", req.Protocol, protocol)
 	}
-	compiling, err := persist[wire.Compiling](ctx, c.agent, wire.OpCompile, wire.Compile{Run: req.Run, For: req.Certname})
+	compiling, err := persist[wire.ServedBegun](ctx, c.agent, wire.OpCompile, wire.BeginServed{Run: req.Run, For: req.Certname})
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 	return response{"node": compiling.Node, "recorded": compiling.Recorded}, nil
 }
 
-func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]wire.Stored) (wire.Answered, error) {
-	answer, err := persist[wire.Answered](ctx, c.agent, wire.OpAsk, wire.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored, Opens: true})
+func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]wire.Stored) (wire.Answer, error) {
+	answer, err := persist[wire.Answer](ctx, c.agent, wire.OpAsk, wire.Question{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored, Opens: true})
 	if err == nil {
 		err = checkAnswered(q, c.by.Certname, answer)
 	}
@@ -148,7 +148,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 }
 
 func (c *compileConn) hiera(ctx context.Context) (response, error) {
-	level, err := persist[wire.HieraData](ctx, c.agent, wire.OpHiera, wire.HieraAsk{Run: c.by.Run, For: c.by.Certname, Opens: true})
+	level, err := persist[wire.HieraData](ctx, c.agent, wire.OpHiera, wire.HieraQuestion{Run: c.by.Run, For: c.by.Certname, Opens: true})
 	if err == nil {
 		err = checkHiera(c.by.Certname, level)
 	}
@@ -166,7 +166,7 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
 	// The server does not need the places.
 	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports}
-	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.CompiledFor{
+	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.ServedCatalog{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
 	})
 	return nil, err

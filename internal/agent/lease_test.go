@@ -427,7 +427,7 @@ func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
 	if got := l.fleet.Job(other).Message; got != "db-01 is held by job deploy-1" {
 		t.Errorf("the other job says %q", got)
 	}
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteEnable}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "held by job deploy-1") {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteEnable}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "held by job deploy-1") {
 		t.Errorf("enable: %+v", a)
 	}
 	close(release)

@@ -24,7 +24,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return before, nil
 	}
 	out := answerEntry{Query: q, At: at}
-	answer, err := insist[wire.Answered](ctx, s, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
+	answer, err := insist[wire.Answer](ctx, s, wire.OpAsk, wire.Question{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
 		err = checkAnswered(q, s.spec.Node, answer)
 	}
@@ -56,7 +56,7 @@ func (s *socket) keepKnown(q tutti.Query, answer any) {
 
 // checkAnswered refuses an answer that does not fit the node's question. The function also refuses a
 // value that does not have the named digest.
-func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answered) error {
+func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answer) error {
 	if err := a.Validate(q); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
-		level, err := insist[wire.HieraData](ctx, s, wire.OpHiera, wire.HieraAsk{Run: s.spec.Order.Run, Opens: true})
+		level, err := insist[wire.HieraData](ctx, s, wire.OpHiera, wire.HieraQuestion{Run: s.spec.Order.Run, Opens: true})
 		if err == nil {
 			err = checkHiera(s.spec.Node, level)
 		}
@@ -197,7 +197,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
-		Compiled: s.compiled(req),
+		CatalogReport: s.compiled(req),
 	}
 	raw, err := seal(handed)
 	if err != nil {
@@ -239,9 +239,9 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	}
 }
 
-func (s *socket) compiled(req request) tutti.Compiled {
+func (s *socket) compiled(req request) tutti.CatalogReport {
 	by := s.book.greeted()
-	return tutti.Compiled{
+	return tutti.CatalogReport{
 		Catalog: req.Catalog.Digest, Sources: req.Catalog.Sources, Lib: req.Catalog.Lib, Deferred: req.Catalog.Deferred,
 		Facts: req.Facts, Values: req.Values, Puppet: by.Puppet, Module: by.Module,
 	}
@@ -290,7 +290,7 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 		return s.publishedSecret(ctx, req)
 	}
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
-	a, err := call[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q})
+	a, err := call[wire.Answer](ctx, s.agent, wire.OpAsk, wire.Question{Run: s.spec.Order.Run, Query: q})
 	if err == nil {
 		err = a.Validate(q)
 	}

@@ -79,7 +79,7 @@ func controlled(t *testing.T, allow func(policy.Question) (bool, string)) (*lab,
 	return l, own
 }
 
-func (l *lab) ask(in api.AskNodes) api.NodeAnswer {
+func (l *lab) ask(in api.NodesQuestion) api.NodeAnswer {
 	l.t.Helper()
 	return servertest.Asked(l.t, l.fleet, in)["db-01"]
 }
@@ -90,20 +90,20 @@ func TestRemoteControl(t *testing.T) {
 	l, own := controlled(t, allowAll)
 	for _, tc := range []struct {
 		reason  string
-		in      api.AskNodes
+		in      api.NodesQuestion
 		verdict tutti.RemoteVerdict
 		says    string
 		status  string
 		changes []string
 	}{
-		{"status", api.AskNodes{Action: tutti.RemoteStatus}, tutti.RemoteOK, "", "stopped", nil},
-		{"it may run", api.AskNodes{Action: tutti.RemoteRun}, tutti.RemoteOK, "", "stopped", nil},
-		{"enabled it is", api.AskNodes{Action: tutti.RemoteEnable}, tutti.RemoteOK, "already enabled", "stopped", []string{"enable"}},
-		{"disable", api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}, tutti.RemoteOK, "", "disabled", []string{"enable", "disable"}},
-		{"it may not run", api.AskNodes{Action: tutti.RemoteRun}, tutti.RemoteFailed, "Puppet is disabled: 'disk'", "", []string{"enable", "disable"}},
-		{"summary", api.AskNodes{Action: tutti.RemoteSummary}, tutti.RemoteOK, "", "", []string{"enable", "disable"}},
-		{"a resource", api.AskNodes{Action: tutti.RemoteResource, Type: "user"}, tutti.RemoteOK, "", "", []string{"enable", "disable"}},
-		{"facts of no run", api.AskNodes{Action: tutti.RemoteFacts}, tutti.RemoteFailed, "no run of Tutti has collected facts", "", []string{"enable", "disable"}},
+		{"status", api.NodesQuestion{Action: tutti.RemoteStatus}, tutti.RemoteOK, "", "stopped", nil},
+		{"it may run", api.NodesQuestion{Action: tutti.RemoteRun}, tutti.RemoteOK, "", "stopped", nil},
+		{"enabled it is", api.NodesQuestion{Action: tutti.RemoteEnable}, tutti.RemoteOK, "already enabled", "stopped", []string{"enable"}},
+		{"disable", api.NodesQuestion{Action: tutti.RemoteDisable, Message: "disk"}, tutti.RemoteOK, "", "disabled", []string{"enable", "disable"}},
+		{"it may not run", api.NodesQuestion{Action: tutti.RemoteRun}, tutti.RemoteFailed, "Puppet is disabled: 'disk'", "", []string{"enable", "disable"}},
+		{"summary", api.NodesQuestion{Action: tutti.RemoteSummary}, tutti.RemoteOK, "", "", []string{"enable", "disable"}},
+		{"a resource", api.NodesQuestion{Action: tutti.RemoteResource, Type: "user"}, tutti.RemoteOK, "", "", []string{"enable", "disable"}},
+		{"facts of no run", api.NodesQuestion{Action: tutti.RemoteFacts}, tutti.RemoteFailed, "no run of Tutti has collected facts", "", []string{"enable", "disable"}},
 	} {
 		a := l.ask(tc.in)
 		status := ""
@@ -118,7 +118,7 @@ func TestRemoteControl(t *testing.T) {
 		}
 	}
 	own.large = true
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteResource, Type: "user"}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "too large") {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteResource, Type: "user"}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "too large") {
 		t.Errorf("an answer that is too large: %.300v", a)
 	}
 }
@@ -131,7 +131,7 @@ func TestWhatThePolicyRefusesIsNotDone(t *testing.T) {
 		asked = append(asked, q.Caller+" "+string(q.Action))
 		return false, "policy:3: deny"
 	})
-	a := l.ask(api.AskNodes{Action: tutti.RemoteDisable})
+	a := l.ask(api.NodesQuestion{Action: tutti.RemoteDisable})
 	if a.Verdict != tutti.RemoteRefused || a.Rule != "policy:3: deny" || len(own.made()) > 0 || l.line.count(wire.OpAct) > 0 {
 		t.Errorf("%+v, done: %v", a, own.made())
 	}
@@ -148,7 +148,7 @@ func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 	l.start(func(o *agent.Options) { o.Local, o.Allow, o.Bus = own, allowAll, bus })
 	l.line.settle()
 	asked := make(chan api.NodeAnswer, 1)
-	go func() { asked <- l.ask(api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}) }()
+	go func() { asked <- l.ask(api.NodesQuestion{Action: tutti.RemoteDisable, Message: "disk"}) }()
 	<-bus.answered
 	if a := <-asked; a.Verdict != tutti.RemoteOK {
 		t.Fatalf("%+v", a)
@@ -229,10 +229,10 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	for i, facts := range []string{`{"role":"old"}`, `{"role":"db","os":{"family":"Debian"}}`} {
 		l.ran(facts, time.Unix(int64(1000+i), 0))
 	}
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteFacts}); string(a.Facts) != `{"os":{"family":"Debian"},"role":"db"}` {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteFacts}); string(a.Facts) != `{"os":{"family":"Debian"},"role":"db"}` {
 		t.Errorf("%s %s", a.Message, a.Facts)
 	}
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteStatus, On: `facts.role == "db" && !has(facts.site)`}); a.Verdict != tutti.RemoteOK {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role == "db" && !has(facts.site)`}); a.Verdict != tutti.RemoteOK {
 		t.Errorf("%+v", a)
 	}
 	if len(known) != 3 || known[0]["role"] != "db" {
@@ -240,7 +240,7 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	}
 	large := `{"x":"` + strings.Repeat("x", 100<<10) + `"}`
 	l.ran(large, time.Unix(2000, 0))
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteFacts}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "name those") {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteFacts}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "name those") {
 		t.Errorf("%.200v", a)
 	}
 }
@@ -258,10 +258,10 @@ func TestARunOfTuttiIsARun(t *testing.T) {
 	l.start(func(o *agent.Options) { o.Local, o.Allow = own, allowAll })
 	l.job()
 	<-begun
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteStatus}); a.Status == nil || !a.Status.Applying || a.Status.Status != "applying a catalog" {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteStatus}); a.Status == nil || !a.Status.Applying || a.Status.Status != "applying a catalog" {
 		t.Errorf("%+v", a)
 	}
-	if a := l.ask(api.AskNodes{Action: tutti.RemoteRun}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "currently applying a catalog") {
+	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteRun}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "currently applying a catalog") {
 		t.Errorf("%+v", a)
 	}
 	close(release)
@@ -272,7 +272,7 @@ func TestARunOfTuttiIsARun(t *testing.T) {
 func TestAnAgentWithoutPuppetIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := controlled(t, nil)
-		if a := l.ask(api.AskNodes{Action: tutti.RemoteStatus}); a.Verdict != tutti.RemoteSilent {
+		if a := l.ask(api.NodesQuestion{Action: tutti.RemoteStatus}); a.Verdict != tutti.RemoteSilent {
 			t.Errorf("%+v", a)
 		}
 		if _, err := os.Stat(filepath.Join(l.dir, "runs")); err != nil {

@@ -56,11 +56,11 @@ func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
 	if err := json.Unmarshal(l.line.payload(wire.OpGate), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := tutti.Compiled{
+	want := tutti.CatalogReport{
 		Catalog: digest("catalog"), Sources: digest("sources"), Lib: digest("lib"), Facts: digest("facts"),
 		Puppet: "8.10.0", Module: "1.0", Deferred: true, Values: []string{"db/x"},
 	}
-	if diff := cmp.Diff(want, got.Compiled); diff != "" {
+	if diff := cmp.Diff(want, got.CatalogReport); diff != "" {
 		t.Errorf("gate -want +got\n%s", diff)
 	}
 	if rec.Inputs.Sources != want.Sources || rec.Inputs.Lib != want.Lib {

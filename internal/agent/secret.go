@@ -52,7 +52,7 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 }
 
 // valueResponse returns the module's response to a question for a value.
-func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error) {
+func (a *Agent) valueResponse(answer wire.Answer, opens bool) (response, error) {
 	out := response{"found": answer.Found}
 	if answer.Awaits != "" {
 		out["awaits"] = answer.Awaits
@@ -141,14 +141,14 @@ func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 }
 
 func (s *socket) recipients(ctx context.Context, req request) (wire.NodeRecipients, error) {
-	return persist[wire.NodeRecipients](ctx, s.agent, wire.OpRecipients, wire.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
+	return persist[wire.NodeRecipients](ctx, s.agent, wire.OpRecipients, wire.RecipientsQuestion{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
 }
 
 // ownSecret returns the value that this node has published under a key, in clear. The method
 // returns nil if there is no value, or if the node cannot open it.
 func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
-	a, err := persist[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
+	a, err := persist[wire.Answer](ctx, s.agent, wire.OpAsk, wire.Question{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
 		err = a.Validate(q)
 	}

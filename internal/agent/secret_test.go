@@ -159,7 +159,7 @@ func TestSecretsThatAreNotGivenOn(t *testing.T) {
 		l.line.mu.Lock()
 		defer l.line.mu.Unlock()
 		l.line.alter = func(op string, reply []byte) []byte {
-			var answer wire.Answered
+			var answer wire.Answer
 			if op != wire.OpAsk || json.Unmarshal(reply, &answer) != nil {
 				return reply
 			}

@@ -236,7 +236,7 @@ func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}
 	l.line.mu.Lock()
 	l.line.alter = func(op string, reply []byte) []byte {
-		var answer wire.Answered
+		var answer wire.Answer
 		if op != wire.OpAsk || json.Unmarshal(reply, &answer) != nil {
 			return reply
 		}

@@ -156,15 +156,15 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	defer f.busy[i].Unlock()
 	run := f.runs[i]
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
-	var answered wire.Answered
-	if err := f.call(ctx, i, wire.OpAsk, wire.Ask{Run: run, Query: q}, &answered); err != nil {
+	var answered wire.Answer
+	if err := f.call(ctx, i, wire.OpAsk, wire.Question{Run: run, Query: q}, &answered); err != nil {
 		return nil // the doorbell belongs to an older run, which has already ended
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
 	same := tutti.DigestOf([]byte("same"))
 	var gated wire.Gated
-	gate := wire.Gate{Run: run, Reads: reads, Keys: f.keys[role], Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same}}
+	gate := wire.Gate{Run: run, Reads: reads, Keys: f.keys[role], CatalogReport: tutti.CatalogReport{Catalog: same, Sources: same, Lib: same}}
 	if err := f.call(ctx, i, wire.OpGate, gate, &gated); err != nil || gated.Verdict == tutti.GateHold {
 		return nil // as above
 	}
@@ -376,7 +376,7 @@ func (f *convergeFold) apply(b tutti.Body) {
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles
-		asked := &tutti.Asked{Absent: tutti.DigestOf(fmt.Append(nil, role))}
+		asked := &tutti.Questions{Absent: tutti.DigestOf(fmt.Append(nil, role))}
 		for k := range convergeAbsent {
 			asked.Keys = append(asked.Keys, fmt.Sprintf("role%02d::class%02d::parameter%d", role, k%40, k))
 		}

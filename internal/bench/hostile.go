@@ -320,7 +320,7 @@ func attackFrom(ctx context.Context, dir string) error {
 		for range hostileCalls {
 			group.Go(func() error {
 				for ctx.Err() == nil {
-					_ = say(ctx, conn, wire.OpAsk, wire.Ask{Run: tutti.RunID(run), Query: costly}) // it may be refused
+					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // it may be refused
 				}
 				return nil
 			})

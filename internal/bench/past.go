@@ -231,7 +231,7 @@ func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
 	run := claimed.Order.Run
 	mine := "node/" + string(name) + "/run"
 	exports := []tutti.Export{{Type: "Host", Title: string(run)}}
-	if err := call(wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{mine}}, Exports: exports}, nil); err != nil {
+	if err := call(wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: []string{mine}}, Exports: exports}, nil); err != nil {
 		return err
 	}
 	value, err := json.Marshal(run)

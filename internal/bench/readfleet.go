@@ -93,7 +93,7 @@ func (p *pastOf) blob(content []byte) tutti.Digest {
 
 // compiled returns the gate data of the nodes in a role. The caller of compiled sets the run.
 func (p *pastOf) compiled(role int, exported *data.State) (tutti.RunCompiled, error) {
-	asked := &tutti.Asked{}
+	asked := &tutti.Questions{}
 	for i := range readAbsent {
 		asked.Keys = append(asked.Keys, fmt.Sprintf("role%02d::module%02d::absent%02d", role, i/readKeys, i%readKeys))
 	}
@@ -120,7 +120,7 @@ func (p *pastOf) run(i int, code tutti.Digest, of tutti.RunCompiled) error {
 	node := nodeName(i)
 	by, run := "node:"+string(node), tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
 	mine := "node/" + string(node) + "/done"
-	of.Run, of.Compiled = run, tutti.Compiled{Catalog: code, Puppet: "8.10.0", Values: []string{mine}}
+	of.Run, of.CatalogReport = run, tutti.CatalogReport{Catalog: code, Puppet: "8.10.0", Values: []string{mine}}
 	result := servertest.Result(run, tutti.Changed)
 	p.add("server", &tutti.RunWanted{Order: tutti.Order{
 		Run: run, Node: node, Job: "all-1", Step: "run", Mode: tutti.ModeApply, Environment: "production", Code: code, Timeout: time.Hour, Attempt: 1,

@@ -89,7 +89,7 @@ func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) 
 	}
 	for range statusRounds {
 		answers, began, slowest := 0, time.Now(), time.Duration(0)
-		err := m.server.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteStatus}, func(all []api.NodeAnswer) error {
+		err := m.server.AskNodes(ctx, api.NodesQuestion{Action: tutti.RemoteStatus}, func(all []api.NodeAnswer) error {
 			slowest = time.Since(began)
 			for _, a := range all {
 				if a.Verdict == tutti.RemoteOK {

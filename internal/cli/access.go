@@ -19,7 +19,7 @@ func newAccessCommand(o *options) *cobra.Command {
 }
 
 func newAccessExplainCommand(o *options) *cobra.Command {
-	var in api.AskAccess
+	var in api.AccessQuery
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "explain OPERATOR VERB [TARGET]",
@@ -102,7 +102,7 @@ do everything and is not listed.`,
 			if len(args) == 2 {
 				target = args[1]
 			}
-			if err := (api.AskAccess{Operator: "x", Verb: verb}).Validate(); err != nil {
+			if err := (api.AccessQuery{Operator: "x", Verb: verb}).Validate(); err != nil {
 				return err
 			}
 			when := time.Now()

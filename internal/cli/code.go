@@ -227,7 +227,7 @@ func (o *options) readPush(file string, what pushWhat) (pushable, error) {
 	return out, err
 }
 
-func (p pushable) ask() api.AskPush { return api.AskPush{Code: p.code, Fleet: p.source} }
+func (p pushable) ask() api.PushQuery { return api.PushQuery{Code: p.code, Fleet: p.source} }
 
 func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) error {
 	e, err := server.PushEffect(cmd.Context(), p.ask())

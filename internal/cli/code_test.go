@@ -21,7 +21,7 @@ type pushServer struct {
 	set    bool
 }
 
-func (s *pushServer) PushEffect(context.Context, api.AskPush) (api.PushEffect, error) {
+func (s *pushServer) PushEffect(context.Context, api.PushQuery) (api.PushEffect, error) {
 	return s.effect, nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func newCodeShowCommand(o *options) *cobra.Command {
-	var in api.AskCode
+	var in api.CodeQuery
 	cmd := &cobra.Command{
 		Use:   "show [PATH]",
 		Short: "Show which code nodes run with, and what has changed in it",
@@ -60,7 +60,7 @@ code show ." lists all files. With --previous, PATH is a path in the previous co
 
 // readCode prints a file of the code unchanged. For a directory, readCode
 // prints the list of files.
-func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
+func (o *options) readCode(cmd *cobra.Command, server Server, in api.CodeQuery) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
 		return err

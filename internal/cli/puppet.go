@@ -17,7 +17,7 @@ import (
 // remote is a command that sends a request to nodes.
 type remote struct {
 	*options
-	in api.AskNodes
+	in api.NodesQuestion
 }
 
 func newPuppetCommand(o *options) *cobra.Command {
@@ -93,7 +93,7 @@ func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error
 	return out, err
 }
 
-func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.NodeAnswer, error) {
+func askAll(cmd *cobra.Command, server api.Remotes, in api.NodesQuestion) ([]api.NodeAnswer, error) {
 	var out []api.NodeAnswer
 	err := server.AskNodes(cmd.Context(), in, func(all []api.NodeAnswer) error {
 		out = append(out, all...)
@@ -129,7 +129,7 @@ func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 }
 
 func newPuppetStatusCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteStatus}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteStatus}}
 	return r.command(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "Show what the Puppet of each node is doing, and whether it is enabled",
 		Example: `  tutti puppet status --on '"web" in groups'`,
@@ -137,7 +137,7 @@ func newPuppetStatusCommand(o *options) *cobra.Command {
 }
 
 func newPuppetCountCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteStatus}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteStatus}}
 	return r.command(&cobra.Command{
 		Use: "count", Args: cobra.NoArgs, Short: "Count the nodes by what their Puppet is doing",
 		Example: "  tutti puppet count",
@@ -145,7 +145,7 @@ func newPuppetCountCommand(o *options) *cobra.Command {
 }
 
 func newPuppetLastRunCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteSummary}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
 		Use: "last-run-summary", Args: cobra.NoArgs, Short: "Show the summary that Puppet keeps of its last run on each node",
 		Example: `  tutti puppet last-run-summary --on 'node == "web-01"'`,
@@ -153,7 +153,7 @@ func newPuppetLastRunCommand(o *options) *cobra.Command {
 }
 
 func newPuppetSummaryCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteSummary}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
 		Use: "summary", Args: cobra.NoArgs, Short: "Compare the last runs of the nodes: resources, failures, times",
 		Example: "  tutti puppet summary",
@@ -161,7 +161,7 @@ func newPuppetSummaryCommand(o *options) *cobra.Command {
 }
 
 func newPuppetResourceCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteResource}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteResource}}
 	cmd := r.command(&cobra.Command{
 		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
 		Long: `Reads a resource, or all resources of a type, with Puppet's own providers
@@ -184,7 +184,7 @@ only if the node's policy allows the action "resource".`,
 }
 
 func newPuppetEnableCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteEnable}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteEnable}}
 	cmd := r.command(&cobra.Command{
 		Use: "enable", Args: cobra.NoArgs, Short: "Enable Puppet (no effect where it is enabled)",
 		Long: `Lets Puppet run again, as "puppet agent --enable" does.
@@ -197,7 +197,7 @@ func newPuppetEnableCommand(o *options) *cobra.Command {
 }
 
 func newPuppetDisableCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteDisable}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteDisable}}
 	cmd := r.command(&cobra.Command{
 		Use: "disable", Args: cobra.NoArgs, Short: "Disable Puppet (where it is disabled, the message stays)",
 		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file. Puppet then
@@ -220,7 +220,7 @@ the expression. If the expression uses more than "node", such as groups or facts
 the server knows which nodes are selected. The command then asks first, or needs --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may run, all at once",
 		Example: `  tutti puppet runonce --on '"web" in groups' --noop`,
@@ -232,7 +232,7 @@ func newPuppetRunOnceCommand(o *options) *cobra.Command {
 }
 
 func newPuppetRunAllCommand(o *options) *cobra.Command {
-	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
+	r := &remote{o, api.NodesQuestion{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may run, N at a time",
 		Long: `Keeps N runs going at the same time. When a run ends, the next one

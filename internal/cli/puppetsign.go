@@ -16,7 +16,7 @@ import (
 // signed adds the operator's signature to a request, if operators sign changes in this fleet. An operator signs the
 // names of nodes, and not a selector. So signed first requests from the server which nodes are selected. If it is
 // unknown whether a node is selected, signed returns an answer for the node.
-func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.NodeAnswer, error) {
+func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
 		return in, nil, nil
@@ -28,7 +28,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.
 	if said.Operators == nil { // also nil if the server is of release 0.2.0 or earlier
 		return in, nil, nil
 	}
-	chosen, err := askAll(cmd, server, api.AskNodes{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
+	chosen, err := askAll(cmd, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
 	if err != nil {
 		return in, nil, err
 	}

@@ -20,7 +20,7 @@ func (chooser) Signing(context.Context) (tutti.Signing, error) {
 	return tutti.Signing{Operators: &tutti.Statement{}}, nil
 }
 
-func (c chooser) AskNodes(_ context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
+func (c chooser) AskNodes(_ context.Context, in api.NodesQuestion, yield func([]api.NodeAnswer) error) error {
 	if in.Action.Effect() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func TestWhichNodesAreSigned(t *testing.T) {
 		}
 		root := NewRoot(Deps{
 			Connect: func(Connection) (Server, error) { return server, nil },
-			SignAction: func(_ context.Context, _ Server, _ Connection, _ api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
+			SignAction: func(_ context.Context, _ Server, _ Connection, _ api.NodesQuestion, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 				for _, n := range nodes {
 					signed = strings.TrimSpace(signed + " " + string(n))
 				}

@@ -63,7 +63,7 @@ type Deps struct {
 	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
 	// SignAction signs a change for the named nodes. SignAction returns nil if operators do not sign actions
 	// in this fleet.
-	SignAction func(ctx context.Context, s Server, c Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
+	SignAction func(ctx context.Context, s Server, c Connection, in api.NodesQuestion, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey does the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
 	// Chaos tests a fleet on a lab with faults, and returns what is wrong afterwards.

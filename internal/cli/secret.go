@@ -281,7 +281,7 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 		return err
 	}
 	if !o.yes {
-		effect, err := server.SecretEffect(cmd.Context(), api.AskSecretEffect{Key: key, For: targets})
+		effect, err := server.SecretEffect(cmd.Context(), api.SecretEffectQuery{Key: key, For: targets})
 		if err != nil {
 			return err
 		}

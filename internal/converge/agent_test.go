@@ -40,7 +40,7 @@ type manifest struct {
 // process is what a node knows of its own run.
 type process struct {
 	got       answers
-	asked     *tutti.Asked
+	asked     *tutti.Questions
 	catalog   catalog
 	published int // values
 }
@@ -106,7 +106,7 @@ func (s *sim) compile(id tutti.RunID) {
 
 // asks returns the answers that a node gets now.
 func (s *sim) asks(m *manifest, asker data.Asker) *process {
-	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Asked{}}
+	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Questions{}}
 	ask := func(q tutti.Query) data.Answer {
 		a := s.data.Answer(q, asker)
 		if a.Found || q.Kind != tutti.QueryHiera {
@@ -168,14 +168,14 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	same := tutti.DigestOf([]byte("same"))
 	applied := p.catalog // the exports do not belong to the applied catalog
 	applied.exports = nil
-	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Set: setOf(exports), Compiled: tutti.Compiled{
+	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Set: setOf(exports), CatalogReport: tutti.CatalogReport{
 		Catalog: tutti.DigestOf(fmt.Append(nil, applied)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
 	}}
 	if s.tells {
 		body.Facts = tutti.DigestOf([]byte(p.got.fact))
 	}
 	if s.compiled != nil {
-		s.compiled(&body.Compiled)
+		s.compiled(&body.CatalogReport)
 	}
 	s.append(body)
 }

@@ -135,7 +135,7 @@ func TestWhatProvesANodeGood(t *testing.T) {
 	other := tutti.DigestOf([]byte("other"))
 	cases := map[string]struct {
 		reason        string
-		before, after func(*tutti.Compiled)
+		before, after func(*tutti.CatalogReport)
 		first         tutti.Mode
 		change        bool
 		exports       bool // the new code exports something else
@@ -143,13 +143,13 @@ func TestWhatProvesANodeGood(t *testing.T) {
 		want          string
 	}{
 		"nothing":         {reason: "new code that makes the same catalog", want: "proved "},
-		"other catalog":   {reason: "the catalog is another one", after: func(c *tutti.Compiled) { c.Catalog = other }, want: "run "},
-		"no catalog":      {reason: "a digest that nobody made says nothing", before: func(c *tutti.Compiled) { c.Catalog = "" }, after: func(c *tutti.Compiled) { c.Catalog = "" }, want: "run "},
-		"other sources":   {reason: "a file that the catalog names is another one", after: func(c *tutti.Compiled) { c.Sources = other }, want: "run "},
-		"no sources":      {reason: "what the files are is not known", before: func(c *tutti.Compiled) { c.Sources = "" }, after: func(c *tutti.Compiled) { c.Sources = "" }, want: "run "},
-		"other lib":       {reason: "a provider is another one", after: func(c *tutti.Compiled) { c.Lib = other }, want: "run "},
-		"deferred now":    {reason: "a value is made while applying", after: func(c *tutti.Compiled) { c.Deferred = true }, want: "run "},
-		"deferred before": {reason: "a value was made while applying", before: func(c *tutti.Compiled) { c.Deferred = true }, want: "run "},
+		"other catalog":   {reason: "the catalog is another one", after: func(c *tutti.CatalogReport) { c.Catalog = other }, want: "run "},
+		"no catalog":      {reason: "a digest that nobody made says nothing", before: func(c *tutti.CatalogReport) { c.Catalog = "" }, after: func(c *tutti.CatalogReport) { c.Catalog = "" }, want: "run "},
+		"other sources":   {reason: "a file that the catalog names is another one", after: func(c *tutti.CatalogReport) { c.Sources = other }, want: "run "},
+		"no sources":      {reason: "what the files are is not known", before: func(c *tutti.CatalogReport) { c.Sources = "" }, after: func(c *tutti.CatalogReport) { c.Sources = "" }, want: "run "},
+		"other lib":       {reason: "a provider is another one", after: func(c *tutti.CatalogReport) { c.Lib = other }, want: "run "},
+		"deferred now":    {reason: "a value is made while applying", after: func(c *tutti.CatalogReport) { c.Deferred = true }, want: "run "},
+		"deferred before": {reason: "a value was made while applying", before: func(c *tutti.CatalogReport) { c.Deferred = true }, want: "run "},
 		"other exports":   {reason: "what others collect from it is another thing", exports: true, want: "run "},
 		"only noop":       {reason: "a noop run changed nothing", first: tutti.ModeNoop, want: "run "},
 		"failed":          {reason: "the last run was not good", fails: true, want: "run "},

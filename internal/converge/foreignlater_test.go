@@ -42,7 +42,7 @@ func (s *sim) passes() tutti.RunID {
 func (s *sim) orders(o tutti.Order) tutti.RunID {
 	s.append(&tutti.RunWanted{Order: o})
 	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
-	s.append(&tutti.RunCompiled{Run: o.Run, Reads: &tutti.Asked{}})
+	s.append(&tutti.RunCompiled{Run: o.Run, Reads: &tutti.Questions{}})
 	s.append(&tutti.RunGated{Run: o.Run, Verdict: tutti.GateGo})
 	return o.Run
 }
@@ -196,7 +196,7 @@ func TestAWholeRunIsNews(t *testing.T) {
 	for reason, happens := range map[string]func(*sim){"facts have changed": facts, "it is another machine": moved} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 		s.by(tutti.ProgramAgent)
-		s.compiled = func(c *tutti.Compiled) { c.Facts = tutti.DigestOf([]byte("fact")) }
+		s.compiled = func(c *tutti.CatalogReport) { c.Facts = tutti.DigestOf([]byte("fact")) }
 		s.all(first)
 		s.now = s.now.Add(time.Hour)
 		began := s.now
@@ -229,7 +229,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
 	now := func(facts string) tutti.Digest { return tutti.DigestOf([]byte(facts)) }
-	s.compiled = func(c *tutti.Compiled) { c.Facts = now("A") }
+	s.compiled = func(c *tutti.CatalogReport) { c.Facts = now("A") }
 	s.all(first)
 	run := s.engine.Last("a").Claimed.Run
 	tell := func(facts string) {

@@ -16,7 +16,7 @@ func (s *sim) cancelled(catalog string) {
 	s.append(&tutti.RunWanted{Order: tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Proof: true, Code: s.code, Environment: "production"}})
 	s.append(&tutti.RunClaimed{Run: id, Node: "a"})
 	if catalog != "" {
-		s.append(&tutti.RunCompiled{Run: id, Reads: &tutti.Asked{}, Compiled: tutti.Compiled{Catalog: tutti.DigestOf([]byte(catalog))}})
+		s.append(&tutti.RunCompiled{Run: id, Reads: &tutti.Questions{}, CatalogReport: tutti.CatalogReport{Catalog: tutti.DigestOf([]byte(catalog))}})
 		s.append(&tutti.RunGated{Run: id, Verdict: tutti.GateStop, Reason: "cancelled"})
 	}
 	s.append(&tutti.RunFinished{Result: tutti.Result{Run: id, Stopped: true, StartedAt: s.now, EndedAt: s.now}})

@@ -59,10 +59,10 @@ type sim struct {
 	compiles int
 	inFlight int
 	reaction *tutti.Reaction
-	onWanted func(*tutti.RunWanted)    // called with each event before it is folded
-	compiled func(*tutti.Compiled)     // changes the message of a compile at its gate
-	behind   func(tutti.NodeName) bool // whether PuppetDB lacks what a compile of the node collects
-	dies     func() bool               // whether the server dies now, in the middle of its decision
+	onWanted func(*tutti.RunWanted)     // called with each event before it is folded
+	compiled func(*tutti.CatalogReport) // changes the message of a compile at its gate
+	behind   func(tutti.NodeName) bool  // whether PuppetDB lacks what a compile of the node collects
+	dies     func() bool                // whether the server dies now, in the middle of its decision
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {

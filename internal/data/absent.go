@@ -19,7 +19,7 @@ type absentSet struct {
 
 // internAbsent returns the shared set for these keys, or nil if there are no keys. internAbsent
 // relies on Absent being the digest of the keys.
-func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
+func (s *State) internAbsent(asked *tutti.Questions) *absentSet {
 	if len(asked.Keys) == 0 {
 		return nil
 	}

@@ -119,7 +119,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	}
 	// If a node's record already has the question, nothing must be searched.
 	q := collectorOf(`["=","tag","x"]`)
-	many.Remember("c", &tutti.Asked{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
+	many.Remember("c", &tutti.Questions{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
 	if known := cost(many, `["=","tag","x"]`); known > 1 {
 		t.Errorf("a question that a record has costs %d", known)
 	}

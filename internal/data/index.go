@@ -62,7 +62,7 @@ func (r *read) compact(asker Asker) {
 // overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
 // Afterwards Remember uses only Absent, Keys and the texts of questions from asked, so the rest is
 // not kept in memory.
-func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
+func (s *State) Remember(node tutti.NodeName, asked *tutti.Questions, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
 		r = &record{node: node}
@@ -120,12 +120,12 @@ func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 }
 
 // Asked returns the stored reads of a node, or nil if there are none.
-func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
+func (s *State) Asked(node tutti.NodeName) *tutti.Questions {
 	r := s.records[node]
 	if r == nil {
 		return nil
 	}
-	asked := &tutti.Asked{Reads: make([]tutti.Read, len(r.reads))}
+	asked := &tutti.Questions{Reads: make([]tutti.Read, len(r.reads))}
 	for i := range r.reads {
 		read := &r.reads[i]
 		asked.Reads[i] = tutti.Read{Query: read.Query, Found: read.found, Digest: read.given(), Degraded: read.degraded}

@@ -38,7 +38,7 @@ func benchExports(node tutti.NodeName, n int) *tutti.ExportsSet {
 
 // benchAsks returns the questions of a node in the form in which they come from a
 // blob. These questions share no text with the questions of other nodes.
-func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []string) *tutti.Asked {
+func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []string) *tutti.Questions {
 	role := n % benchRoles
 	var queries []tutti.Query
 	for i := range benchTypes {
@@ -57,7 +57,7 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &tutti.Asked{}
+	a := &tutti.Questions{}
 	if err := json.Unmarshal(raw, a); err != nil {
 		b.Fatal(err)
 	}
@@ -68,12 +68,12 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 
 // benchAnswers does the same as asked, but for very many questions. benchAnswers
 // finds an answer only once for all nodes that do not contribute to it.
-func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Asked {
+func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Questions {
 	own := map[string]bool{}
 	for _, e := range s.Exports(node) {
 		own[e.Type] = true
 	}
-	a := &tutti.Asked{}
+	a := &tutti.Questions{}
 	for _, q := range queries {
 		asker, id := data.Asker{Node: node}, fmt.Sprint(q)
 		if !own[q.Type] {

@@ -13,8 +13,8 @@ func TestTheIndexFreesWhatNobodyReads(t *testing.T) {
 	s := NewState()
 	s.Apply(tutti.Event{Seq: 1, Body: &tutti.JobStarted{Job: "j"}})
 	s.Apply(tutti.Event{Seq: 2, Body: &tutti.ExportsSet{Node: "p", Job: "j", Overlay: true, Count: 1, Exports: []tutti.Export{{Type: "Web", Title: "1"}}}})
-	record := func(key string) *tutti.Asked {
-		return &tutti.Asked{Keys: []string{"absent", key}, Reads: []tutti.Read{
+	record := func(key string) *tutti.Questions {
+		return &tutti.Questions{Keys: []string{"absent", key}, Reads: []tutti.Read{
 			{Query: tutti.Query{Kind: tutti.QueryCollect, Type: "Web"}}, {Query: tutti.Query{Kind: tutti.QueryValue, Key: key}},
 			{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}}, {Query: tutti.Query{Kind: "no kind"}},
 		}}

@@ -24,8 +24,8 @@ var (
 )
 
 // asked returns the record of a node that asks these questions now.
-func asked(s *data.State, node tutti.NodeName, job tutti.JobID, absent []string, queries ...tutti.Query) *tutti.Asked {
-	a := &tutti.Asked{Keys: absent}
+func asked(s *data.State, node tutti.NodeName, job tutti.JobID, absent []string, queries ...tutti.Query) *tutti.Questions {
+	a := &tutti.Questions{Keys: absent}
 	for _, q := range queries {
 		now := s.Answer(q, asks(node, job))
 		a.Reads = append(a.Reads, tutti.Read{Query: q, Found: now.Found, Digest: now.Digest})

@@ -16,7 +16,7 @@ import (
 
 // known is what the model remembers about a node.
 type known struct {
-	asked *tutti.Asked
+	asked *tutti.Questions
 	job   tutti.JobID
 }
 
@@ -70,7 +70,7 @@ func (m *indexModel) apply(body tutti.Body) {
 func (m *indexModel) remember(t *rapid.T) {
 	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
 	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")
-	asked := &tutti.Asked{Reads: []tutti.Read{}}
+	asked := &tutti.Questions{Reads: []tutti.Read{}}
 	for _, q := range indexReads {
 		now := m.plain.Answer(q, asks(node, job))
 		switch rapid.IntRange(0, 6).Draw(t, "read") {

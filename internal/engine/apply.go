@@ -155,7 +155,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	if r == nil {
 		return nil
 	}
-	compiled := b.Compiled
+	compiled := b.CatalogReport
 	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
 	if !r.Full() || !r.Proof {
 		return nil

@@ -143,9 +143,9 @@ type Run struct {
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
 	// Compiled and Asked are what the node handed over. Both are nil if the node has not
 	// handed over anything.
-	Compiled *tutti.Compiled `json:"compiled,omitempty"`
-	Asked    *tutti.Asked    `json:"-"`
-	Set      tutti.Digest    `json:"set,omitempty"` // digest of the exports that the node handed over
+	Compiled *tutti.CatalogReport `json:"compiled,omitempty"`
+	Asked    *tutti.Questions     `json:"-"`
+	Set      tutti.Digest         `json:"set,omitempty"` // digest of the exports that the node handed over
 	// Served is what the run's Puppet Server handed over before that. Served is nil if the
 	// Puppet Server has handed over nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`

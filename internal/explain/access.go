@@ -36,7 +36,7 @@ func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target
 }
 
 // ExplainAccess implements tutti.Operators.
-func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.AccessAnswer, error) {
+func (rd *Reader) ExplainAccess(ctx context.Context, in api.AccessQuery) (api.AccessAnswer, error) {
 	if err := in.Validate(); err != nil {
 		return api.AccessAnswer{}, err
 	}

@@ -24,7 +24,7 @@ type pushes struct {
 }
 
 // ShowCode implements tutti.Codes.
-func (rd *Reader) ShowCode(ctx context.Context, in api.AskCode) (api.CodeShown, error) {
+func (rd *Reader) ShowCode(ctx context.Context, in api.CodeQuery) (api.CodeShown, error) {
 	var out api.CodeShown
 	p, err := rd.pushes(ctx, in.Environment)
 	if err != nil {
@@ -62,7 +62,7 @@ func signedBy(counter uint64, of *tutti.Statement) api.SignedBy {
 }
 
 // ReadCode implements tutti.Codes.
-func (rd *Reader) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, error) {
+func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead, error) {
 	p, err := rd.pushes(ctx, in.Environment)
 	if err != nil {
 		return api.CodeRead{}, err

@@ -74,7 +74,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 }
 
 // PageValues implements tutti.Values. An operator who may not read values gets only the values that they may set.
-func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.ValuesPage, err error) {
+func (rd *Reader) PageValues(ctx context.Context, in api.ValuesQuery) (page api.ValuesPage, err error) {
 	err = rd.look(ctx, func(v View) error {
 		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.Sees())
 		return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // PushEffect implements tutti.Codes.
-func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffect, error) {
+func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEffect, error) {
 	f, err := fleet.Parse(in.Fleet.File, in.Fleet.Source)
 	if err != nil {
 		return api.PushEffect{}, err

@@ -14,9 +14,9 @@ import (
 
 // kept says what is stored of a run's record. Nobody may change the data to which it points.
 type kept struct {
-	node   tutti.Digest  // the record from the node; empty if the node has sent none
-	served *tutti.Served // the record from the run's Puppet Server; nil if there is none
-	asked  *tutti.Asked  // the questions up to that time; only set together with served
+	node   tutti.Digest     // the record from the node; empty if the node has sent none
+	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
+	asked  *tutti.Questions // the questions up to that time; only set together with served
 }
 
 func keptOf(r *engine.Run) kept {
@@ -106,7 +106,7 @@ func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, e
 
 // addAsked adds to a record the reads of the run's Puppet Server. The node itself reads
 // only for Deferred values. Only the node knows the places of its own reads.
-func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
+func addAsked(record *tutti.Record, asked *tutti.Questions, places asPlaces) {
 	reads, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range record.Reads {
 		reads[identify(r.Query)] = true

@@ -32,7 +32,7 @@ func (rd *Reader) Recipients(ctx context.Context, targets []string) (out tutti.R
 }
 
 // SecretEffect implements tutti.Secrets. The caller must be allowed to see the key.
-func (rd *Reader) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
+func (rd *Reader) SecretEffect(ctx context.Context, in api.SecretEffectQuery) (api.Effect, error) {
 	if err := tutti.ValidateKey(in.Key); err != nil {
 		return api.Effect{}, err
 	}

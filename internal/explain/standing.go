@@ -35,11 +35,11 @@ type stood struct {
 	standing api.NodeStanding
 	active   *api.RunView
 	changed  []tutti.Query
-	asked    *tutti.Asked // nil if the node's questions are not known
-	basis    tutti.RunID  // the run that asked these questions
-	asOf     time.Time    // the answers were given at this time or later
-	record   kept         // the record of the basis
-	code     tutti.Digest // digest of the current code
+	asked    *tutti.Questions // nil if the node's questions are not known
+	basis    tutti.RunID      // the run that asked these questions
+	asOf     time.Time        // the answers were given at this time or later
+	record   kept             // the record of the basis
+	code     tutti.Digest     // digest of the current code
 	rests    *api.NodeBasis
 	waits    []api.WaitedFor
 	failures []tutti.Failure
@@ -191,7 +191,7 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 type pair struct {
 	view        *api.RunView
 	wanted      time.Time
-	now, before *tutti.Asked // shared with the fold, which never changes them
+	now, before *tutti.Questions // shared with the fold, which never changes them
 	beforeAt    time.Time
 	beforeCode  tutti.Digest
 }

@@ -176,7 +176,7 @@ func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api
 
 // AskNodes implements tutti.Remotes. AskNodes returns CodeUnavailable if the stream of answers breaks off. Nodes may
 // have done the action nevertheless.
-func (c *Client) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
+func (c *Client) AskNodes(ctx context.Context, in api.NodesQuestion, yield func([]api.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
 
@@ -267,7 +267,7 @@ func (c *Client) RevokeOperator(ctx context.Context, in api.RevokeOperator) (api
 }
 
 // ExplainAccess implements tutti.Operators.
-func (c *Client) ExplainAccess(ctx context.Context, in api.AskAccess) (api.AccessAnswer, error) {
+func (c *Client) ExplainAccess(ctx context.Context, in api.AccessQuery) (api.AccessAnswer, error) {
 	return ask[api.AccessAnswer](ctx, c, callAccess, in)
 }
 
@@ -312,12 +312,12 @@ func (c *Client) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 }
 
 // ShowCode implements tutti.Codes.
-func (c *Client) ShowCode(ctx context.Context, in api.AskCode) (api.CodeShown, error) {
+func (c *Client) ShowCode(ctx context.Context, in api.CodeQuery) (api.CodeShown, error) {
 	return ask[api.CodeShown](ctx, c, callShowCode, in)
 }
 
 // ReadCode implements tutti.Codes.
-func (c *Client) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, error) {
+func (c *Client) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead, error) {
 	return ask[api.CodeRead](ctx, c, callReadCode, in)
 }
 
@@ -337,7 +337,7 @@ func (c *Client) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 }
 
 // PushEffect implements tutti.Codes.
-func (c *Client) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffect, error) {
+func (c *Client) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEffect, error) {
 	return ask[api.PushEffect](ctx, c, callPushEffect, in)
 }
 
@@ -359,7 +359,7 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 // ListValues implements tutti.Values, page by page.
 func (c *Client) ListValues(ctx context.Context, prefix string) ([]api.ValueView, error) {
 	all := []api.ValueView{}
-	for in := (api.AskValues{Prefix: prefix}); ; in.After = all[len(all)-1].Key {
+	for in := (api.ValuesQuery{Prefix: prefix}); ; in.After = all[len(all)-1].Key {
 		page, err := c.PageValues(ctx, in)
 		if err != nil {
 			return nil, err
@@ -371,7 +371,7 @@ func (c *Client) ListValues(ctx context.Context, prefix string) ([]api.ValueView
 }
 
 // PageValues implements tutti.Values.
-func (c *Client) PageValues(ctx context.Context, in api.AskValues) (api.ValuesPage, error) {
+func (c *Client) PageValues(ctx context.Context, in api.ValuesQuery) (api.ValuesPage, error) {
 	return ask[api.ValuesPage](ctx, c, callPageValues, in)
 }
 

@@ -28,6 +28,6 @@ func (c *Client) RecoverSecret(ctx context.Context, key string) (tutti.Secret, e
 }
 
 // SecretEffect implements tutti.Secrets.
-func (c *Client) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
+func (c *Client) SecretEffect(ctx context.Context, in api.SecretEffectQuery) (api.Effect, error) {
 	return ask[api.Effect](ctx, c, callSecretEffect, in)
 }

@@ -178,7 +178,7 @@ const actionLife = 5 * time.Minute
 
 // SignAction signs a change for some nodes. SignAction returns nil if operators do not sign actions in
 // this fleet.
-func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
+func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.NodesQuestion, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or earlier
 		return nil, nil

@@ -239,7 +239,7 @@ func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 
 // pushed returns who has pushed code, according to the server.
 func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
-	shown, err := r.server.ShowCode(ctx, api.AskCode{Environment: c.Environment})
+	shown, err := r.server.ShowCode(ctx, api.CodeQuery{Environment: c.Environment})
 	if err != nil {
 		return "pushed by somebody whom the server does not name: " + err.Error()
 	}

@@ -14,22 +14,22 @@ import (
 // Nobody may change content that sharedAsked has returned.
 type sharedAsked struct {
 	mu     sync.Mutex
-	asked  map[tutti.Digest]weak.Pointer[tutti.Asked]
+	asked  map[tutti.Digest]weak.Pointer[tutti.Questions]
 	absent map[tutti.Digest]*keySet
 }
 
 // keySet is the content of an absent blob.
 type keySet struct {
 	keys  []string
-	users int // how many tutti.Asked use this list of keys
+	users int // how many tutti.Questions use this list of keys
 }
 
 func newSharedAsked() *sharedAsked {
-	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Asked]{}, absent: map[tutti.Digest]*keySet{}}
+	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Questions]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
 // known returns the content of a digest. The function returns nil if nobody uses this content now.
-func (s *sharedAsked) known(digest tutti.Digest) *tutti.Asked {
+func (s *sharedAsked) known(digest tutti.Digest) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
@@ -46,7 +46,7 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 }
 
 // share returns the shared copy of a digest's content. If there is no copy yet, share uses the given content.
-func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Asked) *tutti.Asked {
+func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Questions) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.asked[digest].Value(); known != nil {

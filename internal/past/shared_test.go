@@ -13,14 +13,14 @@ import (
 )
 
 // ran stores the questions of a run, as a server does, and returns their digest.
-func ran(t *testing.T, s *Past, value string, keys ...string) Asked {
+func ran(t *testing.T, s *Past, value string, keys ...string) StoredQuestions {
 	t.Helper()
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}
 	var all []tutti.KeyRead
 	for _, k := range keys {
 		all = append(all, tutti.KeyRead{Key: k})
 	}
-	out, err := s.StoreAsked(t.Context(), nil, reads, all)
+	out, err := s.StoreQuestions(t.Context(), nil, reads, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 		t.Error("the absent keys of different content are not shared")
 	}
 	next := New(Options{Blobs: blobs})
-	var loaded []*tutti.Asked
+	var loaded []*tutti.Questions
 	for _, digest := range []tutti.Digest{a.Digest, other.Digest, a.Digest, other.Digest} {
 		content, err := next.loadAsked(t.Context(), digest)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 		}
 		loaded = append(loaded, content)
 	}
-	if diff := cmp.Diff([]*tutti.Asked{a.Content, other.Content}, loaded[:2]); diff != "" {
+	if diff := cmp.Diff([]*tutti.Questions{a.Content, other.Content}, loaded[:2]); diff != "" {
 		t.Errorf("after a restart: -want +got\n%s", diff)
 	}
 	if loaded[0] != loaded[2] || loaded[1] != loaded[3] || &loaded[0].Keys[0] != &loaded[1].Keys[0] {

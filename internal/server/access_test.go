@@ -222,7 +222,7 @@ func TestAccessIsNarrow(t *testing.T) {
 	}, "{to: webber, may: run, plans: both, groups: db}")
 	ask := func(on string) func() error {
 		return func() error {
-			return f.AskNodes(f.as("webber", tutti.VerbPuppet), api.AskNodes{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
+			return f.AskNodes(f.as("webber", tutti.VerbPuppet), api.NodesQuestion{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
 				func([]api.NodeAnswer) error { return nil })
 		}
 	}
@@ -286,7 +286,7 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := f.PageValues(f.as(name, tutti.VerbRead, tutti.VerbData), api.AskValues{})
+		page, err := f.PageValues(f.as(name, tutti.VerbRead, tutti.VerbData), api.ValuesQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	}
 	f.wantAccess("the same", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
 	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
-	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.AskPush{Fleet: other})
+	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.PushQuery{Fleet: other})
 	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is not the fleet file of the server: operator pipeline may not admin")
 	f.wantAccess("another, by an admin", set("ada", other), "")
 	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
@@ -381,29 +381,29 @@ func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 func TestExplainAccess(t *testing.T) {
 	f := newShopOfStrangers(t)
 	for _, tc := range []struct {
-		in   api.AskAccess
+		in   api.AccessQuery
 		may  bool
 		says string
 	}{
-		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
-		{api.AskAccess{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
-		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
-		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},
-		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db-01", Plan: "deploy"}, false, "{to: webber, may: run, plans: deploy, groups: db}"},
-		{api.AskAccess{Operator: "webber", Verb: tutti.VerbPuppet}, false, "may not puppet on all nodes"},
-		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both", Noop: true}, true, "noop: true"},
-		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both"}, false, "may not run both on all nodes"},
-		{api.AskAccess{Operator: "app", Verb: tutti.VerbData, Target: "shared/app/x"}, true, `keys: ["shared/app/**"]`},
-		{api.AskAccess{Operator: "app", Verb: tutti.VerbData}, false, "may not data of any key"},
-		{api.AskAccess{Operator: "ada", Verb: tutti.VerbNodes}, true, "- {to: ada, may: admin}"},
+		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
+		{api.AccessQuery{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
+		{api.AccessQuery{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
+		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},
+		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "db-01", Plan: "deploy"}, false, "{to: webber, may: run, plans: deploy, groups: db}"},
+		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbPuppet}, false, "may not puppet on all nodes"},
+		{api.AccessQuery{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both", Noop: true}, true, "noop: true"},
+		{api.AccessQuery{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both"}, false, "may not run both on all nodes"},
+		{api.AccessQuery{Operator: "app", Verb: tutti.VerbData, Target: "shared/app/x"}, true, `keys: ["shared/app/**"]`},
+		{api.AccessQuery{Operator: "app", Verb: tutti.VerbData}, false, "may not data of any key"},
+		{api.AccessQuery{Operator: "ada", Verb: tutti.VerbNodes}, true, "- {to: ada, may: admin}"},
 	} {
 		got, err := f.ExplainAccess(f.as("viewer", tutti.VerbView), tc.in)
 		if err != nil || got.May != tc.may || !strings.Contains(got.Why, tc.says) {
 			t.Errorf("%+v: %+v, %v; want %t, and %q in it", tc.in, got, err, tc.may, tc.says)
 		}
 	}
-	_, err := f.ExplainAccess(servertest.Operator(), api.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
+	_, err := f.ExplainAccess(servertest.Operator(), api.AccessQuery{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
 	wantCode(t, err, tutti.CodeNotFound, "nowhere")
-	_, err = f.ExplainAccess(servertest.Operator(), api.AskAccess{Operator: "ada", Verb: "rule"})
+	_, err = f.ExplainAccess(servertest.Operator(), api.AccessQuery{Operator: "ada", Verb: "rule"})
 	wantCode(t, err, tutti.CodeInvalid, "there are: [view, read")
 }

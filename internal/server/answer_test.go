@@ -21,12 +21,12 @@ func TestAnAnswerIsNotEscapedForHTML(t *testing.T) {
 	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{e}})
 	f.db.Finish(order.Run)
 	web := f.web1.MustClaim()
-	in, err := json.Marshal(wire.Ask{Run: web.Run, Query: collects})
+	in, err := json.Marshal(wire.Question{Run: web.Run, Query: collects})
 	if err != nil {
 		t.Fatal(err)
 	}
 	raw, err := f.Handle(t.Context(), f.web1.Key, wire.OpAsk, in)
-	var out wire.Answered
+	var out wire.Answer
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -59,7 +59,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		f.db.Finish(order.Run)
 		run1, run2 := f.web1.MustClaim().Run, f.web2.MustClaim().Run
 		ask := func(n *servertest.Node, run tutti.RunID) error {
-			return n.Call(wire.OpAsk, wire.Ask{Run: run, Query: collects}, nil)
+			return n.Call(wire.OpAsk, wire.Question{Run: run, Query: collects}, nil)
 		}
 		answered := 0
 		var refused error
@@ -78,7 +78,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 			t.Errorf("after ten seconds: %v", err)
 		}
 		for range 14 {
-			if err := f.web2.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, nil); err != nil {
+			if err := f.web2.Call(wire.OpAsk, wire.Question{For: "web-01", Query: collects}, nil); err != nil {
 				t.Fatalf("a Puppet Server: %v", err)
 			}
 		}
@@ -86,7 +86,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		for i := range 4 {
 			set(t, f.Fleet, fmt.Sprint("shared/hiera/large", i), `"`+strings.Repeat("x", 60_000)+`"`)
 		}
-		hiera := func() error { return f.web1.Call(wire.OpHiera, wire.HieraAsk{Run: run1}, nil) }
+		hiera := func() error { return f.web1.Call(wire.OpHiera, wire.HieraQuestion{Run: run1}, nil) }
 		f.SpendAllBut(f.web1.Key, 20_000)
 		if err := hiera(); err != nil {
 			t.Errorf("who can pay for the work, and not for the bytes: %v", err)
@@ -114,7 +114,7 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 		run := f.web1.MustClaim().Run
 		all := f.RoomToRead()
 		answers := make(chan *tutti.Turn, 8)
-		ask := func(n *servertest.Node, in wire.Ask) {
+		ask := func(n *servertest.Node, in wire.Question) {
 			in.Query = collects
 			ctx, turn := tutti.WithTurn(t.Context(), func() {})
 			go func() {
@@ -133,12 +133,12 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 				t.Errorf("%s: %d answers are in memory, and %d bytes of room used; want %d answers", when, len(answers), used, answered)
 			}
 		}
-		ask(f.web1, wire.Ask{Run: run})
+		ask(f.web1, wire.Question{Run: run})
 		want("one", 1)
-		ask(f.web1, wire.Ask{Run: run})
+		ask(f.web1, wire.Question{Run: run})
 		want("a second one of the same node", 1)
-		ask(f.web2, wire.Ask{For: "web-01"})
-		ask(f.web2, wire.Ask{For: "web-02"})
+		ask(f.web2, wire.Question{For: "web-01"})
+		ask(f.web2, wire.Question{For: "web-02"})
 		want("two of a Puppet Server", 3)
 		for range 3 {
 			(<-answers).End()

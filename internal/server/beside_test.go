@@ -41,7 +41,7 @@ func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run1, run2 := manyExports(t)
 		ask := func(n *servertest.Node, run tutti.RunID, q tutti.Query) error {
-			return n.Call(wire.OpAsk, wire.Ask{Run: run, Query: q}, nil)
+			return n.Call(wire.OpAsk, wire.Question{Run: run, Query: q}, nil)
 		}
 		costly, answered := costlyQuestion(), 0
 		var refused error
@@ -94,7 +94,7 @@ func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 func TestAQuestionThatIsRefusedIsRecorded(t *testing.T) {
 	f, run, _ := manyExports(t)
 	for range 3 {
-		err := f.web1.Call(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
+		err := f.web1.Call(wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
 		wantCode(t, err, tutti.CodeRefused, "secret/x")
 	}
 	if got := f.Denials(); len(got) != 1 || got[0] != "node:web-01: read secret/x" {

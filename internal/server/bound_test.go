@@ -62,21 +62,21 @@ func TestAGateHasDigestsOrNone(t *testing.T) {
 	good := tutti.DigestOf([]byte("x"))
 	for _, tc := range []struct {
 		reason   string
-		compiled tutti.Compiled
+		compiled tutti.CatalogReport
 		says     string
 	}{
-		{"all of them", tutti.Compiled{Catalog: good, Sources: good, Lib: good, Facts: good, Puppet: "8.10.0", Module: "0.1.0"}, ""},
-		{"none", tutti.Compiled{}, ""},
-		{"a catalog that is none", tutti.Compiled{Catalog: "x"}, "gate: catalog"},
-		{"sources that are none", tutti.Compiled{Sources: "x"}, "gate: sources"},
-		{"a lib that is none", tutti.Compiled{Lib: "sha256:12"}, "gate: lib"},
-		{"facts that are none", tutti.Compiled{Facts: good + "0"}, "gate: facts"},
-		{"a version that is a book", tutti.Compiled{Puppet: strings.Repeat("8", 101)}, "a version of 101 bytes"},
-		{"another", tutti.Compiled{Module: strings.Repeat("8", 1000)}, "a version of 1000 bytes"},
+		{"all of them", tutti.CatalogReport{Catalog: good, Sources: good, Lib: good, Facts: good, Puppet: "8.10.0", Module: "0.1.0"}, ""},
+		{"none", tutti.CatalogReport{}, ""},
+		{"a catalog that is none", tutti.CatalogReport{Catalog: "x"}, "gate: catalog"},
+		{"sources that are none", tutti.CatalogReport{Sources: "x"}, "gate: sources"},
+		{"a lib that is none", tutti.CatalogReport{Lib: "sha256:12"}, "gate: lib"},
+		{"facts that are none", tutti.CatalogReport{Facts: good + "0"}, "gate: facts"},
+		{"a version that is a book", tutti.CatalogReport{Puppet: strings.Repeat("8", 101)}, "a version of 101 bytes"},
+		{"another", tutti.CatalogReport{Module: strings.Repeat("8", 1000)}, "a version of 1000 bytes"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Compiled: tc.compiled}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, CatalogReport: tc.compiled}, nil)
 			if tc.says == "" {
 				if err != nil {
 					t.Error(err)
@@ -91,8 +91,8 @@ func TestAGateHasDigestsOrNone(t *testing.T) {
 func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	for op, in := range map[string]any{
-		wire.OpClaim: nil, wire.OpHiera: wire.HieraAsk{Run: order.Run}, wire.OpBeat: wire.Beat{Version: "1"},
-		wire.OpAsk: wire.Ask{Run: order.Run, Query: asksShared}, wire.OpLive: []tutti.Live{}, wire.OpResult: servertest.Result(order.Run, tutti.Changed),
+		wire.OpClaim: nil, wire.OpHiera: wire.HieraQuestion{Run: order.Run}, wire.OpBeat: wire.Beat{Version: "1"},
+		wire.OpAsk: wire.Question{Run: order.Run, Query: asksShared}, wire.OpLive: []tutti.Live{}, wire.OpResult: servertest.Result(order.Run, tutti.Changed),
 		wire.OpCode: wire.CodeGet{Run: order.Run}, wire.OpBlobGet: wire.BlobGet{Run: order.Run}, wire.OpPublish: wire.Publish{Run: order.Run, Key: "db/x"},
 	} {
 		raw, err := json.Marshal(in)
@@ -144,7 +144,7 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 			sets(t, f, 2000)
 			web := f.web1.MustClaim()
 			q := tutti.Query{Kind: tutti.QueryCollect, Type: "Database", Filter: filterOf(tc.terms, 0)}
-			wantCode(t, f.web1.Call(wire.OpAsk, wire.Ask{Run: web.Run, Query: q}, nil), tc.ask, "")
+			wantCode(t, f.web1.Call(wire.OpAsk, wire.Question{Run: web.Run, Query: q}, nil), tc.ask, "")
 			gate := wire.Gate{Run: web.Run}
 			for i := range max(tc.reads, -tc.reads) {
 				if tc.reads > 0 && i > 0 {

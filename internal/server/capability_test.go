@@ -200,7 +200,7 @@ func TestAQuestionThatTheAgentDoesNotKnowIsNotAsked(t *testing.T) {
 		return tutti.RemoteReply{}
 	})
 	web.Obeys()
-	got := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"})
+	got := servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteDisable, Message: "disk"})
 	if a := got["db-01"]; a.Verdict != tutti.RemoteFailed || a.Message != "its agent (1) does not know remote.disable: upgrade tutti on db-01" {
 		t.Errorf("db-01: %+v", a)
 	}

@@ -73,7 +73,7 @@ func TestResultsThatComeAgainOrLate(t *testing.T) {
 
 func TestANodeSpeaksForItsOwnRunsOnly(t *testing.T) {
 	ask := func(run tutti.RunID) any {
-		return wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}
+		return wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}
 	}
 	cases := map[string]struct {
 		op string
@@ -82,7 +82,7 @@ func TestANodeSpeaksForItsOwnRunsOnly(t *testing.T) {
 		"result":  {wire.OpResult, func(run tutti.RunID) any { return servertest.Result(run, tutti.Changed) }},
 		"gate":    {wire.OpGate, func(run tutti.RunID) any { return wire.Gate{Run: run} }},
 		"ask":     {wire.OpAsk, ask},
-		"hiera":   {wire.OpHiera, func(run tutti.RunID) any { return wire.HieraAsk{Run: run} }},
+		"hiera":   {wire.OpHiera, func(run tutti.RunID) any { return wire.HieraQuestion{Run: run} }},
 		"publish": {wire.OpPublish, func(run tutti.RunID) any { return wire.Publish{Run: run, Key: "db/x", Value: []byte("1")} }},
 		"code":    {wire.OpCode, func(run tutti.RunID) any { return wire.CodeGet{Run: run} }},
 		"blobget": {wire.OpBlobGet, func(run tutti.RunID) any {
@@ -127,8 +127,8 @@ func TestWhatComesAfterARunsEndChangesNothing(t *testing.T) {
 	n := len(f.Events())
 	for op, in := range map[string]any{
 		wire.OpGate:  wire.Gate{Run: order.Run, Exports: []tutti.Export{}},
-		wire.OpAsk:   wire.Ask{Run: order.Run, Query: asksShared},
-		wire.OpHiera: wire.HieraAsk{Run: order.Run},
+		wire.OpAsk:   wire.Question{Run: order.Run, Query: asksShared},
+		wire.OpHiera: wire.HieraQuestion{Run: order.Run},
 	} {
 		wantCode(t, f.db.Call(op, in, nil), tutti.CodeConflict, "has ended")
 	}

@@ -53,15 +53,15 @@ func begun(t *testing.T) (compileFixture, tutti.RunID) {
 // read asks a question for a node and returns the answer as a read of a record.
 func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName, q tutti.Query) tutti.Read {
 	t.Helper()
-	var a wire.Answered
-	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: name, Query: q}, &a); err != nil {
+	var a wire.Answer
+	if err := f.host.Call(wire.OpAsk, wire.Question{Run: run, For: name, Query: q}, &a); err != nil {
 		t.Fatal(err)
 	}
 	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
 }
 
 // compiled reports the reads and exports of a compile for a node.
-func (f compileFixture) compiled(t *testing.T, in wire.CompiledFor) {
+func (f compileFixture) compiled(t *testing.T, in wire.ServedCatalog) {
 	t.Helper()
 	if err := f.host.Call(wire.OpCompiled, in, nil); err != nil {
 		t.Fatal(err)
@@ -75,11 +75,11 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	set(t, f.Fleet, "db/password", `"p"`)
 	set(t, f.Fleet, "node/db-01/hiera/port", "1")
 	set(t, f.Fleet, "node/puppet/hiera/port", "2")
-	var compiling wire.Compiling
-	if err := f.host.Call(wire.OpCompile, wire.Compile{Run: run, For: "db-01"}, &compiling); err != nil {
+	var compiling wire.ServedBegun
+	if err := f.host.Call(wire.OpCompile, wire.BeginServed{Run: run, For: "db-01"}, &compiling); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(wire.Compiling{Node: true, Recorded: true}, compiling); diff != "" {
+	if diff := cmp.Diff(wire.ServedBegun{Node: true, Recorded: true}, compiling); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
@@ -90,7 +90,7 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	}
 	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also for compiles without a run of Tutti
 		var level wire.HieraData
-		if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: r, For: "db-01"}, &level); err != nil {
+		if err := f.host.Call(wire.OpHiera, wire.HieraQuestion{Run: r, For: "db-01"}, &level); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(map[string]json.RawMessage{"port": []byte("1")}, level.Data); diff != "" {
@@ -100,7 +100,7 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	// The compile host must not read, for a node, values that the node may not read.
 	f.db.Gate(wire.Gate{Run: run})
 	f.db.Finish(run)
-	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
+	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
 // The server refuses a host without a grant. The server also refuses a run that is not the
@@ -124,10 +124,10 @@ func TestWhoMayCompile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for op, ask := range map[string]func(run tutti.RunID, name tutti.NodeName) any{
-				wire.OpCompile:  func(r tutti.RunID, n tutti.NodeName) any { return wire.Compile{Run: r, For: n} },
-				wire.OpAsk:      func(r tutti.RunID, n tutti.NodeName) any { return wire.Ask{Run: r, For: n, Query: asksShared} },
-				wire.OpHiera:    func(r tutti.RunID, n tutti.NodeName) any { return wire.HieraAsk{Run: r, For: n} },
-				wire.OpCompiled: func(r tutti.RunID, n tutti.NodeName) any { return wire.CompiledFor{For: n, Gate: wire.Gate{Run: r}} },
+				wire.OpCompile:  func(r tutti.RunID, n tutti.NodeName) any { return wire.BeginServed{Run: r, For: n} },
+				wire.OpAsk:      func(r tutti.RunID, n tutti.NodeName) any { return wire.Question{Run: r, For: n, Query: asksShared} },
+				wire.OpHiera:    func(r tutti.RunID, n tutti.NodeName) any { return wire.HieraQuestion{Run: r, For: n} },
+				wire.OpCompiled: func(r tutti.RunID, n tutti.NodeName) any { return wire.ServedCatalog{For: n, Gate: wire.Gate{Run: r}} },
 			} {
 				f, run := tc.begin(t)
 				by := f.host
@@ -188,9 +188,9 @@ func gone(t *testing.T) (compileFixture, tutti.RunID) {
 func TestCompilesOfOthers(t *testing.T) {
 	f := newCompileFixture(t)
 	run := servertest.NewRunID()
-	for name, want := range map[tutti.NodeName]wire.Compiling{"db-01": {Node: true}, "stranger": {}} {
-		var got wire.Compiling
-		if err := f.host.Call(wire.OpCompile, wire.Compile{Run: run, For: name}, &got); err != nil {
+	for name, want := range map[tutti.NodeName]wire.ServedBegun{"db-01": {Node: true}, "stranger": {}} {
+		var got wire.ServedBegun
+		if err := f.host.Call(wire.OpCompile, wire.BeginServed{Run: run, For: name}, &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -201,9 +201,9 @@ func TestCompilesOfOthers(t *testing.T) {
 	if denials := f.Denials(); denials != nil {
 		t.Errorf("refused: %q", denials)
 	}
-	handed := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
+	handed := wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, handed, nil), tutti.CodeRefused, "is not a run of node")
-	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is not a node of this fleet`)
+	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraQuestion{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is not a node of this fleet`)
 	if diff := cmp.Diff([]string{"node:puppet: compile for db-01", "node:puppet: compile for stranger"}, f.Denials()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -229,7 +229,7 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, run := begun(t)
 			set(t, f.Fleet, "shared/x", "1")
-			in := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: tc.exports, Keys: []tutti.KeyRead{{Key: "port"}}}}
+			in := wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: tc.exports, Keys: []tutti.KeyRead{{Key: "port"}}}}
 			in.Reads = []tutti.Read{f.read(t, run, "db-01", asksShared)}
 			f.compiled(t, in)
 			if n := len(f.exports()); n != 0 {
@@ -263,8 +263,8 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 
 // exports returns the exports that web-01 would collect.
 func (f compileFixture) exports() []tutti.Export {
-	var a wire.Answered
-	if err := f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, &a); err != nil {
+	var a wire.Answer
+	if err := f.host.Call(wire.OpAsk, wire.Question{For: "web-01", Query: collects}, &a); err != nil {
 		panic(err)
 	}
 	return a.Exports
@@ -276,7 +276,7 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")
 	f.Start("web", tutti.ModeApply)
 	run := f.web.MustClaim().Run
-	f.compiled(t, wire.CompiledFor{For: "web-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}})
+	f.compiled(t, wire.ServedCatalog{For: "web-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}})
 	wantCode(t, f.web.Call(wire.OpGate, wire.Gate{Run: run}, nil), tutti.CodeRefused, `node "web-01" (in web) may not export resources of type Database`)
 }
 
@@ -285,7 +285,7 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 func TestACompileThatWaits(t *testing.T) {
 	f, run := begun(t)
 	wait := tutti.Wait{Query: asksShared, At: tutti.Place{File: "/x.pp", Line: 3}}
-	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Reads: []tutti.Read{f.read(t, run, "db-01", asksShared)}}, Waits: []tutti.Wait{wait}, Failed: true})
+	f.compiled(t, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Reads: []tutti.Read{f.read(t, run, "db-01", asksShared)}}, Waits: []tutti.Wait{wait}, Failed: true})
 	result := servertest.Result(run, tutti.Failed)
 	result.Reason, result.Message = tutti.BecauseCompile, "no value"
 	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
@@ -323,7 +323,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	compile := func(n *servertest.Node, exports []tutti.Export, queries ...tutti.Query) (tutti.RunID, wire.Gated) {
 		t.Helper()
 		run := n.MustClaim().Run
-		in := wire.CompiledFor{For: n.Name, Gate: wire.Gate{Run: run, Exports: exports}}
+		in := wire.ServedCatalog{For: n.Name, Gate: wire.Gate{Run: run, Exports: exports}}
 		for _, q := range queries {
 			in.Reads = append(in.Reads, f.read(t, run, n.Name, q))
 		}

@@ -17,7 +17,7 @@ import (
 
 // exported reports that a compile of db-01 exports a database.
 func (f compileFixture) exported(run tutti.RunID, title string) error {
-	return f.host.Call(wire.OpCompiled, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
+	return f.host.Call(wire.OpCompiled, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
 }
 
 // Only a different record replaces the record of a run, also after a restart. The number of
@@ -138,7 +138,7 @@ func TestWhereAPuppetServersCodeAsks(t *testing.T) {
 	value, key := tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 3}, tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 5}
 	read := f.read(t, run, "db-01", tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})
 	read.At = value
-	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{
+	f.compiled(t, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{
 		Run: run, Reads: []tutti.Read{read}, Keys: []tutti.KeyRead{{Key: "db::port", At: key}},
 	}})
 	f.db.Gate(wire.Gate{Run: run})

@@ -239,7 +239,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			f.Push(tc.file)
 			f.Start("deploy", tutti.ModeApply)
 			order := f.db.MustClaim()
-			f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database("main")}})
+			f.db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/x"}}, Exports: []tutti.Export{database("main")}})
 			if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
 				t.Fatal(err)
 			}

@@ -162,7 +162,7 @@ func TestWhatARemovedNodeTookAlong(t *testing.T) {
 	f.Start("deploy", tutti.ModeApply)
 	port, databases := tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
 	o := f.db.MustClaim()
-	f.db.Gate(wire.Gate{Run: o.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/port"}}})
+	f.db.Gate(wire.Gate{Run: o.Run, Exports: []tutti.Export{database("main")}, CatalogReport: tutti.CatalogReport{Values: []string{"db/port"}}})
 	if err := f.db.Publish(o.Run, "db/port", "1"); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text))
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
-	gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Facts: factsDigest(facts)}}
+	gate := wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: same, Sources: same, Lib: same, Facts: factsDigest(facts)}}
 	h.db.Gate(gate)
 	synctest.Wait()
 	return run, h.db.Gate(gate).Verdict
@@ -207,7 +207,7 @@ func TestAPersonsJobHasFreshFacts(t *testing.T) {
 		if !o.FreshFacts {
 			t.Errorf("the first run of a person's job may use facts of before")
 		}
-		gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Catalog: factsDigest("c")}, Reads: []tutti.Read{{Query: asksShared, Found: true, Digest: factsDigest("old")}}}
+		gate := wire.Gate{Run: o.Run, CatalogReport: tutti.CatalogReport{Catalog: factsDigest("c")}, Reads: []tutti.Read{{Query: asksShared, Found: true, Digest: factsDigest("old")}}}
 		h.db.Gate(gate)
 		synctest.Wait()
 		if g := h.db.Gate(gate); g.Verdict != tutti.GateStop {

@@ -64,7 +64,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return err
 		},
 		"disable Puppet": func(thief context.Context) error {
-			return f.AskNodes(thief, api.AskNodes{Action: tutti.RemoteDisable, On: "connected"}, func([]api.NodeAnswer) error { return nil })
+			return f.AskNodes(thief, api.NodesQuestion{Action: tutti.RemoteDisable, On: "connected"}, func([]api.NodeAnswer) error { return nil })
 		},
 		"unpause web-01": func(thief context.Context) error { return f.Unpause(thief, "web-01") },
 		"say which code keys sign": func(thief context.Context) error {

@@ -203,7 +203,7 @@ func TestWithoutAGrantNothingIsPublished(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: tc.keys}}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: tc.keys}}, nil)
 			wantCode(t, err, tc.code, "")
 			if denied := len(f.Denials()) == 1; denied != (tc.code == tutti.CodeRefused) {
 				t.Errorf("%s: the audit has %v", tc.reason, f.Denials())
@@ -241,7 +241,7 @@ func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
 	}
 }
 
-func titles(a wire.Answered) []string {
+func titles(a wire.Answer) []string {
 	var out []string
 	for _, e := range a.Exports {
 		out = append(out, e.Title)

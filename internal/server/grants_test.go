@@ -78,7 +78,7 @@ func TestSuggestGrants(t *testing.T) {
 	f.Push(grantsFor(t, api.SuggestedGrants{}))
 	gates := map[tutti.NodeName]wire.Gate{
 		"db-01":  {Exports: []tutti.Export{{Type: "Service", Title: "x", Parameters: map[string]json.RawMessage{"ensure": json.RawMessage(`"running"`)}}, {Type: "Sshkey", Title: "a"}}},
-		"web-01": {Exports: []tutti.Export{{Type: "Sshkey", Title: "b"}, {Type: "A::B", Title: "b"}}, Compiled: tutti.Compiled{Values: []string{"web/x", "node/web-01/y"}}},
+		"web-01": {Exports: []tutti.Export{{Type: "Sshkey", Title: "b"}, {Type: "A::B", Title: "b"}}, CatalogReport: tutti.CatalogReport{Values: []string{"web/x", "node/web-01/y"}}},
 		"web-02": {Exports: []tutti.Export{{Type: "A::B", Title: "c"}}},
 	}
 	nodes := map[tutti.NodeName]*servertest.Node{"db-01": f.db, "web-01": f.web1, "web-02": f.web2}
@@ -93,7 +93,7 @@ func TestSuggestGrants(t *testing.T) {
 			gate := gates[name]
 			gate.Run = order.Run
 			if name == "web-02" && want != "" {
-				wantCode(t, n.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/y"}}, nil), tutti.CodeRefused, "read")
+				wantCode(t, n.Call(wire.OpAsk, wire.Question{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/y"}}, nil), tutti.CodeRefused, "read")
 			}
 			if err := n.Call(wire.OpGate, gate, nil); tutti.CodeOf(err) != want {
 				t.Errorf("%s at its gate: %v, want code %q", name, err, want)

@@ -366,7 +366,7 @@ func TestALateResultWithdrawsToo(t *testing.T) {
 		f.Push(twoSteps)
 		f.Start("deploy", tutti.ModeApply)
 		first := db.MustClaim()
-		db.Gate(wire.Gate{Run: first.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+		db.Gate(wire.Gate{Run: first.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/x"}}})
 		if err := db.Publish(first.Run, "db/x", "1"); err != nil {
 			t.Fatal(err)
 		}

@@ -146,7 +146,7 @@ func (p *trimming) job() (tutti.JobID, error) {
 		return "", err
 	}
 	run := claimed.Order.Run
-	gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
+	gate := wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
 	if err := p.db.Call(wire.OpGate, gate, nil); err != nil {
 		return "", err
 	}

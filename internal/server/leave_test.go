@@ -21,7 +21,7 @@ func TestANodeLeaves(t *testing.T) {
 		if got := f.Since(before); len(got) != 0 {
 			t.Errorf("a refusal left %v", got)
 		}
-		f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+		f.db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/x"}}})
 		if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 func TestWhatANodeSaysIsBounded(t *testing.T) {
 	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
-		return func(run tutti.RunID) (string, any) { return wire.OpAsk, wire.Ask{Run: run, Query: q} }
+		return func(run tutti.RunID) (string, any) { return wire.OpAsk, wire.Question{Run: run, Query: q} }
 	}
 	cases := map[string]struct {
 		reason string
@@ -24,7 +24,7 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 		code   tutti.Code
 	}{
 		"run id": {"the audit log quotes it", func(tutti.RunID) (string, any) {
-			return wire.OpHiera, wire.HieraAsk{Run: tutti.RunID(long)}
+			return wire.OpHiera, wire.HieraQuestion{Run: tutti.RunID(long)}
 		}, tutti.CodeRefused},
 		"digest": {"the audit log quotes it", func(run tutti.RunID) (string, any) {
 			return wire.OpBlobGet, wire.BlobGet{Run: run, Digest: tutti.Digest(long)}
@@ -53,16 +53,16 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 			return wire.OpGate, wire.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
 		}, tutti.CodeInvalid},
 		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
-			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "db/x"}}}
+			return wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: []string{long, "db/x"}}}
 		}, ""},
 		"many values of the gate": {"no catalog has so many", func(run tutti.RunID) (string, any) {
-			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: make([]string, 5001)}}
+			return wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: make([]string, 5001)}}
 		}, tutti.CodeInvalid},
 		"many reads of the gate": {"each is answered again", func(run tutti.RunID) (string, any) {
 			return wire.OpGate, wire.Gate{Run: run, Reads: make([]tutti.Read, 20_001)}
 		}, tutti.CodeInvalid},
 		"catalog of the gate": {"it is a digest", func(run tutti.RunID) (string, any) {
-			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(long)}}
+			return wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: tutti.Digest(long)}}
 		}, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
@@ -166,7 +166,7 @@ func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
 func TestWhatAKeyHoldsIsToldToItsOwnerOnly(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	set(t, f.Fleet, "secret/x", `"hunter2"`)
-	f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+	f.db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/x"}}})
 	wantCode(t, f.db.Publish(order.Run, "db/x", "1"), "", "")
 	for key, want := range map[string]string{"secret/x": "", "db/x": "1", "a\x1bb": ""} {
 		if got := f.db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: key}); got.Found != (want != "") || string(got.Value) != want {

@@ -432,7 +432,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 		must(err)
 	}
 	must(p.Unpause(ctx, ""))
-	must(p.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}, func([]api.NodeAnswer) error { return nil }))
+	must(p.AskNodes(ctx, api.NodesQuestion{Action: tutti.RemoteDisable, Message: "disk"}, func([]api.NodeAnswer) error { return nil }))
 	must(p.RemoveNode(ctx, gone.Name))
 	must(p.ReplaceNode(ctx, "web-01"))
 	other := machine(p.Fleet, "web-01", "another machine")
@@ -502,7 +502,7 @@ func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 		begin("db-01")
 		run := p.db.MustClaim().Run
 		gate := wire.Gate{
-			Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Values: []string{"db/ready"}},
+			Run: run, CatalogReport: tutti.CatalogReport{Catalog: same, Sources: same, Lib: same, Values: []string{"db/ready"}},
 			Exports: []tutti.Export{database("db-01")},
 			Reads:   []tutti.Read{p.db.Read(run, asksShared)}, Keys: []tutti.KeyRead{{Key: "absent"}},
 		}
@@ -542,7 +542,7 @@ func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped boo
 		gate.Values = []string{key}
 		gate.Exports = []tutti.Export{database(string(n.Name))}
 	} else {
-		wantCode(t, n.Call(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "other/x"}}, nil), tutti.CodeRefused, "other/x")
+		wantCode(t, n.Call(wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "other/x"}}, nil), tutti.CodeRefused, "other/x")
 	}
 	if stopped {
 		gate.Reads = []tutti.Read{{Query: asksShared, Found: true, Digest: tutti.DigestOf(nil)}}

@@ -50,7 +50,7 @@ func TestAPanicKeepsNoRoom(t *testing.T) {
 			return wire.OpBlobGet, wire.BlobGet{Run: order.Run, Digest: digest}
 		},
 		"exports of a Puppet Server": func(t *testing.T, f compileFixture, blobs *mistaken, order *tutti.Order) (string, any) {
-			f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: order.Run, Exports: []tutti.Export{database("a")}}})
+			f.compiled(t, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: order.Run, Exports: []tutti.Export{database("a")}}})
 			for _, e := range f.Events() {
 				if b, is := e.Body.(*tutti.RunAsked); is {
 					blobs.of = b.Served.Set

@@ -59,7 +59,7 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	f.db.Finish(order.Run)
-	if err := f.web1.Call(wire.OpAsk, wire.Ask{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
+	if err := f.web1.Call(wire.OpAsk, wire.Question{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,9 +77,9 @@ func TestServedExportsArePaidFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: exports}})
+		f.compiled(t, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: exports}})
 		f.SpendAllBut(f.db.Key, server.CostOfServed(len(raw), len(exports))*3/4)
-		gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}}
+		gate := wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: tutti.DigestOf(nil)}}
 		wantCode(t, f.db.Call(wire.OpGate, gate, nil), tutti.CodeUnavailable, "ask again in")
 		time.Sleep(time.Second)
 		if got := f.db.Gate(gate); got.Verdict != tutti.GateGo {

@@ -45,13 +45,13 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 
 	f.Start("deploy", tutti.ModeApply)
 	db := f.db.MustClaim().Run
-	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: db, Exports: []tutti.Export{database("a"), database("b")}}})
+	f.compiled(t, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: db, Exports: []tutti.Export{database("a"), database("b")}}})
 	f.db.Gate(wire.Gate{Run: db})
 	applied(t, f.db, db, tutti.Record{Exports: []string{"Database[forged]"}})
 
 	f.Start("web", tutti.ModeApply)
 	web := f.web.MustClaim().Run
-	in := wire.CompiledFor{For: "web-01", Gate: wire.Gate{Run: web, Keys: []tutti.KeyRead{{Key: "motd"}, {Key: "port", Found: true}}}}
+	in := wire.ServedCatalog{For: "web-01", Gate: wire.Gate{Run: web, Keys: []tutti.KeyRead{{Key: "motd"}, {Key: "port", Found: true}}}}
 	for _, q := range []tutti.Query{collects, asksHiera, asksShared} {
 		in.Reads = append(in.Reads, f.read(t, web, "web-01", q))
 	}

@@ -68,10 +68,10 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 			return wire.OpGate, wire.Gate{Run: run, Exports: slices.Concat(exports(round, 1), types(110+round))}
 		}, tutti.CodeRefused},
 		{"other values each time", func(run tutti.RunID, round int) (string, any) {
-			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: values(round)}}
+			return wire.OpGate, wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Values: values(round)}}
 		}, tutti.CodeRefused},
 		{"another question each time", func(run tutti.RunID, round int) (string, any) {
-			return wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%04d", 9000-round)}}
+			return wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%04d", 9000-round)}}
 		}, tutti.CodeRefused},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestWhatARunIsRefusedIsNotedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		ask := func(i int) {
-			in := wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%02d", i)}}
+			in := wire.Question{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%02d", i)}}
 			wantCode(t, f.db.Call(wire.OpAsk, in, nil), tutti.CodeRefused, "")
 		}
 		for i := range 12 {

@@ -64,7 +64,7 @@ func TestPushEffect(t *testing.T) {
 	// MustClaim fails if this call failed.
 	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
 	order := f.db.MustClaim()
-	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/a"}}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, CatalogReport: tutti.CatalogReport{Values: []string{"db/a"}}})
 	if err := f.db.Publish(order.Run, "db/a", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestPushEffect(t *testing.T) {
 	n := len(f.Events())
 	ask := func(code tutti.Digest, file string) api.PushEffect {
 		t.Helper()
-		got, err := f.PushEffect(servertest.Operator(), api.AskPush{Code: code, Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte(file)}})
+		got, err := f.PushEffect(servertest.Operator(), api.PushQuery{Code: code, Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte(file)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestShowCode(t *testing.T) {
 	held := f.PushFiles(map[string]string{"manifests/new.pp": ""})
 	check := func(reason string, pushed, before tutti.CodePushed, goes tutti.Digest, changes ...api.CodeChange) {
 		t.Helper()
-		got, err := f.ShowCode(ctx, api.AskCode{})
+		got, err := f.ShowCode(ctx, api.CodeQuery{})
 		if err != nil || got.Before == nil {
 			t.Fatalf("%s: %+v, %v", reason, got, err)
 		}
@@ -129,7 +129,7 @@ func TestShowCode(t *testing.T) {
 	check("released", held, passed, held.Code, moved...)
 	back := f.PushSite("notify { 'two': }\n")
 	check("pushed again", back, held, held.Code, api.CodeChange{Path: "manifests/new.pp", Change: api.FileRemoved}, api.CodeChange{Path: servertest.CodePath, Change: api.FileAdded})
-	if read, err := f.ReadCode(ctx, api.AskCode{Path: "manifests", Before: true}); err != nil || len(read.Below) != 1 || read.Code != held.Code {
+	if read, err := f.ReadCode(ctx, api.CodeQuery{Path: "manifests", Before: true}); err != nil || len(read.Below) != 1 || read.Code != held.Code {
 		t.Errorf("%+v, %v", read, err)
 	}
 }

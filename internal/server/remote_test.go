@@ -55,7 +55,7 @@ func TestEveryNodeIsAnsweredFor(t *testing.T) {
 				f := servertest.Start(t)
 				f.Join("db-01").Puppet(says(tc.reply))
 				f.Join("gone-01")
-				all := servertest.Asked(t, f, api.AskNodes{Action: tc.action})
+				all := servertest.Asked(t, f, api.NodesQuestion{Action: tc.action})
 				a := all["db-01"]
 				if a.Verdict != tc.verdict || !strings.Contains(a.Message, tc.says) || len(a.Message) > 5<<10 {
 					t.Errorf("%s %.200q; want %s %q", a.Verdict, a.Message, tc.verdict, tc.says)
@@ -84,7 +84,7 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 			wantCode(t, other.Call(wire.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteOK}, nil), tutti.CodeRefused, "was not asked")
 			return tutti.RemoteReply{} // the node sends nothing after this reply
 		})
-		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
+		a := servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
 		if first != nil {
 			t.Errorf("the first time: %v", first)
 		}
@@ -111,7 +111,7 @@ func TestNobodyActsOnAReading(t *testing.T) {
 		err = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
 		return tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Status: servertest.Idle()}}
 	})
-	servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus})
+	servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteStatus})
 	wantCode(t, err, tutti.CodeConflict, "do nothing")
 }
 
@@ -129,7 +129,7 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 			return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: "second"}
 		})
 		f.Join("silent-01").Puppet(says(tutti.RemoteReply{}))
-		all := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus, Wait: time.Second})
+		all := servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Second})
 		if got := all["db-01"].Message; got != "first" {
 			t.Errorf("%q counts", got)
 		}
@@ -151,7 +151,7 @@ func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 			before = f.Since(begun)
 			return tutti.RemoteReply{Verdict: tutti.RemoteRefused, Message: "no", Rule: "policy:3: deny"}
 		})
-		servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable})
+		servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteDisable})
 		if diff := cmp.Diff([]string{"remote.asked"}, before); diff != "" {
 			t.Fatalf("in the log when the doorbell rang: -want +got\n%s", diff)
 		}
@@ -174,7 +174,7 @@ func TestManyNodesAreSeveralEvents(t *testing.T) {
 		f.Join(tutti.NodeName(fmt.Sprintf("n-%04d", i)))
 	}
 	begun := len(f.Events())
-	servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable})
+	servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteDisable})
 	named := map[string]map[tutti.NodeName]bool{"remote.asked": {}, "remote.answered": {}}
 	for _, e := range f.Events()[begun:] {
 		var nodes []tutti.NodeName
@@ -211,7 +211,7 @@ func TestWhoeverAskedMayGo(t *testing.T) {
 		f.Join("gone-01")
 		begun := len(f.Events())
 		gone := errors.New("gone")
-		err := f.AskNodes(servertest.Operator(), api.AskNodes{Action: tutti.RemoteEnable, Wait: time.Minute}, func([]api.NodeAnswer) error { return gone })
+		err := f.AskNodes(servertest.Operator(), api.NodesQuestion{Action: tutti.RemoteEnable, Wait: time.Minute}, func([]api.NodeAnswer) error { return gone })
 		if !errors.Is(err, gone) {
 			t.Errorf("error %v, want that of yield", err)
 		}
@@ -239,7 +239,7 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 	if _, err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve", Last: true}); err != nil {
 		t.Fatal(err)
 	}
-	err = f.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteDisable}, func([]api.NodeAnswer) error { return nil })
+	err = f.AskNodes(ctx, api.NodesQuestion{Action: tutti.RemoteDisable}, func([]api.NodeAnswer) error { return nil })
 	if err == nil || rung.Load() > 0 {
 		t.Errorf("error %v, %d nodes were asked", err, rung.Load())
 	}
@@ -252,7 +252,7 @@ func TestFactsThatAreNoneSelectNobody(t *testing.T) {
 	for _, facts := range []string{`null`, `[]`, `"role"`, `{"role":{"a":1}}`} {
 		f := servertest.Start(t)
 		f.Join("db-01").Puppet(says(tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Facts: json.RawMessage(facts)}}))
-		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus, On: `facts.role.startsWith("db")`})["db-01"]
+		a := servertest.Asked(t, f, api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role.startsWith("db")`})["db-01"]
 		if a.Verdict != tutti.RemoteUndecided {
 			t.Errorf("%s: %+v", facts, a)
 		}

@@ -99,8 +99,8 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 		defer cancel()
 		ask := func(op string, in any) error { return f.Node("db-01").CallWithin(ctx, op, in, nil) }
 		for name, err := range map[string]error{
-			"ask":   ask(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}),
-			"hiera": ask(wire.OpHiera, wire.HieraAsk{Run: run}),
+			"ask":   ask(wire.OpAsk, wire.Question{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}),
+			"hiera": ask(wire.OpHiera, wire.HieraQuestion{Run: run}),
 		} {
 			if err != nil {
 				t.Errorf("a node's %s while the writer waits: %v", name, err)
@@ -140,12 +140,12 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ListNodes":     func() (any, error) { return rd.ListNodes(ctx) },
 		"ListJobs":      func() (any, error) { return rd.ListJobs(ctx) },
 		"ListValues":    func() (any, error) { return rd.ListValues(ctx, "") },
-		"PageValues":    func() (any, error) { return rd.PageValues(ctx, api.AskValues{}) },
+		"PageValues":    func() (any, error) { return rd.PageValues(ctx, api.ValuesQuery{}) },
 		"ListPauses":    func() (any, error) { return rd.ListPauses(ctx) },
 		"ListOperators": func() (any, error) { return rd.ListOperators(ctx) },
 		"ListTokens":    func() (any, error) { return rd.ListTokens(ctx) },
 		"ExplainAccess": func() (any, error) {
-			return rd.ExplainAccess(ctx, api.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
+			return rd.ExplainAccess(ctx, api.AccessQuery{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
 		},
 		"ShowNode":     func() (any, error) { return rd.ShowNode(ctx, "db-01") },
 		"ExplainNode":  func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
@@ -155,15 +155,15 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		},
 		"Graph": func() (any, error) { return rd.Graph(ctx, "") },
 		"PushEffect": func() (any, error) {
-			return rd.PushEffect(ctx, api.AskPush{Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
+			return rd.PushEffect(ctx, api.PushQuery{Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},
-		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, api.AskCode{}) },
-		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, api.AskCode{Path: "."}) },
+		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, api.CodeQuery{}) },
+		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, api.CodeQuery{Path: "."}) },
 		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
 		"ListSecrets":   func() (any, error) { return rd.ListSecrets(ctx) },
 		"Recipients":    func() (any, error) { return rd.Recipients(ctx, []string{"group:db"}) },
 		"SecretEffect": func() (any, error) {
-			return rd.SecretEffect(ctx, api.AskSecretEffect{Key: "shared/x", For: []string{"group:db"}})
+			return rd.SecretEffect(ctx, api.SecretEffectQuery{Key: "shared/x", For: []string{"group:db"}})
 		},
 		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
 		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },

@@ -75,11 +75,11 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 		read.Digest = tutti.DigestOf([]byte("an answer of yesterday"))
 	}
 	result := servertest.Result(o.Run, tutti.Changed)
-	compiled := tutti.Compiled{}
+	compiled := tutti.CatalogReport{}
 	if o.Node != "web-01" {
 		compiled.Values = []string{"db/" + string(o.Node), "db/ready"}
 	}
-	gated := n.Gate(wire.Gate{Run: o.Run, Compiled: compiled, Reads: []tutti.Read{read}, Exports: exportsOf(o)})
+	gated := n.Gate(wire.Gate{Run: o.Run, CatalogReport: compiled, Reads: []tutti.Read{read}, Exports: exportsOf(o)})
 	if gated.Verdict == tutti.GateStop {
 		result.Outcome, result.Stopped = "", true
 	} else if o.Step == "first" {

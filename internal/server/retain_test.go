@@ -146,7 +146,7 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	if o == nil || rapid.Bool().Draw(t, "only claims") {
 		return
 	}
-	gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/ready"}}}
+	gate := wire.Gate{Run: o.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/ready"}}}
 	for _, title := range []string{"a", "b"} {
 		if rapid.Bool().Draw(t, "exports "+title) {
 			gate.Exports = append(gate.Exports, database(title))

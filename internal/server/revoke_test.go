@@ -36,7 +36,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}
-			gate := wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, Compiled: tutti.Compiled{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
+			gate := wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, CatalogReport: tutti.CatalogReport{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
 			f.db.Gate(gate)
 			for _, key := range gate.Values {
 				if err := f.db.Publish(order.Run, key, "1"); err != nil {

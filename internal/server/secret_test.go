@@ -103,7 +103,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 		t.Errorf("web-01 opens %s, digest %s", got, a.Digest)
 	}
 	var level wire.HieraData
-	if err := web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+	if err := web.Call(wire.OpHiera, wire.HieraQuestion{Run: order.Run, Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, web, level.Data["app::key"]); got != `{"a":1}` || len(level.Awaits) > 0 {
@@ -125,7 +125,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 		t.Errorf("web-02 is told %+v", a)
 	}
 	level = wire.HieraData{}
-	if err := late.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+	if err := late.Call(wire.OpHiera, wire.HieraQuestion{Run: order.Run, Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"app::key": "shared/hiera/app::key"}, level.Awaits); diff != "" {
@@ -225,8 +225,8 @@ func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	v.set("shared/hiera/k", 2, `1`, "group:web")
 	v.Start("web", tutti.ModeApply)
 	order := web.MustClaim()
-	wantCode(t, web.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}}, nil), tutti.CodeRefused, "upgrade tutti")
-	wantCode(t, web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
+	wantCode(t, web.Call(wire.OpAsk, wire.Question{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}}, nil), tutti.CodeRefused, "upgrade tutti")
+	wantCode(t, web.Call(wire.OpHiera, wire.HieraQuestion{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
 }
 
 // TestAReplacedMachineHasNoSecrets checks a new machine under a known name with another key.
@@ -292,9 +292,9 @@ func TestANodePublishesASecret(t *testing.T) {
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
 	v.Start("db", tutti.ModeApply)
 	order := db.MustClaim()
-	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/password"}}})
+	db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/password"}}})
 	ask := func(n *servertest.Node, run tutti.RunID, key string) (out wire.NodeRecipients, err error) {
-		err = n.Call(wire.OpRecipients, wire.AskRecipients{Run: run, Key: key, For: []string{"group:web", "group:pair"}}, &out)
+		err = n.Call(wire.OpRecipients, wire.RecipientsQuestion{Run: run, Key: key, For: []string{"group:web", "group:pair"}}, &out)
 		return out, err
 	}
 	to, err := ask(db, order.Run, "db/password")
@@ -342,15 +342,15 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v.Start("deploy", tutti.ModeApply)
 	run := f.db.MustClaim().Run
 	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
-	var a wire.Answered
-	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, &a); err != nil {
+	var a wire.Answer
+	if err := f.host.Call(wire.OpAsk, wire.Question{Run: run, For: "db-01", Query: password, Opens: true}, &a); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, f.host, a.Value); got != `"hunter2"` || a.Digest != f.db.Ask(run, password).Digest {
 		t.Errorf("the compile host opens %s, digest %s", got, a.Digest)
 	}
 	var level wire.HieraData
-	if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: run, For: "db-01", Opens: true}, &level); err != nil {
+	if err := f.host.Call(wire.OpHiera, wire.HieraQuestion{Run: run, For: "db-01", Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
@@ -369,7 +369,7 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
+	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
 
 // TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
@@ -383,7 +383,7 @@ func anotherKeyNowAndThen(t *testing.T) {
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
 	v.Start("db", tutti.ModeApply)
 	order := db.MustClaim()
-	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"node/db-01/x"}}})
+	db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Values: []string{"node/db-01/x"}}})
 	in := v.sealed("node/db-01/x", 1, `"garbage"`, "node:web-01")
 	if err := db.Call(wire.OpPublish, wire.Publish{Run: order.Run, Key: in.Key, Secret: &in}, nil); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (f *fenced) claim() *tutti.Order {
 // full returns a gate with everything that a proof needs.
 func full(run tutti.RunID) wire.Gate {
 	digest := tutti.DigestOf([]byte("same"))
-	return wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
+	return wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
 // prove makes the node compile once after a push, and prove that it is good.

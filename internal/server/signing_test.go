@@ -191,7 +191,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 	acting := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1}, "operator")
 	wantCode(t, f.TrustOperators(servertest.Operator(), acting), "", "")
 	nothing := func([]api.NodeAnswer) error { return nil }
-	ask := api.AskNodes{Action: tutti.RemoteDisable, On: "true", Wait: 1}
+	ask := api.NodesQuestion{Action: tutti.RemoteDisable, On: "true", Wait: 1}
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeRefused, "this is not signed")
 	if len(asked) != 0 {
 		t.Errorf("asked %v", asked)
@@ -252,7 +252,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 	if len(asked) != 2 || asked["db-01"].Signed == nil || asked["web-01"].Signed != nil {
 		t.Errorf("asked %+v, want that an agent is given what it knows", asked)
 	}
-	wantCode(t, f.AskNodes(servertest.Operator(), api.AskNodes{Action: tutti.RemoteStatus, On: "true", Wait: 1}, nothing), "", "")
+	wantCode(t, f.AskNodes(servertest.Operator(), api.NodesQuestion{Action: tutti.RemoteStatus, On: "true", Wait: 1}, nothing), "", "")
 	ask.Action = tutti.RemoteStatus
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeInvalid, "only enable and disable")
 }

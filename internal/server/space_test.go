@@ -72,7 +72,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		t.Errorf("the log took %v", got)
 	}
 	// A run that has begun ends, and no other run begins after it.
-	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
+	db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
 	}

@@ -19,8 +19,8 @@ const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
 
 // pdb is a PuppetDB that stores a catalog only when the test says so. A pdb keeps the latest catalog of each node.
 type pdb struct {
-	queue []wire.CompiledFor
-	has   map[tutti.NodeName]wire.CompiledFor
+	queue []wire.ServedCatalog
+	has   map[tutti.NodeName]wire.ServedCatalog
 }
 
 // store stores the next catalog of the queue.
@@ -70,7 +70,7 @@ type storedFixture struct {
 
 func newStoredFixture(t *testing.T) storedFixture {
 	t.Helper()
-	f := storedFixture{newCompileFixture(t), &pdb{has: map[tutti.NodeName]wire.CompiledFor{}}, ""}
+	f := storedFixture{newCompileFixture(t), &pdb{has: map[tutti.NodeName]wire.ServedCatalog{}}, ""}
 	setFleet(t, f.Fleet, storedFleet)
 	f.Start("read", tutti.ModeApply)
 	f.run = f.web.MustClaim().Run
@@ -78,12 +78,12 @@ func newStoredFixture(t *testing.T) storedFixture {
 }
 
 // compile compiles for db-01. If run is empty, Puppet's daemon has caused the compile.
-func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.CompiledFor {
+func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.ServedCatalog {
 	t.Helper()
 	if run == "" {
 		run = servertest.NewRunID()
 	}
-	in := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run}, CatalogUUID: string(servertest.NewRunID())}
+	in := wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run}, CatalogUUID: string(servertest.NewRunID())}
 	for _, name := range names {
 		in.Exports = append(in.Exports, database(name))
 	}
@@ -93,10 +93,10 @@ func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) w
 }
 
 // collect sends the question of a compile for web-01, after PuppetDB has answered.
-func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stored) wire.Answered {
+func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stored) wire.Answer {
 	t.Helper()
-	var a wire.Answered
-	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: f.run, For: "web-01", Query: collects, Stored: stored}, &a); err != nil {
+	var a wire.Answer
+	if err := f.host.Call(wire.OpAsk, wire.Question{Run: f.run, For: "web-01", Query: collects, Stored: stored}, &a); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -163,41 +163,41 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		exports []string // exports of db-01; nil if db-01 was not compiled
-		stored  func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored
+		stored  func(is wire.ServedCatalog) map[tutti.NodeName]wire.Stored
 		fleet   string
 		lags    bool
 	}{
-		"the same": {"it is up to date", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"the same": {"it is up to date", []string{"a"}, func(is wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: is.Run, CatalogUUID: is.CatalogUUID}}, "db-01")
 		}, "", false},
-		"another catalog of the run": {"one run may compile twice", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"another catalog of the run": {"one run may compile twice", []string{"a"}, func(is wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: is.Run, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"another run": {"a catalog is of one run", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"another run": {"a catalog is of one run", []string{"a"}, func(is wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: is.CatalogUUID}}, "db-01")
 		}, "", true},
-		"nothing stored": {"its first export is to come", []string{"a"}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"nothing stored": {"its first export is to come", []string{"a"}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return map[tutti.NodeName]wire.Stored{}
 		}, "", true},
-		"taken back": {"PuppetDB still has it", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"taken back": {"PuppetDB still has it", []string{}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"taken back long ago": {"neither has any", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"taken back long ago": {"neither has any", []string{}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}
 		}, "", false},
-		"never compiled": {"what PuppetDB has is of before the module", nil, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"never compiled": {"what PuppetDB has is of before the module", nil, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"a stranger": {"what is no node is PuppetDB's own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"a stranger": {"what is no node is PuppetDB's own", []string{}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"stranger": {Run: other, CatalogUUID: other}}, "stranger")
 		}, "", false},
-		"no grant": {"what it may not export is PuppetDB's own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"no grant": {"what it may not export is PuppetDB's own", []string{}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"web-02": {Run: other, CatalogUUID: other}}, "web-02")
 		}, "", false},
-		"the asker": {"nobody collects his own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"the asker": {"nobody collects his own", []string{}, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"web-01": {Run: other, CatalogUUID: other}}, "web-01")
 		}, "", false},
-		"by apply": {"who compiles for himself has no catalog there", nil, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+		"by apply": {"who compiles for himself has no catalog there", nil, func(wire.ServedCatalog) map[tutti.NodeName]wire.Stored {
 			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "mode: apply", false},
 	} {
@@ -207,7 +207,7 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 			if tc.fleet != "" {
 				setFleet(t, f.Fleet, "environment: {name: production}"+strings.Replace(storedFleet, "db: {nodes: [db-01]}", "db: {nodes: [db-01], "+tc.fleet+"}", 1))
 			}
-			var is wire.CompiledFor
+			var is wire.ServedCatalog
 			var want []tutti.Lag
 			if tc.exports != nil {
 				is = f.compile(t, "", tc.exports...)
@@ -274,7 +274,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	// If a node lacks a grant for an export, its run of Tutti gets no catalog. In a run that Tutti
 	// did not start, the export goes only to PuppetDB.
 	mark := tutti.Export{Type: "Mark", Title: "m"}
-	in := wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: wire.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
+	in := wire.ServedCatalog{For: "web-01", CatalogUUID: string(run), Gate: wire.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")
 	in.For, in.Run, in.Exports = "db-01", servertest.NewRunID(), []tutti.Export{mark, database("c")}
 	f.compiled(t, in)
@@ -307,7 +307,7 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			run := f.web.MustClaim().Run
-			f.compiled(t, wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Lags: lags, Gate: wire.Gate{Run: run}})
+			f.compiled(t, wire.ServedCatalog{For: "web-01", CatalogUUID: string(run), Lags: lags, Gate: wire.Gate{Run: run}})
 			if got := f.web.Gate(wire.Gate{Run: run}); got.Verdict == tutti.GateHold {
 				got = f.web.Gate(wire.Gate{Run: run})
 				wantContains(t, string(got.Verdict)+" "+got.Reason, "stop "+says)
@@ -329,7 +329,7 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	}
 	t.Run("no catalog", func(t *testing.T) {
 		f := newStoredFixture(t)
-		f.compiled(t, wire.CompiledFor{For: "web-01", Lags: lags, Failed: true, Gate: wire.Gate{Run: f.run}})
+		f.compiled(t, wire.ServedCatalog{For: "web-01", Lags: lags, Failed: true, Gate: wire.Gate{Run: f.run}})
 		result := servertest.Result(f.run, tutti.Failed)
 		result.Reason, result.Message = tutti.BecauseCompile, "no File[/x]"
 		if err := f.web.Call(wire.OpResult, result, nil); err != nil {

@@ -31,10 +31,10 @@ func TestANodeThatCannotNoteIsSuspect(t *testing.T) {
 		var runs []tutti.RunID
 		for _, n := range nodes {
 			runs = append(runs, n.MustClaim().Run)
-			n.Gate(wire.Gate{Run: runs[len(runs)-1], Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}})
+			n.Gate(wire.Gate{Run: runs[len(runs)-1], CatalogReport: tutti.CatalogReport{Catalog: tutti.DigestOf(nil)}})
 		}
 		for i, n := range nodes {
-			n.Gate(wire.Gate{Run: runs[i], Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}})
+			n.Gate(wire.Gate{Run: runs[i], CatalogReport: tutti.CatalogReport{Catalog: tutti.DigestOf(nil)}})
 			n.Finish(runs[i])
 		}
 		synctest.Wait()

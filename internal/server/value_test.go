@@ -121,7 +121,7 @@ func TestReadingNeedsAGrant(t *testing.T) {
 	if got := f.db.Ask(order.Run, asksShared); !got.Found || string(got.Value) != "2" {
 		t.Errorf("shared/x: %+v", got)
 	}
-	err := f.db.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
+	err := f.db.Call(wire.OpAsk, wire.Question{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
 	wantCode(t, err, tutti.CodeRefused, "no grant")
 	if diff := cmp.Diff([]string{"node:db-01: read secret/x"}, f.Denials()); diff != "" {
 		t.Errorf("audit -want +got\n%s", diff)
@@ -135,7 +135,7 @@ func TestHieraIsTheSharedLevelAndTheNodesOwn(t *testing.T) {
 	set(t, f.Fleet, "node/db-01/hiera/port", "2")
 	set(t, f.Fleet, "node/web-01/hiera/other", "3")
 	var got wire.HieraData
-	if err := f.db.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, &got); err != nil {
+	if err := f.db.Call(wire.OpHiera, wire.HieraQuestion{Run: order.Run}, &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Data) != 2 || string(got.Data["port"]) != "2" || string(got.Data["host"]) != `"a"` {

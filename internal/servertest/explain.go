@@ -57,7 +57,7 @@ func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string
 func runDB(t *testing.T, db *Node, port string, databases ...string) {
 	t.Helper()
 	o := db.MustClaim()
-	gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/port"}}, Reads: []tutti.Read{db.Read(o.Run, askMotd)}}
+	gate := wire.Gate{Run: o.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/port"}}, Reads: []tutti.Read{db.Read(o.Run, askMotd)}}
 	for _, title := range databases {
 		gate.Exports = append(gate.Exports, tutti.Export{Type: "Database", Title: title, File: "/x/db.pp", Line: 3})
 	}

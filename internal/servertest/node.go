@@ -111,10 +111,10 @@ func (n *Node) Gate(in wire.Gate) wire.Gated {
 }
 
 // Ask asks one question for a run.
-func (n *Node) Ask(run tutti.RunID, q tutti.Query) wire.Answered {
+func (n *Node) Ask(run tutti.RunID, q tutti.Query) wire.Answer {
 	n.Fleet.t.Helper()
-	var out wire.Answered
-	n.must(n.Fleet.t, wire.OpAsk, wire.Ask{Run: run, Query: q, Opens: true}, &out)
+	var out wire.Answer
+	n.must(n.Fleet.t, wire.OpAsk, wire.Question{Run: run, Query: q, Opens: true}, &out)
 	return out
 }
 

@@ -62,7 +62,7 @@ func (n *Node) Obeys() {
 }
 
 // Asked returns all answers to a question, by node.
-func Asked(t testing.TB, server api.Remotes, in api.AskNodes) map[tutti.NodeName]api.NodeAnswer {
+func Asked(t testing.TB, server api.Remotes, in api.NodesQuestion) map[tutti.NodeName]api.NodeAnswer {
 	t.Helper()
 	out := map[tutti.NodeName]api.NodeAnswer{}
 	err := server.AskNodes(Operator(), in, func(all []api.NodeAnswer) error {
@@ -87,7 +87,7 @@ func TestRemotes(t *testing.T, side Side) {
 	f.Join("db-01").Obeys()
 	f.Join("we-01").Obeys()
 	f.Join("gone-01")
-	verdicts := func(in api.AskNodes) map[tutti.NodeName]tutti.RemoteVerdict {
+	verdicts := func(in api.NodesQuestion) map[tutti.NodeName]tutti.RemoteVerdict {
 		t.Helper()
 		out := map[tutti.NodeName]tutti.RemoteVerdict{}
 		for n, a := range Asked(t, server, in) {
@@ -98,29 +98,29 @@ func TestRemotes(t *testing.T, side Side) {
 	type is = map[tutti.NodeName]tutti.RemoteVerdict
 	const ok, away, undecided = tutti.RemoteOK, tutti.RemoteAway, tutti.RemoteUndecided
 	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts} {
-		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(api.AskNodes{Action: action}), nil)
+		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(api.NodesQuestion{Action: action}), nil)
 	}
-	want(t, "a resource", is{"db-01": ok}, verdicts(api.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
-	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.AskNodes{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
-	want(t, "disable", is{"db-01": ok}, verdicts(api.AskNodes{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
-	all := Asked(t, server, api.AskNodes{Action: tutti.RemoteStatus, On: "connected"})
+	want(t, "a resource", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
+	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
+	want(t, "disable", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
+	all := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: "connected"})
 	if s := all["db-01"].Status; s == nil || s.Enabled || s.DisableMessage != "new disk" || !all["we-01"].Status.Enabled {
 		t.Errorf("status %+v", all)
 	}
 	for _, bad := range []struct {
 		what string
-		in   api.AskNodes
+		in   api.NodesQuestion
 		code tutti.Code
 	}{
-		{"no action", api.AskNodes{}, tutti.CodeInvalid},
-		{"a selector that is not valid", api.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
-		{"nobody", api.AskNodes{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
-		{"for ever", api.AskNodes{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
-		{"a message that is not one line", api.AskNodes{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
-		{"a message for nothing", api.AskNodes{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
-		{"a resource without a type", api.AskNodes{Action: tutti.RemoteResource}, tutti.CodeInvalid},
-		{"a type that is an option", api.AskNodes{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
-		{"a title that is an option", api.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
+		{"no action", api.NodesQuestion{}, tutti.CodeInvalid},
+		{"a selector that is not valid", api.NodesQuestion{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
+		{"nobody", api.NodesQuestion{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
+		{"for ever", api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
+		{"a message that is not one line", api.NodesQuestion{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
+		{"a message for nothing", api.NodesQuestion{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
+		{"a resource without a type", api.NodesQuestion{Action: tutti.RemoteResource}, tutti.CodeInvalid},
+		{"a type that is an option", api.NodesQuestion{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
+		{"a title that is an option", api.NodesQuestion{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
 	} {
 		err := server.AskNodes(ctx, bad.in, func(a []api.NodeAnswer) error {
 			t.Errorf("%s: %+v", bad.what, a)

@@ -103,7 +103,7 @@ type Core struct {
 	Access   access
 	Denials  denials.Minute
 	Shares   *share.Shares
-	Asks     asks
+	Asks     openQuestions
 	Readings *share.Readings
 	Leavers  []Leaver                     // only the writer uses this list
 	Admitted map[tutti.NodeName]Admission // for each node, the admission of its held run; only the writer uses this map
@@ -118,7 +118,7 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 		Presence: presence.New(),
 		Hub:      watch.NewHub(),
 		Access:   newAccess(),
-		Asks:     newAsks(),
+		Asks:     newOpenQuestions(),
 		Shares:   share.New(),
 		Admitted: map[tutti.NodeName]Admission{},
 		Stored:   map[tutti.NodeKey]int64{},

@@ -31,7 +31,7 @@ const (
 // makes and sends it.
 func sizeOfAnswer(out any) (size, memory int64) {
 	switch out := out.(type) {
-	case *wire.Answered:
+	case *wire.Answer:
 		n := len(out.Value)
 		for _, e := range out.Exports {
 			n += policy.Bytes(e) + len(e.Node) + aroundExport + aroundText*(len(e.Parameters)+len(e.Tags)+len(e.Sensitive))
@@ -50,7 +50,7 @@ func sizeOfAnswer(out any) (size, memory int64) {
 // checkAnswer refuses an answer that is too large for the bus. The check comes before the server encodes the
 // answer, because no share could pay for it.
 func checkAnswer(out any) error {
-	answer, is := out.(*wire.Answered)
+	answer, is := out.(*wire.Answer)
 	if !is {
 		return nil
 	}
@@ -67,8 +67,8 @@ func checkAnswer(out any) error {
 // forget empties an answer.
 func forget(out any) {
 	switch out := out.(type) {
-	case *wire.Answered:
-		*out = wire.Answered{}
+	case *wire.Answer:
+		*out = wire.Answer{}
 	case *wire.HieraData:
 		*out = wire.HieraData{}
 	}
@@ -76,7 +76,7 @@ func forget(out any) {
 
 // encodeAnswered encodes one export after the other into a buffer that is large enough from
 // the start.
-func encodeAnswered(a *wire.Answered) ([]byte, error) {
+func encodeAnswered(a *wire.Answer) ([]byte, error) {
 	rest := *a
 	rest.Exports = nil
 	head, err := encode(rest)

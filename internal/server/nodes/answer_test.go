@@ -45,6 +45,6 @@ func mib(count int) []tutti.Export {
 
 // The server refuses an answer that is too large for the bus, because the node would wait for it without end.
 func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
-	wantCode(t, nodes.CheckAnswer(&wire.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
-	wantCode(t, nodes.CheckAnswer(&wire.Answered{Exports: mib(64)}), "", "")
+	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
+	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(64)}), "", "")
 }

@@ -101,7 +101,7 @@ func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	if filters > maxFilters {
 		return in, tutti.Errorf(tutti.CodeInvalid, "gate: %d bytes of filters, at most %d", filters, maxFilters)
 	}
-	return in, checkCompiled(in.Compiled)
+	return in, checkCompiled(in.CatalogReport)
 }
 
 // maxVersion is the largest length, in bytes, of the Puppet version that a node reports.
@@ -109,7 +109,7 @@ const maxVersion = 100
 
 // checkCompiled refuses invalid digests. An empty digest is valid: it means that the node
 // could not compute the digest.
-func checkCompiled(c tutti.Compiled) error {
+func checkCompiled(c tutti.CatalogReport) error {
 	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
 		if digest == "" {
 			continue

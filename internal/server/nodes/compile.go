@@ -24,28 +24,28 @@ import (
 // changes, Puppet's agent requests at most four catalogs.
 const maxRecords = 10
 
-// compile tells a compile host to which run a compile on its Puppet Server belongs
+// beginServed tells a beginServed host to which run a beginServed on its Puppet Server belongs
 // (ADR 0013).
-func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := core.Decode[wire.Compile](wire.OpCompile, payload)
+func (s *runs) beginServed(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.BeginServed](wire.OpCompile, payload)
 	if err != nil {
 		return nil, err
 	}
-	var out wire.Compiling
+	var out wire.ServedBegun
 	err = s.inVersion(ctx, func(tx *tx) error {
-		_, n, r, err := tx.compiling(key, in.Run, in.For)
-		out = wire.Compiling{Node: n != nil, Recorded: r != nil}
+		_, n, r, err := tx.servedRun(key, in.Run, in.For)
+		out = wire.ServedBegun{Node: n != nil, Recorded: r != nil}
 		return err
 	})
 	return out, err
 }
 
-// compiledFor takes the reads and the exports of a compile on a Puppet Server. The reads
+// servedCatalog takes the reads and the exports of a compile on a Puppet Server. The reads
 // and exports belong to the run and take effect at the run's own gate. Exports that go to
 // PuppetDB take effect now, no matter who started the run (stored.go).
-func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
-		_, _, _, err := tx.compiling(key, of.Run, of.For)
+		_, _, _, err := tx.servedRun(key, of.Run, of.For)
 		return err
 	}); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	// when the writer appends.
 	ours, publishes := true, publishing(in.Exports, nil)
 	if err = s.inVersion(ctx, func(tx *tx) error {
-		_, n, r, err := tx.compiling(key, in.Run, in.For)
+		_, n, r, err := tx.servedRun(key, in.Run, in.For)
 		if ours = r != nil || n == nil || in.CatalogUUID == ""; err != nil || !ours {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 		return nil, err
 	}
 	if !ours {
-		return nil, s.compiledByOthers(ctx, key, in)
+		return nil, s.servedToOthers(ctx, key, in)
 	}
 	served := &tutti.Served{
 		Count: len(in.Exports), Waits: tutti.RoomForWaits(in.Waits), Failed: in.Failed, CatalogUUID: in.CatalogUUID, Lags: in.Lags,
@@ -79,7 +79,7 @@ func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byt
 	if served.Set, err = s.StoreExports(ctx, nil, in.Exports); err != nil {
 		return nil, err
 	}
-	asked, err := s.Past.StoreAsked(ctx, nil, in.Reads, in.Keys)
+	asked, err := s.Past.StoreQuestions(ctx, nil, in.Reads, in.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, err
 }
 
 // decodeCompiled decodes and checks what a compile host hands over.
-func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
-	var in wire.CompiledFor
+func decodeCompiled(payload []byte) (wire.ServedCatalog, error) {
+	var in wire.ServedCatalog
 	fields, err := core.Decode[struct {
 		For         tutti.NodeName  `json:"for"`
 		Waits       json.RawMessage `json:"waits"`
@@ -154,11 +154,11 @@ func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
 	return in, err
 }
 
-// compiling returns the compile host that has the key, the node for which it compiles, and
+// servedRun returns the compile host that has the key, the node for which it compiles, and
 // the run. The node is nil if it is not in the fleet. The run is nil if Tutti did not start
-// it. compiling refuses a host without a grant, and a run to which this compile does not
+// it. servedRun refuses a host without a grant, and a run to which this compile does not
 // belong. It records each refusal.
-func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
+func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
 	if host, err = tx.Node(key); err != nil {
 		return nil, nil, nil, err
 	}
@@ -186,11 +186,11 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording calls compiling for a run that must exist. The function also checks that the node of
+// recording calls servedRun for a run that must exist. The function also checks that the node of
 // the run may export what now goes to PuppetDB.
-func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
+func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
-	host, n, r, err := tx.compiling(key, id, name)
+	host, n, r, err := tx.servedRun(key, id, name)
 	switch {
 	case err != nil:
 	case r == nil:
@@ -204,7 +204,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *publi
 }
 
 // servedAgain reports whether a new record of a run equals the one that the run has.
-func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, error) {
+func servedAgain(r *engine.Run, asked past.StoredQuestions, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {
 		return false, err
@@ -213,9 +213,9 @@ func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, e
 	return bytes.Equal(had, has), err
 }
 
-// asking returns the asker of a question. The asker is the node that has the key, for its
+// askerOf returns the asker of a question. The asker is the node that has the key, for its
 // own run, or the node for which it compiles.
-func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
+func (tx *tx) askerOf(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)
 		if err != nil {
@@ -223,7 +223,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 		}
 		return n, tx.Asker(r), nil
 	}
-	host, n, r, err := tx.compiling(key, id, name)
+	host, n, r, err := tx.servedRun(key, id, name)
 	switch {
 	case err != nil:
 		return nil, data.Asker{}, err
@@ -242,7 +242,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 // which has not seen what the Puppet Server handed over. served is that word (nil: there
 // was nothing). The caller must call leave, as with Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
-	var asked *tutti.Asked
+	var asked *tutti.Questions
 	err = s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
@@ -280,7 +280,7 @@ func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.S
 }
 
 // absentKeys returns the hiera keys for which a run found no value.
-func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
+func absentKeys(asked *tutti.Questions) []tutti.KeyRead {
 	out := make([]tutti.KeyRead, len(asked.Keys))
 	for i, key := range asked.Keys {
 		out[i].Key = key
@@ -290,7 +290,7 @@ func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
 
 // besidesServed adds to a record the reads of the run's Puppet Server. The node itself
 // reads only for Deferred values.
-func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
+func besidesServed(record tutti.Record, before *tutti.Questions) tutti.Record {
 	record.Reads = slices.Concat(before.Reads, record.Reads)
 	record.Keys = slices.Concat(absentKeys(before), record.Keys)
 	return record

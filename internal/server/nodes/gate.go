@@ -71,7 +71,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if kept.set, err = s.StoreExports(ctx, s.roomOf(key, MaxStored), in.Exports); err != nil {
 		return nil, err
 	}
-	if kept.asked, err = s.Past.StoreAsked(ctx, s.roomOf(key, MaxStored), in.Reads, in.Keys); err != nil {
+	if kept.asked, err = s.Past.StoreQuestions(ctx, s.roomOf(key, MaxStored), in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
 	err = s.do(ctx, func(tx *tx) (err error) {
@@ -92,7 +92,7 @@ type handing struct {
 // handed is what the server has stored of a handing.
 type handed struct {
 	set   tutti.Digest // digest of the exports
-	asked past.Asked
+	asked past.StoredQuestions
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
@@ -115,7 +115,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 			return wire.Gated{}, err
 		}
 		if kept != nil {
-			tx.compiled(n, r, in, *kept)
+			tx.noteCatalog(n, r, in, *kept)
 		}
 	}
 	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
@@ -128,10 +128,10 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// compiled records what a run reported at its gate. Exports that only the run's own job may
+// noteCatalog records what a run reported at its gate. Exports that only the run's own job may
 // see go into the overlay of that job. For the runs of a converge step, the server decides
 // together whether they go (converge.go).
-func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
+func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)
 	says := r.Publishes()
@@ -139,7 +139,7 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 		tx.SetExports(n, r, in.Exports, kept.set, true)
 	}
 	tx.Emit(by, &tutti.RunCompiled{
-		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
+		Run: r.Run, Set: kept.set, CatalogReport: in.CatalogReport, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
 	})
 	if tx.Engine.Converges(r) {
 		tx.Core.Admitted[n.Node] = core.Admission{Run: r.Run, Basis: in.publishes.basis}

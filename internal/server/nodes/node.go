@@ -20,10 +20,10 @@ func (s *Nodes) nodeOps() map[string]nodeOp {
 		wire.OpHello:    s.hello,
 		wire.OpClaim:    s.claim,
 		wire.OpGate:     s.gate,
-		wire.OpAsk:      s.ask,
+		wire.OpAsk:      s.answer,
 		wire.OpHiera:    s.hiera,
-		wire.OpCompile:  s.compile,
-		wire.OpCompiled: s.compiledFor,
+		wire.OpCompile:  s.beginServed,
+		wire.OpCompiled: s.servedCatalog,
 		wire.OpPublish:  s.publish,
 		wire.OpResult:   s.result,
 		wire.OpBlobPut:  s.blobPut,
@@ -74,7 +74,7 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	if err != nil || out == nil {
 		return nil, err
 	}
-	answer, is := out.(*wire.Answered)
+	answer, is := out.(*wire.Answer)
 	if !is {
 		return encode(out)
 	}

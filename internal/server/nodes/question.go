@@ -18,11 +18,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+func (s *runs) answer(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.Shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := core.Decode[wire.Ask](wire.OpAsk, payload)
+	in, err := core.Decode[wire.Question](wire.OpAsk, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any,
 	if err != nil {
 		return nil, err
 	}
-	var out wire.Answered
+	var out wire.Answer
 	var asker data.Asker
 	return &out, s.answerBeside(ctx, key, inquiry{
 		out: &out, on: in.For,
@@ -50,8 +50,8 @@ func (s *runs) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any,
 }
 
 // mayAsk returns the asker of a question, or refuses the question.
-func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
-	n, asker, err := tx.asking(key, in.Run, in.For)
+func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Question) (data.Asker, error) {
+	n, asker, err := tx.askerOf(key, in.Run, in.For)
 	if err != nil {
 		return asker, err
 	}
@@ -70,9 +70,9 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 	return asker, nil
 }
 
-func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
+func (tx *tx) answer(in wire.Question, asker data.Asker) (wire.Answer, error) {
 	if in.Query.Kind == tutti.QueryPublished {
-		out := wire.Answered{Seq: tx.Seq}
+		out := wire.Answer{Seq: tx.Seq}
 		// A node that reads what others published needs a grant, and must ask for that value
 		// by name.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
@@ -85,9 +85,9 @@ func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	}
 	a := tx.Data.Answer(in.Query, asker)
 	if err := tx.handsOut(asker, in.Opens, a.Value); err != nil {
-		return wire.Answered{}, err
+		return wire.Answer{}, err
 	}
-	out := wire.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
+	out := wire.Answer{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
 	if !a.Found {
 		out.Awaits = tx.Awaits(in.Query, asker.Node)
 	}
@@ -125,7 +125,7 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err := s.Shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := core.Decode[wire.HieraAsk](wire.OpHiera, payload)
+	in, err := core.Decode[wire.HieraQuestion](wire.OpHiera, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	return &out, s.answerBeside(ctx, key, inquiry{
 		out: &out, on: in.For,
 		check: func(tx *tx) (cost int, err error) {
-			_, asker, err = tx.asking(key, in.Run, in.For)
+			_, asker, err = tx.askerOf(key, in.Run, in.For)
 			return min(costOfKey*tx.Data.HieraCount(asker.Node), share.MaxAskCost), err
 		},
 		answer: func(tx *tx) error {

@@ -29,7 +29,7 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil {
 		return nil, err
 	}
-	var more *past.Asked
+	var more *past.StoredQuestions
 	if of.wanted {
 		if err := s.storeEnclosed(ctx, key, in); err != nil {
 			return nil, err
@@ -71,9 +71,9 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 
 // expected is what the server still needs from a result.
 type expected struct {
-	wanted bool         // the server has no result of the run yet
-	asks   bool         // the record says what the run asked
-	served *tutti.Asked // what the run asked at its Puppet Server; no code changes it
+	wanted bool             // the server has no result of the run yet
+	asks   bool             // the record says what the run asked
+	served *tutti.Questions // what the run asked at its Puppet Server; no code changes it
 }
 
 // expects looks up the run of a result before the server reads the content that the result names. So a node that
@@ -121,7 +121,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 
 // askedBesides stores the questions that a run did not report at a gate. A run may end
 // before its gate, or ask more after the gate. The function returns nil if there are no such questions.
-func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
+func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.StoredQuestions, error) {
 	if !of.asks {
 		return nil, nil
 	}
@@ -140,7 +140,7 @@ func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Res
 	if of.served != nil {
 		record = besidesServed(record, of.served)
 	}
-	kept, err := s.Past.StoreAsked(ctx, s.roomOf(key, MaxEnded), record.Reads, record.Keys)
+	kept, err := s.Past.StoreQuestions(ctx, s.roomOf(key, MaxEnded), record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {
 		s.Opts.Logger.Warn("a record has an invalid question", "run", in.Run, "error", err)
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 
 // recipients returns for which nodes a node must seal a secret that it publishes.
 func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := core.Decode[wire.AskRecipients](wire.OpRecipients, payload)
+	in, err := core.Decode[wire.RecipientsQuestion](wire.OpRecipients, payload)
 	if err != nil {
 		return nil, err
 	}

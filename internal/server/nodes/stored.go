@@ -23,7 +23,7 @@ const maxLags = 100
 // latest catalog in Tutti. PuppetDB's state was read before its answer, and Tutti's state
 // after it. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that
 // PuppetDB stored between these reads counts as not stored (ADR 0013).
-func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
+func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
 		concerned[e.Node] = true
@@ -59,7 +59,7 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 // publishStored takes the exports of a catalog that goes to PuppetDB next. The exports of the catalog
 // become the exports of the catalog's node. The function records the catalog even if the exports have
 // not changed. If the node had no exports before and has none now, publishStored records nothing.
-func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
+func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.ServedCatalog, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""
 	if in.Failed || n.Catalog.CatalogUUID == in.CatalogUUID || known && n.Exports == "" && set == "" {
@@ -70,12 +70,12 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFo
 	})
 }
 
-// compiledByOthers takes the exports of a compile for a run that Tutti did not start. Exports
+// servedToOthers takes the exports of a compile for a run that Tutti did not start. Exports
 // without a grant go only to PuppetDB.
-func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.CompiledFor) error {
+func (s *runs) servedToOthers(ctx context.Context, key tutti.NodeKey, in wire.ServedCatalog) error {
 	var of core.Basis
 	allow := func(tx *tx) (host *fold.Node, err error) {
-		host, n, r, err := tx.compiling(key, in.Run, in.For)
+		host, n, r, err := tx.servedRun(key, in.Run, in.For)
 		switch {
 		case err != nil:
 			return nil, err
@@ -108,7 +108,7 @@ func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.
 }
 
 // checkStored refuses a catalog that PuppetDB would refuse.
-func checkStored(in wire.CompiledFor) error {
+func checkStored(in wire.ServedCatalog) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}

@@ -11,7 +11,7 @@ import (
 
 // signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
 // ones, so an unsigned call is refused and asks no node. The signatures are checked on the nodes.
-func (s *Operators) signedActions(ctx context.Context, in api.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
+func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (s *Operators) signedActions(ctx context.Context, in api.AskNodes) (map[tut
 
 // fits refuses a signed action that is not what the request says. The audit trail has the request, and nodes may do what is
 // signed. Root on the server has no name, and signs with some operator's directory.
-func fits(ctx context.Context, said tutti.SignedAction, in api.AskNodes) error {
+func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {
 	case said.Action != in.Action:

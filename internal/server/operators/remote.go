@@ -24,7 +24,7 @@ import (
 const maxNodesNamed = 500
 
 // AskNodes implements tutti.Remotes. AskNodes selects the nodes at the beginning of the call.
-func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
+func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield func([]api.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.AskNodes, yield func([]
 // question is one call of AskNodes.
 type question struct {
 	*Operators
-	in     api.AskNodes
+	in     api.NodesQuestion
 	by     string
 	chosen *selector.Selector
 	signed map[tutti.NodeName]*tutti.Statement // the statement that the operator has signed for each node

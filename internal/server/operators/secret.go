@@ -59,7 +59,7 @@ func (s *Keys) RecoverSecret(ctx context.Context, key string) (tutti.Secret, err
 
 // SecretEffect implements tutti.Secrets. The effect shows who reads a secret. So SecretEffect refuses callers who may
 // neither read nor set the secret.
-func (s *Keys) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
+func (s *Keys) SecretEffect(ctx context.Context, in api.SecretEffectQuery) (api.Effect, error) {
 	if err := s.seesKey(ctx, in.Key); err != nil {
 		return api.Effect{}, err
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// asks are the questions to nodes that are still open. The questions are in memory only. So a server that
+// openQuestions are the questions to nodes that are still open. The questions are in memory only. So a server that
 // starts has no questions, and does not let a node act on a question from before the start.
-type asks struct {
+type openQuestions struct {
 	mu      *sync.Mutex
-	waiting map[string]*ask
+	waiting map[string]*openQuestion
 }
 
-// ask is one question to several nodes.
-type ask struct {
+// openQuestion is one question to several nodes.
+type openQuestion struct {
 	request tutti.RemoteRequest
 	began   time.Time
 	nodes   map[tutti.NodeKey]*recipient
@@ -40,11 +40,13 @@ type Reply struct {
 	Took time.Duration
 }
 
-func newAsks() asks { return asks{mu: &sync.Mutex{}, waiting: map[string]*ask{}} }
+func newOpenQuestions() openQuestions {
+	return openQuestions{mu: &sync.Mutex{}, waiting: map[string]*openQuestion{}}
+}
 
 // Open opens a question, so that its nodes can answer it and act on it.
-func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
-	q := &ask{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
+func (a openQuestions) Open(request tutti.RemoteRequest, nodes []api.NodeView) *openQuestion {
+	q := &openQuestion{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
 	for _, v := range nodes {
 		q.nodes[v.Key] = &recipient{node: v.Node}
 	}
@@ -57,7 +59,7 @@ func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 // Close ends a question. After that no node may answer the question or act on it. Close returns the
 // answers that the caller has not received yet. For each node without an answer, Close returns that
 // the node is silent. The list is sorted by node. A second Close returns nothing.
-func (a asks) Close(q *ask) []Reply {
+func (a openQuestions) Close(q *openQuestion) []Reply {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting[q.request.Request] != q {
@@ -87,7 +89,7 @@ func (a asks) Close(q *ask) []Reply {
 const maxTogether = 100
 
 // More returns the answers that have arrived since the last call.
-func (q *ask) More() []Reply {
+func (q *openQuestion) More() []Reply {
 	var out []Reply
 	for len(out) < maxTogether {
 		select {
@@ -103,7 +105,7 @@ func (q *ask) More() []Reply {
 // find returns a question, and the recipient in it that has this key. find returns nil for
 // both if the question is over or never existed. The recipient is nil if the question did
 // not go to this node. The caller must hold the lock.
-func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
+func (a openQuestions) find(key tutti.NodeKey, request string) (*openQuestion, *recipient) {
 	q := a.waiting[request]
 	if q == nil {
 		return nil, nil
@@ -113,7 +115,7 @@ func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
 
 // Answer accepts the first answer of a node and ignores later answers. Answer returns false if the
 // question did not go to this node.
-func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
+func (a openQuestions) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q, n := a.find(key, in.Request)
@@ -133,7 +135,7 @@ var errOver = tutti.Errorf(tutti.CodeConflict, "the request is over, nobody wait
 
 // Act lets a node go ahead with a question, but only once. The node may act only if err is
 // nil.
-func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
+func (a openQuestions) Act(key tutti.NodeKey, request string) (asked bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q, n := a.find(key, request)

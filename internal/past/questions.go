@@ -10,29 +10,29 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// Asked has the questions of a run, in normal form and stored.
-type Asked struct {
-	Content *tutti.Asked
+// StoredQuestions has the questions of a run, in normal form and stored.
+type StoredQuestions struct {
+	Content *tutti.Questions
 	Digest  tutti.Digest
 }
 
-// StoreAsked stores the questions of a run as blobs. Equal reads are stored as one blob.
+// StoreQuestions stores the questions of a run as blobs. Equal reads are stored as one blob.
 // Absent keys are a separate blob, which is equal for all nodes of one role.
-func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (Asked, error) {
+func (p *Past) StoreQuestions(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (StoredQuestions, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
-		return Asked{}, err
+		return StoredQuestions{}, err
 	}
 	if len(content.Keys) > 0 {
 		if content.Absent, err = p.Store(ctx, room, content.Keys); err != nil {
-			return Asked{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
+			return StoredQuestions{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
 		}
 	}
 	digest, err := p.Store(ctx, room, content)
 	if err != nil {
-		return Asked{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
+		return StoredQuestions{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
 	}
-	return Asked{p.asked.share(digest, content), digest}, nil
+	return StoredQuestions{p.asked.share(digest, content), digest}, nil
 }
 
 // Room checks whether there is room for size more bytes of new content. If the Room is nil, there is always room.
@@ -56,7 +56,7 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 }
 
 // normalAsked returns the questions of a run without the parts that differ between runs with the same answers.
-func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error) {
+func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Questions, error) {
 	type keyed struct {
 		key  string
 		read tutti.Read
@@ -80,7 +80,7 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	}
 	slices.SortStableFunc(all, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
 	all = slices.CompactFunc(all, func(a, b keyed) bool { return a.key == b.key })
-	out := &tutti.Asked{Reads: make([]tutti.Read, 0, len(all))}
+	out := &tutti.Questions{Reads: make([]tutti.Read, 0, len(all))}
 	for _, k := range all {
 		out.Reads = append(out.Reads, k.read)
 	}
@@ -94,9 +94,9 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked returns the questions that StoreAsked has stored. The function reads the blob only if the content is not
+// loadAsked returns the questions that StoreQuestions has stored. The function reads the blob only if the content is not
 // in memory.
-func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked, error) {
+func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Questions, error) {
 	if known := p.asked.known(digest); known != nil {
 		return known, nil
 	}
@@ -104,7 +104,7 @@ func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked
 	if err != nil {
 		return nil, tutti.Wrap("", err, "what a run asked")
 	}
-	var out tutti.Asked
+	var out tutti.Questions
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return nil, tutti.Wrap(tutti.CodeInternal, err, "what a run asked")
 	}

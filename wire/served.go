@@ -2,26 +2,26 @@ package wire
 
 import "github.com/tutti-project/tutti"
 
-// Compile says that the Puppet Server on the sending node compiles a catalog for another node. The
+// BeginServed says that the Puppet Server on the sending node compiles a catalog for another node. The
 // sending node needs the grant `compile`.
-type Compile struct {
+type BeginServed struct {
 	Run tutti.RunID    `json:"run"` // the uuid of the transaction, which a foreign run also has
 	For tutti.NodeName `json:"for"`
 }
 
-// Compiling is the answer.
-type Compiling struct {
+// ServedBegun is the answer.
+type ServedBegun struct {
 	// Node is true if For is a node of the fleet. If For is another machine, the server answers no
 	// question for it.
 	Node bool `json:"node"`
-	// Recorded is true if Tutti ordered the run. A recorded run needs a CompiledFor to continue.
+	// Recorded is true if Tutti ordered the run. A recorded run needs a ServedCatalog to continue.
 	Recorded bool `json:"recorded"`
 }
 
-// CompiledFor contains the reads and exports of a compile on a Puppet Server. The compile host
+// ServedCatalog contains the reads and exports of a compile on a Puppet Server. The compile host
 // sends the message before the node gets its catalog, or with the questions for which the run
-// waits. If there are several CompiledFor messages before the run's gate, the latest one counts.
-type CompiledFor struct {
+// waits. If there are several ServedCatalog messages before the run's gate, the latest one counts.
+type ServedCatalog struct {
 	For tutti.NodeName `json:"for"`
 	Gate
 	Waits []tutti.Wait `json:"waits,omitempty"`
