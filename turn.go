@@ -49,7 +49,7 @@ func (t *Turn) AfterAnswer(f func()) {
 	t.after = append(t.after, f)
 }
 
-// The bus calls End after it has sent the answer or written it to a file. End also releases the place.
+// End releases the place. The bus calls End after it has sent the answer or written it to a file.
 func (t *Turn) End() {
 	t.yield()
 	t.mu.Lock()

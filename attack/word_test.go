@@ -438,7 +438,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 		says string
 	}{
 		"without a signature":    {disable(nil), "no operator has signed"},
-		"again":                  {disable(once), "before"},
+		"again":                  {disable(once), "has already done the action"},
 		"by the server":          {disable(sign(own, as)), "not signed by an operator"},
 		"by another operator":    {disable(sign(key, func(a *tutti.SignedAction) { a.Operator = "eve" })), "not signed by an operator"},
 		"after it had ended":     {disable(sign(key, func(a *tutti.SignedAction) { a.Until = time.Now().Add(-time.Minute) })), "mend the clocks"},

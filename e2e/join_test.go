@@ -50,7 +50,7 @@ func TestJoin(t *testing.T) {
 		"altered":             {used[:40] + string(used[40]^1) + used[41:], "ghost3", tutti.CodeInvalid, "altered"},
 		"another name":        {token(api.CreateToken{Name: "web-*"}), "db-01", tutti.CodeRefused, "for the name web-*"},
 		"existing name":       {token(api.CreateToken{Name: "node-01"}), "node-01", tutti.CodeConflict, "tutti node replace node-01"},
-		"another CA":          {otherCA(t, used), "ghost4", tutti.CodeRefused, "another fleet's server"},
+		"another CA":          {otherCA(t, used), "ghost4", tutti.CodeRefused, "the server belongs to another fleet"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

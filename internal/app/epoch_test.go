@@ -86,7 +86,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	if got := one.epoch(t); got != first {
 		t.Errorf("its second start began epoch %d", got)
 	}
-	if says := s.refused(t); !strings.Contains(says, "before its last restore") {
+	if says := s.refused(t); !strings.Contains(says, "older than the epoch seen before") {
 		t.Errorf("the old server beside the restored one: %s", says)
 	}
 	// The test restores the same backup again. This time the clock does not advance or goes back.
@@ -102,7 +102,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	if err := e.Write(); err != nil {
 		t.Fatal(err)
 	}
-	if says := two.refused(t); !strings.Contains(says, "before its last restore") {
+	if says := two.refused(t); !strings.Contains(says, "older than the epoch seen before") {
 		t.Errorf("restored twice: %s", says)
 	}
 	if err := serverdir.NewEpoch(two.dir, 0); err != nil {

@@ -62,7 +62,7 @@ func TestPushEffect(t *testing.T) {
 	f := newFixture(t)
 	pushed := f.Push(twoSteps + heldReaction)
 	// MustClaim fails if this call failed.
-	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
+	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim reports the error
 	order := f.db.MustClaim()
 	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, CatalogReport: tutti.CatalogReport{Values: []string{"db/a"}}})
 	if err := f.db.Publish(order.Run, "db/a", "1"); err != nil {

@@ -33,7 +33,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			with := func(grants string) string { return strings.Replace(twoSteps, granted, grants, 1) }
 			f.Push(with("write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]"))
 			// MustClaim fails if this call failed.
-			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck
+			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim reports the error
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}
 			gate := wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, CatalogReport: tutti.CatalogReport{Values: []string{"db/a", "db/b", "node/db-01/own"}}}

@@ -24,7 +24,7 @@ import (
 // changes, Puppet's agent requests at most four catalogs.
 const maxRecords = 10
 
-// beginServed tells a beginServed host to which run a beginServed on its Puppet Server belongs
+// beginServed tells a compile host to which run a compile on its Puppet Server belongs
 // (ADR 0013).
 func (s *runs) beginServed(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.BeginServed](wire.OpCompile, payload)
