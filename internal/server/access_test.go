@@ -405,5 +405,5 @@ func TestExplainAccess(t *testing.T) {
 	_, err := f.ExplainAccess(servertest.Operator(), api.AccessQuery{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
 	wantCode(t, err, tutti.CodeNotFound, "nowhere")
 	_, err = f.ExplainAccess(servertest.Operator(), api.AccessQuery{Operator: "ada", Verb: "rule"})
-	wantCode(t, err, tutti.CodeInvalid, "there are: [view, read")
+	wantCode(t, err, tutti.CodeInvalid, "the verbs are: [view, read")
 }
