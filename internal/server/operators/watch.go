@@ -10,7 +10,8 @@ import (
 )
 
 // WatchJob implements tutti.Jobs. WatchJob reads the log itself, and reads older events from the snapshot.
-// WatchJob begins at the start of the job, so that a watcher that comes back misses nothing.
+// WatchJob begins at the start of the job, so that a watcher that comes back misses nothing. WatchJob yields an event
+// when readers know the event, too. So a watcher that has seen the end of a job finds the verdict in the list of jobs.
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
@@ -30,9 +31,16 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	defer stop()
 	for {
 		changed := s.Writer.Appended()
+		var seen uint64 // readers know the events up to this one
+		if err := s.Look(ctx, func(v explain.View) error { seen = v.State.Seq; return nil }); err != nil {
+			return brokenOff(ctx, err)
+		}
 		for e, err := range s.Past.HistoryInTurns(ctx, from) {
 			if err != nil {
 				return brokenOff(ctx, err)
+			}
+			if e.Seq > seen {
+				break
 			}
 			from = e.Seq
 			if !filter.admits(e) {
