@@ -94,6 +94,9 @@ reactive fleet every node that reads the value runs. If more nodes than the flee
 ask_above would run, the command asks first. --dry-run shows which nodes would run, and
 when.
 
+Every operator who may read data, and every node with the grant, can read the value. For
+a password use --secret.
+
 With --secret the value comes from standard input only. The command seals the value to
 the nodes that --for names, before the value leaves this machine. See: tutti secret
 --help`,
