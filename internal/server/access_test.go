@@ -82,8 +82,9 @@ func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	return inside
 }
 
-// wantAccess checks that the server refuses a call because the entry missing is not in the fleet file. If missing is
-// empty, the call must succeed. A refusal must be in the audit trail, and the call must append nothing else.
+// wantAccess checks that the server refuses a call because the fleet file does not have the entry `missing`. If
+// missing is empty, the call must succeed. A refusal must be in the audit trail, and the call must append nothing
+// else.
 func (f *shop) wantAccess(what string, do func() error, missing string) {
 	f.t.Helper()
 	n := len(f.Events())
@@ -358,8 +359,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
-// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. The
-// calls may be from before the change, or from after a restart of the server.
+// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. A call may
+// have begun before the change, or may come after a restart of the server.
 func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 	f := newShop(t)
 	reader, viewer := f.as("reader", tutti.VerbRead), f.as("viewer", tutti.VerbView)

@@ -152,8 +152,8 @@ func TestRotationSteps(t *testing.T) {
 	}
 }
 
-// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed,
-// the rotation can be abandoned when all have come back.
+// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed, the
+// rotation can be abandoned when all have gone back to the old keys.
 func TestARotationIsAbandoned(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -285,7 +285,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates rotates the keys completely. The function leaves out everybody who does not follow.
+// rotates takes all steps of a rotation of the keys. The function leaves out everybody who does not follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

@@ -206,8 +206,8 @@ func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(
 
 func TestAWatcherMissesNothing(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
-	f.Start("deploy", tutti.ModeNoop) // a job with events that are not of the watched job
-	steps := map[string]func(){       // the step to take when the watcher has first seen this kind
+	f.Start("deploy", tutti.ModeNoop) // another job, whose events the watcher does not want
+	steps := map[string]func(){       // what happens when the watcher has first seen an event of this kind
 		"run.claimed": func() { f.db.Gate(wire.Gate{Run: order.Run}) },
 		"run.gated":   func() { f.db.Finish(order.Run) },
 		"run.finished": func() {

@@ -19,7 +19,8 @@ func (f *fenced) preview(found ...string) {
 	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
 }
 
-// reports makes db-01 run in its own job, with or without tags. The catalog has the digest of this text.
+// reports starts a job for db-01, with or without tags, and reports how its run ends. The digest of the catalog is
+// the digest of the text `catalog`.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
@@ -37,7 +38,7 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 	f.report(order.Run, result, found...)
 }
 
-// breaks makes db-01 do a run that fails before its gate and changes nothing.
+// breaks starts a converge job in which the run of db-01 fails before its gate and changes nothing.
 func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})

@@ -35,7 +35,7 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// calls are calls of nodes. The test's bus sends their answers only when the test calls sent.
+// calls records calls of nodes. The test's bus sends their answers only when the test calls the method sent.
 type calls struct {
 	mu      sync.Mutex
 	turns   map[string]*tutti.Turn
@@ -43,7 +43,7 @@ type calls struct {
 	yielded []string
 }
 
-// begin makes a node get a file.
+// begin lets a node ask for a file.
 func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {

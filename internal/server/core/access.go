@@ -245,8 +245,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	return nil
 }
 
-// Admins reports whether the fleet file makes an operator other than revoked an admin, and this operator is known to
-// have a valid certificate. Admins does not check the caller's certificate again.
+// Admins reports whether an admin remains if the operator `revoked` is revoked. The fleet file decides who is an
+// admin, and only admins with a known valid certificate count. Admins does not check the caller's certificate again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
 	admin := func(name string) bool { return name != revoked && isAdmin(fleet, name) }
 	if v := VisitOf(ctx); v != nil && admin(v.Name) {

@@ -27,7 +27,7 @@ func OrMissing(err error) error {
 // OpKey is the context key for the operation of a node's message.
 type OpKey struct{}
 
-// tells lists the operations with which a node reports what happened on it.
+// tells lists the operations with which a node reports what happened on the node.
 var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
 
 // refusalOf returns the code with which the server refuses a message from a machine that is not the node now. For an

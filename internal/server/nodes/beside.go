@@ -32,7 +32,7 @@ func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	return err
 }
 
-// about has the run and the node of a large message.
+// about is the part of a large message that names the run and the node.
 type about struct {
 	Run tutti.RunID    `json:"run"`
 	For tutti.NodeName `json:"for"`
@@ -51,8 +51,8 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
-// inquiry is a question of a node. The function check reports whether the node may ask, and what the
-// question costs. The function answer fills out, which is empty before.
+// inquiry is a question of a node. The function check reports whether the node may ask, and what the question costs.
+// The function answer writes its result to the field `out`, which is empty before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error

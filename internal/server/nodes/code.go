@@ -196,8 +196,8 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	return tx.mayKeep(n, size, MaxStored)
 }
 
-// mayKeep counts the bytes that a node stores before the run that has them is known. A node may disconnect before it
-// gets the answer. If the node disconnects, the content stays without a run.
+// mayKeep counts the bytes of content that a node stores before the server knows the run of this content. A node may
+// disconnect before it gets the answer. If the node disconnects, the content stays without a run.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",

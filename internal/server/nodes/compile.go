@@ -24,8 +24,7 @@ import (
 // changes, Puppet's agent requests at most four catalogs.
 const maxRecords = 10
 
-// beginServed tells a beginServed host to which run a beginServed on its Puppet Server belongs
-// (ADR 0013).
+// beginServed tells a compile host to which run a compile on its Puppet Server belongs (ADR 0013).
 func (s *runs) beginServed(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.BeginServed](wire.OpCompile, payload)
 	if err != nil {
@@ -238,9 +237,9 @@ func (tx *tx) askerOf(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*
 	return n, asker, nil
 }
 
-// withServed returns a gate in which the run's Puppet Server's word replaces that of the node,
-// which has not seen what the Puppet Server handed over. served is that word (nil: there
-// was nothing). The caller must call leave, as with Readings.Read.
+// withServed returns a gate with the report of the run's Puppet Server in place of the node's own
+// report. The node has not seen what the Puppet Server handed over. The result served is the report
+// of the Puppet Server, or nil if there is none. The caller must call leave, as with Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Questions
 	err = s.do(ctx, func(tx *tx) error {
@@ -266,8 +265,8 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	return in, served, leave, err
 }
 
-// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them. It
-// returns what it costs to read them.
+// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent
+// them. payServed returns the cost of reading these exports.
 func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (reading int64, err error) {
 	if served.Count == 0 {
 		return 0, nil

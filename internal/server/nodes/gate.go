@@ -95,10 +95,9 @@ type handed struct {
 	asked past.StoredQuestions
 }
 
-// atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
-// compiled. The function also records the decision, unless a converge step decides later. The report
-// of the Puppet Server that was used for this gate is in.served. If another record has replaced
-// in.served since then, the node must ask again.
+// atGate returns the answer of the gate. If kept is not nil, atGate records that the run has compiled. The function
+// also records the decision, unless a converge step decides later. The field in.served has the report of the Puppet
+// Server that was used for this gate. If another record has replaced this report since then, the node must ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
@@ -165,7 +164,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	// a read-only transaction does not count it: the writer does when it records the refusal
+	// a read-only transaction does not count the refusal: the writer counts and records it
 	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now):
 		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}

@@ -16,7 +16,7 @@ import (
 // maxRivals is how many tickets of possible copies of a node the server keeps.
 const maxRivals = 16
 
-// hello takes the ticket of a machine and gives it a new one.
+// hello checks the ticket of a machine and gives the machine a new ticket.
 //
 // The machine with the present ticket is the node. A machine with another ticket was reset to a
 // snapshot, or is a copy of the node. This machine becomes the node, and the previous ticket

@@ -276,8 +276,8 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls got with an answer for each node. If several answers have arrived at the same
-// time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
+// round asks nodes and calls the function got with an answer for each node. If several answers have arrived at the
+// same time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView
