@@ -98,7 +98,7 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// took makes the log drop the events of a snapshot, after the event snapshot.taken was appended.
+// took lets the log drop the events of a snapshot. The event snapshot.taken is in the log already.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // set this before the log drops events, so that readers go on with the snapshot
 	select {

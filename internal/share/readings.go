@@ -78,7 +78,8 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	return nil, err
 }
 
-// Read is Enter, and then reads. If read fails or panics, the room is free again. Otherwise the caller must call leave.
+// Read calls Enter and then the function read. If this function fails or panics, the room is free again. Otherwise
+// the caller must call leave.
 func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read func() error) (leave func(), err error) {
 	leave, err = r.Enter(ctx, key, cost)
 	if err != nil {
