@@ -186,9 +186,8 @@ func processes(t *testing.T, m Machine) []string {
 
 var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
 
-// foreign reports whether a trace belongs to another lab. Such a trace has the id
-// of a lab that is not one of m. Counters that change by themselves also count as
-// foreign.
+// foreign reports whether a trace belongs to another lab. Such a trace has the id of a lab that is
+// not on the machine m. Counters that change by themselves also count as foreign.
 func foreign(m Machine, line string) bool {
 	if strings.Contains(line, DefaultState+"/") {
 		return true

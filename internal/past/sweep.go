@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns all digests in any field of the events of the log and of the latest
-// snapshot. So named also finds the digests in kinds of events that a later release adds.
-// An event may itself be stored as a blob. Code names its manifest, and the manifest names
-// its files. The reports and logs of runs are named as long as they should stay. Before a
-// sweep removes reports, the server appends an event that says which of them do not stay.
+// named returns all digests in any field of the events of the log and of the latest snapshot. So
+// named also finds the digests in kinds of events that a later release adds. An event may itself be
+// stored as a blob. Code names its manifest, and the manifest names its files. The reports and logs
+// of runs are named as long as they should stay. Before a sweep removes reports, the server appends
+// an event that says which reports do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {

@@ -64,14 +64,14 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as returns the context of an operator's visit with any of these verbs. The log knows the certificate. The visit
-// lasts until the test ends.
+// as opens a visit of an operator that needs one of these verbs, and returns the context of this visit. The log knows
+// the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
 }
 
-// with returns the context of a visit with this certificate.
+// with opens a visit with the certificate that has this serial number, and returns the context of the visit.
 func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	inside, leave, err := f.Admit(f.t.Context(), name, serial, verbs...)

@@ -60,7 +60,7 @@ func (f *turning) show() api.CARotation {
 	return r
 }
 
-// behind returns, as text, the phase and the nodes and operators that have not followed.
+// behind returns a text with the phase, and with the nodes and operators that have not followed.
 func (f *turning) behind() string {
 	f.t.Helper()
 	r := f.show()
@@ -83,7 +83,7 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
-// stand reports which CAs and issuer a node trusts, and returns what the node should trust.
+// stand tells the server which CAs and which issuer a node trusts, and returns which ones the node should trust.
 func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) wire.ToPin {
 	t.Helper()
 	var out wire.ToPin

@@ -103,8 +103,8 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
-// The server refuses a host without a grant. The server also refuses a run that is not the
-// active, compiling run of the certname. Each refusal is in the audit trail.
+// The server refuses a host without a grant. The server also refuses a run if it is not the active
+// run of the certname, or does not compile now. Each refusal is in the audit trail.
 func TestWhoMayCompile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

@@ -68,8 +68,8 @@ func TestTheGraph(t *testing.T) {
 	}
 }
 
-// The explanation also covers events that the log has dropped, as far as they are kept:
-// changes by operators in the audit trail, and the last change by a node in the snapshot.
+// The explanation also covers events that the log has dropped. The audit trail keeps the changes by
+// operators, and the snapshot keeps the last change by a node.
 func TestAValueAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t)

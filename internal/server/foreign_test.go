@@ -238,8 +238,8 @@ func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	})
 }
 
-// TestReportsOfForeignRunsAreLetGo checks how long such reports stay. Such reports stay as long as their
-// runs, and not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
+// TestReportsOfForeignRunsAreLetGo checks how long reports of foreign runs stay. They stay as long as their runs, and
+// not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
 func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// mistaken is a store that says of some content that it is large, and panics when it is read.
+// mistaken is a blob store that reports a large size for one blob, and panics when somebody reads this blob.
 type mistaken struct {
 	*memory.Blobs
 	of tutti.Digest

@@ -136,8 +136,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets in the readings that are next. If there is no room yet for the first reading, the others wait as
-// well. If small readings did not wait, they could block a large one for ever. The caller holds the lock.
+// admit lets the next readings begin. If there is no room yet for the first reading, the others wait as well. If
+// small readings did not wait, they could block a large one for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

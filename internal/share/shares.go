@@ -22,8 +22,8 @@ const (
 	// costOfCall and costOfByte are the cost of reading a question, per call and per byte.
 	costOfCall = 1_000
 	costOfByte = 5
-	// BytesOfCost is how many bytes of a gate or of an answer cost as much as one comparison. Few bytes of a gate are
-	// compared. The largest message costs most of a node's full share.
+	// BytesOfCost is how many bytes of a gate or of an answer cost as much as one comparison. Only few bytes of a
+	// gate take part in comparisons. The largest message costs most of a node's full share.
 	BytesOfCost = 8
 	// costOfExport is the additional cost of a decision about an export that the node has not sent itself.
 	costOfExport = 10

@@ -22,7 +22,7 @@ const LocalOperator = "local"
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
-	fleet     *tutti.Fleet // this fleet has only the part about who may do what
+	fleet     *tutti.Fleet // only the part of the fleet file about who may do what
 	rotates   *bool        // true while the keys are being rotated
 	inside    map[*Visit]bool
 	// operator → a certificate that the operator showed during a rotation and that the log does not know
@@ -90,14 +90,14 @@ func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet)
 	return policy.MayOperate(fleet, v.Name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
 }
 
-// IsStrange refuses a visit because the log does not know its certificate.
+// IsStrange returns the error for a visit whose certificate the log does not know.
 func (v *Visit) IsStrange(when string) error {
 	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
-// VisitOf returns the visit that the call serves. VisitOf returns nil if the caller is root on the server,
-// or the server itself.
+// VisitOf returns the visit to which the call belongs. VisitOf returns nil if the caller is root on the server, or
+// the server itself.
 func VisitOf(ctx context.Context) *Visit {
 	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v

@@ -72,7 +72,7 @@ type Options struct {
 	InFlight int           // the largest number of runs at one time in the fleet; 0 means no limit
 	Compiles int           // the largest number of compiles at one time while nodes converge; the default is 200
 	Keep     engine.Keep   // how many jobs and runs are kept; the default is 1,000 jobs and 20,000 runs
-	// KeepReports says which reports and logs of these runs are kept. The default is all of
+	// KeepReports says which reports and logs of the stored runs are kept. The default is all of
 	// them.
 	KeepReports retain.Reports
 	// SnapshotEvery is the number of events after which the server takes a snapshot, if the

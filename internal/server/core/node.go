@@ -42,7 +42,8 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	return has
 }
 
-// NotTheNode refuses a ticket that the node cannot have. NotTheNode also notices when two machines act as the node.
+// NotTheNode refuses a ticket if an operator has decided that its machine is not the node, or if two machines act as
+// the node. NotTheNode also notices when two machines begin to act as the node.
 func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {

@@ -101,8 +101,8 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	return err
 }
 
-// answerOnce calls pay with the cost of a question, and makes the answer if pay accepts the
-// cost.
+// answerOnce calls the function pay with the cost of a question, and makes the answer if pay
+// returns no error.
 func (s *runs) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
 	cost := 0
 	err := s.inVersion(ctx, func(tx *tx) (err error) {

@@ -170,8 +170,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses content from a node if the server expects no result from it. The function accepts the content of
-// the node's last result again, because the node may not have received the answer.
+// mayBring refuses content from a node if the server expects no result from this node. The function accepts the
+// content of the node's last result again, because the node may not have received the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil

@@ -106,7 +106,7 @@ func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []b
 	})
 }
 
-// storePlaces stores the places in the code at which a compile on a Puppet Server asked.
+// storePlaces stores the places in the code at which a compile on a Puppet Server asked questions.
 // Only people read them. Equal catalogs give equal content.
 func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
@@ -202,7 +202,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *pub
 	return host, r, err
 }
 
-// servedAgain reports whether a new record of a run equals the one that the run has.
+// servedAgain reports whether a new record of a run equals the present record of the run.
 func servedAgain(r *engine.Run, asked past.StoredQuestions, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {

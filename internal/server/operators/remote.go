@@ -28,7 +28,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	if in.Action.Effect() { // the effect lasts on the nodes
+	if in.Action.Effect() { // the action changes the nodes lastingly
 		if err := s.lasting(ctx, string(in.Action)+" Puppet", func(*tx) error { return nil }); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if q.signed, err = s.signedActions(ctx, q.in); err != nil {
 		return err
 	}
-	if len(q.signed) > 0 { // these are asked, whatever the selector says
+	if len(q.signed) > 0 { // the nodes of the signed actions are asked, whatever the selector says
 		q.in.On = "signed for " + several(slices.Sorted(maps.Keys(q.signed)))
 	}
 	selected, undecided, err := q.choose(ctx, views)
