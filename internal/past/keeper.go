@@ -117,7 +117,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	return nil
 }
 
-// state stores the events that are still needed, and the audit trail of all others.
+// state stores the events that are still needed, and the audit trail of all other events.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	ledger, operators := retain.New(), fold.Operators{}
 	var last tutti.Event

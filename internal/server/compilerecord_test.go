@@ -21,7 +21,8 @@ func (f compileFixture) exported(run tutti.RunID, title string) error {
 }
 
 // Only a different record replaces the record of a run, also after a restart. The number of
-// replacements is limited. The server keeps no record for which the disk has no room.
+// replacements is limited. If the disk has no room for a record, the server does not store the
+// record.
 func TestTheRecordOfARunIsBounded(t *testing.T) {
 	f, run := begun(t)
 	records := func() int {

@@ -301,8 +301,8 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 }
 
 // TestAResourceBehindAProof checks which run an explanation of a resource uses. Proofs, stopped compiles and compile
-// errors have no resources, so it uses the report of the run before them. The explanation is the same after the job
-// was retired, after a restart and after a snapshot.
+// errors have no resources, so the explanation uses the report of the run before them. The explanation is the same
+// after the job was retired, after a restart and after a snapshot.
 func TestAResourceBehindAProof(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -27,7 +27,7 @@ func (s *Server) Emit(body tutti.Body) error {
 	return s.emit(context.Background(), body)
 }
 
-// EmitBy appends in one append what an actor has done.
+// EmitBy appends the events of an actor in one append.
 func (s *Server) EmitBy(by string, bodies ...tutti.Body) error {
 	return s.core.Do(context.Background(), func(tx *core.Tx) error {
 		for _, body := range bodies {

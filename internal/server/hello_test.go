@@ -45,8 +45,8 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	return first
 }
 
-// If two machines have the same key, the server accepts nothing from either of them until an
-// operator has said which one is the node (finding F2).
+// If two machines have the same key, the server accepts no message from these machines until an
+// operator has decided which machine is the node (finding F2).
 func TestTwoMachinesWithOneKey(t *testing.T) {
 	f := newFenced(t)
 	second := f.db

@@ -185,8 +185,8 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	}
 }
 
-// TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps the finding, and the resources that the full run
-// before it left out of sync. The snapshot keeps this data also when the jobs are retired.
+// TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps what a noop run found, and the resources that the
+// last full run left out of sync. The snapshot keeps this data also when the jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -246,7 +246,8 @@ func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	wantVerdict(t, f, older, tutti.VerdictConverged)
 }
 
-// TestANoopRunOfAnotherEnvironment checks that such a run does not make the node good and does not end that it is good.
+// TestANoopRunOfAnotherEnvironment checks that a noop run of another environment does not change whether the node is
+// good.
 func TestANoopRunOfAnotherEnvironment(t *testing.T) {
 	f := &fenced{Fleet: servertest.Start(t), t: t}
 	f.db = f.Join("db-01")

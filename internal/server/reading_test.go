@@ -223,7 +223,7 @@ func (b *sized) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestALargeRecordIsNotRead checks that the server refuses such a record with an error that ends the run.
+// TestALargeRecordIsNotRead checks that the server refuses a large record with an error that ends the run.
 func TestALargeRecordIsNotRead(t *testing.T) {
 	blobs := &sized{Blobs: memory.NewBlobs(), size: 16<<20 + 1}
 	f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })

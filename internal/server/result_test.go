@@ -87,8 +87,8 @@ func TestWhatAResultMayNotEnclose(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot find out by a result
-// which content the server has, if the run is not its own.
+// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot use a result to find out which
+// content the server has, if the run belongs to another node.
 func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	here, err := f.PutBlob(servertest.Operator(), []byte("of somebody"))

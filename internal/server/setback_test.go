@@ -216,7 +216,7 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	}
 }
 
-// A log that was restored from a backup does not have what its nodes have done since then.
+// A log that was restored from a backup does not have what its nodes have done since the backup.
 func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -347,7 +347,7 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	// The server refuses so large an epoch, because a restore must begin a still larger one.
+	// The server refuses this large epoch, because the next restore must begin a still larger one.
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992")
 	f.db.Agent.Seen = first
 	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {

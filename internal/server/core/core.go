@@ -26,7 +26,7 @@ type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }
 
-// Identity makes and checks what proves the identity of nodes and operators.
+// Identity makes and checks the proofs of identity of nodes and operators.
 type Identity interface {
 	// NewToken makes a join token. The log keeps only the hash of its secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)

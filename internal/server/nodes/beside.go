@@ -10,10 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
-// The server answers questions of compiles from the readers' version of the fold, so they do not wait in the writer's
-// queue. The gate compares what the compile read with the present state, so an answer may be as old as the call.
-// Package share limits how much one node may ask in a period of time, and how many costly questions the server answers
-// at once.
+// The server answers questions of compiles from the readers' version of the fold, so these questions do not wait in
+// the writer's queue. The gate compares what the compile read with the present state, so an answer may be as old as
+// the call. Package share limits how much one node may ask in a period of time, and how many costly questions the
+// server answers at once.
 
 // inVersion runs work on a version of the fold that includes everything that the server
 // acknowledged before the call. If work wants to record something, inVersion runs work again in the

@@ -46,9 +46,8 @@ func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []
 	return lags[:min(len(lags), maxLags)]
 }
 
-// inPuppetDB reports whether PuppetDB should have the same exports of a node and type as
-// Tutti. If the node compiles for itself, or has no grant, only one of the two has the
-// exports.
+// inPuppetDB reports whether PuppetDB should have the same exports of a node and type as Tutti. If
+// the node compiles for itself, or has no grant, only PuppetDB or only Tutti has the exports.
 func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
