@@ -37,9 +37,9 @@ const (
 )
 
 // Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
-// The host keeps its link, its addresses and its routes. The host only gets no packets any more, as with a switch
-// that has failed. (If the link went down instead, the host would notice and report it at once.) The connection
-// comes back when the host restarts, or when the host takes its own link down and up.
+// The host keeps its link, its addresses and its routes. The only effect is that the host gets no packets any more,
+// as with a switch that has failed. (If the link went down instead, the host would notice and report it at once.) The
+// connection comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }

@@ -115,7 +115,7 @@ func openPort(name string) (*os.File, error) {
 }
 
 // openTap creates an interface that exists as long as the file is open. The packets of this interface may be as large
-// as those of the interface like.
+// as those of the interface that the argument like names.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

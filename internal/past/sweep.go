@@ -64,9 +64,9 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 // content has the digests that the log and the latest snapshot name.
 type content struct {
 	named map[tutti.Digest]bool
-	// needed is the part of named that must exist, with descriptions. The server has stored or seen this content before
-	// it appended the event that names it. If the server removes such content, the same event has removed the name, or
-	// the event ReportsRetired says so.
+	// needed has the digests of the named content that must exist, each with a description. The server has stored or
+	// seen this content before it appended the event that names it. If the server removes such content, the same
+	// event has removed the name, or the event ReportsRetired says so.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
 	keeps  []retain.Ended // the runs in ended whose reports stay

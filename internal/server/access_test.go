@@ -303,8 +303,8 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 	}
 }
 
-// TestOnlyAnAdminChangesTheFleetFile checks that an operator who may only push code must push it
-// with an unchanged fleet file.
+// TestOnlyAnAdminChangesTheFleetFile checks that an operator who may only push code cannot change
+// the fleet file in a push.
 func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f := newShop(t)
 	other := api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}

@@ -307,8 +307,8 @@ func TestACompileThatWaits(t *testing.T) {
 	}
 }
 
-// A converge job orders nodes by the reads and exports that their Puppet Server reports.
-// The job runs exactly the nodes that read a changed answer.
+// A converge job puts nodes into an order by the reads and exports that their Puppet Server
+// reports. The job runs exactly the nodes that read a changed answer.
 func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	f := newCompileFixture(t)
 	converge := func() tutti.JobID {

@@ -187,7 +187,8 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	}
 }
 
-// If a grant calls a native type of the code a defined type, the server refuses the fleet file with an explanation.
+// If a grant says `defined: true` for a native type of the code, the server refuses the fleet file with an
+// explanation.
 func TestDefinedIsCompared(t *testing.T) {
 	f := newFixture(t)
 	push := func(file string) error {

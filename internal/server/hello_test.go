@@ -294,7 +294,7 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 	f.claim()
 }
 
-// The server refuses a hello that no agent would send, and it has no effect.
+// The server refuses a hello that no agent would send, and this hello has no effect.
 func TestHellosThatAreNone(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())

@@ -115,8 +115,8 @@ func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
 	})
 }
 
-// TestNodesThatDoNotAnswerAnExclusiveJob checks that the server rings these nodes again and
-// later names them, whether they are connected or not.
+// TestNodesThatDoNotAnswerAnExclusiveJob checks nodes that do not answer an exclusive job. The
+// server rings them again and later names them, whether they are connected or not.
 func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -97,9 +97,9 @@ func (c *calls) want(t *testing.T, answered ...string) {
 	}
 }
 
-// TestLargeFilesAreReadByTurns checks that the files in memory are limited until their answers have been sent. Each
-// node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call waits too
-// long, the error says for what it waits.
+// TestLargeFilesAreReadByTurns checks that the server limits the files in memory. A file counts until its answer has
+// been sent. Each node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call
+// waits too long, the error says for what it waits.
 func TestLargeFilesAreReadByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

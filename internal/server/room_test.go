@@ -95,8 +95,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	})
 }
 
-// The server stores the report of a foreign run before it stores the run. A node without any
-// run of Tutti may also report one.
+// The server stores the report of a foreign run before it stores the run. A node without any run of
+// Tutti may also report a foreign run.
 func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}

@@ -289,9 +289,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
-// If a catalog was made while PuppetDB had not stored another catalog yet, it is not
-// applied. The test checks this in a plan and in a converge job. If the run got no catalog
-// for this reason, it also counts as stopped.
+// A node does not apply a catalog that was made while PuppetDB had not stored another catalog yet.
+// The test checks this in a plan and in a converge job. If the run got no catalog for this reason,
+// it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}

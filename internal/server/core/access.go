@@ -45,7 +45,7 @@ func (a access) note(v *Visit) {
 	}
 }
 
-// Forget forgets the certificates that the log does not know, at the end of a rotation.
+// Forget removes the certificates that the log does not know. The server calls Forget at the end of a rotation.
 func (a access) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,7 +260,7 @@ func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 	return false
 }
 
-// IsAdmin reports whether by the present fleet file an operator may do everything.
+// IsAdmin reports whether the present fleet file allows an operator to do everything.
 func (tx *Tx) IsAdmin(name string) bool { return isAdmin(tx.Fleet(), name) }
 
 func isAdmin(fleet tutti.Fleet, name string) bool {

@@ -15,9 +15,9 @@ import (
 // the call. Package share limits how much one node may ask in a period of time, and how many costly questions the
 // server answers at once.
 
-// inVersion runs work on a version of the fold that includes everything that the server
-// acknowledged before the call. If work wants to record something, inVersion runs work again in the
-// writer, which can record it.
+// inVersion calls the function work with a version of the fold that includes everything that the
+// server acknowledged before the call. If this function wants to record something, inVersion calls
+// it again in the writer, which can record it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.Look(ctx, func(v explain.View) error {

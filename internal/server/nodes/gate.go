@@ -127,9 +127,9 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// noteCatalog records what a run reported at its gate. Exports that only the run's own job may
-// see go into the overlay of that job. For the runs of a converge step, the server decides
-// together whether they go (converge.go).
+// noteCatalog records what a run reported at its gate. Exports that only the run's own job may see
+// go into the overlay of that job. The server decides about all runs of a converge step together
+// (converge.go).
 func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)

@@ -212,7 +212,8 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 	return s.Opts.Identity.Plans(trust, in)
 }
 
-// checkDefined refuses a grant that calls a type defined if the latest pushed code has a native type of that name.
+// checkDefined refuses a grant that says `defined: true` for a type if the latest pushed code has a native type of
+// that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
 	defined := map[string]string{} // the base name of the file of a native type → the type
 	for _, g := range f.Grants {
