@@ -73,9 +73,9 @@ func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	}
 }
 
-// TestANoopRunThatFoundSomething checks a noop run that uses the present code and answers, and finds resources out of
-// sync. The node of such a run is not good, and a proof does not change that. Resources that the last full run left
-// out of sync on purpose (noop => true) do not count.
+// TestANoopRunThatFoundSomething checks a noop run with the present code and the present answers. This run finds
+// resources out of sync. The node of such a run is not good, and a proof does not change that. Resources that the
+// last full run left out of sync on purpose (noop => true) do not count.
 func TestANoopRunThatFoundSomething(t *testing.T) {
 	const file, kept = "File[/x]", "File[/kept]"
 	for _, tc := range []struct {

@@ -79,8 +79,8 @@ func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	return out
 }
 
-// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan that a person starts runs
-// them.
+// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan runs them if a person has
+// started it.
 func TestPausedNodesAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -28,7 +28,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	if in.Action.Effect() { // the action changes the nodes lastingly
+	if in.Action.Effect() { // the effect lasts on the nodes
 		if err := s.lasting(ctx, string(in.Action)+" Puppet", func(*tx) error { return nil }); err != nil {
 			return err
 		}
