@@ -82,9 +82,9 @@ func (o *Operator) Clone() *Operator {
 	return &own
 }
 
-// Admit returns an error if a certificate is not valid, although the server's CA has signed it. If the operator
-// was never revoked, every such certificate is valid, because an old server did not log certificates. After a
-// revocation, a certificate is valid only if the log has it since then and it has not ended.
+// Admit returns an error if a certificate is not valid, although the server's CA has signed it. If the operator was
+// never revoked, every such certificate is valid, because an old server did not log certificates. After a revocation,
+// a certificate is valid only if it came into the log after the revocation and has not ended.
 func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {
@@ -121,7 +121,8 @@ func (o *Operator) Had(serial string) bool {
 	return ok
 }
 
-// IssuedSince counts the certificates that were issued after then. For a nil operator, IssuedSince returns 0.
+// IssuedSince counts the certificates that were issued after the time then. For a nil operator, IssuedSince returns
+// 0.
 func (o *Operator) IssuedSince(then time.Time) int {
 	if o == nil {
 		return 0

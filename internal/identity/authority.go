@@ -204,7 +204,7 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 	return s.server.tls(s.ca.cert)
 }
 
-// Names returns an error unless a certificate names the host that the server shows to some client.
+// Names returns an error if none of the certificates that the server shows to clients names the host.
 func (a *Authority) Names(host string) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -109,8 +109,8 @@ func (a *Authority) FinishRotation() error {
 }
 
 // install replaces the files of the present key set. It can be repeated. install writes the names and the nodes'
-// account first, because they say which keys sign. install writes the CA's certificate last, because this file
-// shows whether the replacement is complete.
+// account first, because these files decide which keys sign. install writes the CA's certificate last, because this
+// file shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {

@@ -98,7 +98,7 @@ type Trust struct {
 }
 
 // NewTrust returns a Trust with the key in a PEM text. If last is not nil, NewTrust returns a Trust with the keys
-// that last names. At the beginning, a node has no key for a check and must believe the server.
+// that this statement names. At the beginning, a node has no key for a check and must believe the server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -149,7 +149,8 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in before need not sign.
+// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in the argument before
+// need not sign.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {

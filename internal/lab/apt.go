@@ -110,7 +110,7 @@ func sources(archives []archive, release string) string {
 }
 
 // handedOn are the settings that hosts copy from the outer machine's apt. Without these settings, hosts may be unable
-// to reach its archives, or the archives may refuse the hosts.
+// to reach the outer machine's archives, or the archives may refuse the hosts.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",

@@ -14,7 +14,7 @@ import (
 // everything that these commands made.
 type commands struct{ lock *os.File }
 
-// run runs a command with the given standard input. If the command fails, the error contains its output.
+// run executes a command with the given standard input. If the command fails, the error contains its output.
 func (x commands) run(ctx context.Context, stdin, name string, args ...string) error {
 	cmd := x.command(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -82,7 +82,7 @@ func TestUpCleansUpAfterItself(t *testing.T) {
 	m := testMachine(t)
 	before := traces(t, m)
 	spec := twoHosts("one")
-	// A mount on a path that is a file in every base always fails.
+	// The source is a directory, and the destination is a file in every base, so the mount always fails.
 	spec.Binds = []Bind{{Source: m.State, Destination: "/etc/passwd", ReadOnly: true}}
 	if _, err := m.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "a-01") {
 		t.Errorf("a host that cannot start: got %v, want an error that names it", err)
@@ -125,8 +125,8 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually calls so again and again until it returns true, or until the time
-// limit.
+// eventually calls the function so again and again until this function returns true, or until the
+// time limit.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// Faults of a host. These methods are idempotent. If a host is already in the wanted state, they return no error.
-// Several goroutines and several processes may call them at the same time. The machine's lock makes these methods
-// run one after the other, also with Up and Down.
+// Faults of a host. These methods are idempotent. If a host is already in the wanted state, the methods return no
+// error. Several goroutines and several processes may call the methods at the same time. The machine's lock makes
+// these methods run one after the other, also with Up and Down.
 
 // Network is the state of a host's connection to the other hosts.
 type Network string
@@ -37,9 +37,9 @@ const (
 )
 
 // Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
-// The host keeps its link, its addresses and its routes. The host only gets no packets any more, as with a switch
-// that has failed. (If the link went down instead, the host would notice and report it at once.) The connection
-// comes back when the host restarts, or when the host takes its own link down and up.
+// The host keeps its link, its addresses and its routes. The only effect is that the host gets no packets any more,
+// as with a switch that has failed. (If the link went down instead, the host would notice and report it at once.) The
+// connection comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
@@ -212,7 +212,8 @@ func portState(port string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// plugged calls do in the same way as alone, but only if the host runs. A host without power has no network.
+// plugged does the same as alone, but calls the function do only if the host runs. A host without power has no
+// network.
 func (h *Host) plugged(ctx context.Context, what string, do func(commands) error) error {
 	return h.alone(ctx, what, func(x commands) error {
 		if portState(h.state.veth(h.index)) == "" {
@@ -222,7 +223,7 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone calls do while it has the machine's lock, if the lab still exists.
+// alone calls the function do while it has the machine's lock, if the lab still exists.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

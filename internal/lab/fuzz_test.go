@@ -10,9 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// FuzzSpec checks that a lab file is either refused with a one-line error that
-// has the place, or has only hosts, paths and packages that are safe as
-// arguments of commands.
+// FuzzSpec checks that a lab file is either refused or safe. The error of a refusal is one line
+// with the place. In a safe file, all hosts, paths and packages are safe as arguments of commands.
 func FuzzSpec(f *testing.F) {
 	for _, text := range []string{
 		"lab: swift\ndomain: swift.test\nmirror: http://mirror.test/debian\nrelease: trixie\npackages: [curl]\nenabled: [ssh]\ncached_facts: [a]\nbinds: [./code:/code, /a:/b]\nhosts:\n  proxy-01: {aliases: [api], release: bookworm, packages: [nginx]}\n  storage-01:\n",

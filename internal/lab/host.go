@@ -39,9 +39,8 @@ func (h *Host) down() error {
 }
 
 // Command returns a command that runs on the host as root, with its own environment and in the directory /. The
-// caller may set standard input and output, and then runs it. If the host does not run, running the command returns
-// an error that says that the host does not run. When ctx ends, the command is killed together with all processes in
-// its process group.
+// caller may set standard input and output, and then runs it. If the host does not run, the command returns an error
+// that says this. When ctx ends, the command is killed together with all processes in its process group.
 func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {

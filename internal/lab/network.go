@@ -19,8 +19,8 @@ const (
 	serverName = "tutti-server"
 )
 
-// chooseSubnet returns a /24 network that does not overlap the networks in taken. The search begins at a place that
-// depends on the lab's name. So a lab usually gets the same addresses again.
+// chooseSubnet returns a /24 network that does not overlap any network in the list taken. The search begins at a
+// place that depends on the lab's name. So a lab usually gets the same addresses again.
 func chooseSubnet(name string, taken []netip.Prefix) (netip.Prefix, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // never fails

@@ -102,7 +102,7 @@ func (h *Host) powerOff(ctx context.Context) error {
 //go:embed keep.sh
 var keepScript string
 
-// keep makes the base from the files of a stopped host.
+// keep copies the files of a stopped host into the base.
 func (m Machine) keep(ctx context.Context, b building, h *Host) error {
 	own, err := m.hostFiles(ctx, h.state, h.index, b.Release)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 //go:embed relay.sh
 var relayScript string
 
-// These constants are how long a relay may take to begin, and how often relay checks for it.
+// These constants are how long a relay may take to begin, and how often the function relay checks whether it has
+// begun.
 const (
 	relayDeadline = 20 * time.Second
 	relayEvery    = 10 * time.Millisecond

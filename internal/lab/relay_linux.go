@@ -48,7 +48,7 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 const (
 	// the kernel's header, the Ethernet header, and the largest packet before segmentation
 	maxFrame   = 10 + 14 + 1<<16
-	maxWaiting = 10_000 // number of frames. More frames get lost, as on any line
+	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any line
 )
 
 type frame struct {
@@ -115,7 +115,7 @@ func openPort(name string) (*os.File, error) {
 }
 
 // openTap creates an interface that exists as long as the file is open. The packets of this interface may be as large
-// as those of the interface like.
+// as those of the interface that the argument like names.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// state is on disk before anything of a lab is created. All names on the outer machine can be computed from it.
+// state describes a lab. It is on disk before anything of the lab is created. All names on the outer machine can be
+// computed from it.
 type state struct {
 	Name   string       `json:"name"`
 	Domain string       `json:"domain"`

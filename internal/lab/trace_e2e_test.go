@@ -120,10 +120,10 @@ func rules(t *testing.T) []string {
 	return lines
 }
 
-// namespaces returns the network namespaces of all processes. Each namespace has
-// the control groups of one of its processes, which show to which lab it belongs.
-// A namespace outside the labs counts only if a process of this test run created
-// it, because other tests run at the same time.
+// namespaces returns the network namespaces of all processes. Each line also has the control groups
+// of one process of the namespace, which show to which lab the namespace belongs. A namespace
+// outside the labs counts only if a process of this test run created it, because other tests run at
+// the same time.
 func namespaces(t *testing.T) []string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/net") // lsns fails if a process ends at that moment
@@ -186,9 +186,8 @@ func processes(t *testing.T, m Machine) []string {
 
 var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
 
-// foreign reports whether a trace belongs to another lab. Such a trace has the id
-// of a lab that is not one of m. Counters that change by themselves also count as
-// foreign.
+// foreign reports whether a trace belongs to another lab. Such a trace has the id of a lab that is
+// not on the machine m. Counters that change by themselves also count as foreign.
 func foreign(m Machine, line string) bool {
 	if strings.Contains(line, DefaultState+"/") {
 		return true

@@ -122,7 +122,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// make creates the planned lab. First make creates the network, then all hosts at the same time.
+// make creates the planned lab: first the network, then all hosts at the same time.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()
@@ -162,7 +162,7 @@ func (m Machine) hosts() int {
 	return n
 }
 
-// eachHost calls do for all hosts at the same time and joins their errors.
+// eachHost calls the function do for all hosts at the same time and joins their errors.
 func eachHost(s state, do func(host int) error) error {
 	errs := make([]error, len(s.Hosts))
 	var wait sync.WaitGroup

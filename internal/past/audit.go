@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/audit"
 )
 
-// Audit returns a reader of the audit trail. The reader's method Pass gives the entries to yield. Audit returns
-// CodeInternal if this log has no audit trail.
+// Audit returns a reader of the audit trail. The reader's method Pass calls the function yield with the entries.
+// Audit returns CodeInternal if this log has no audit trail.
 func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*AuditReader, error) {
 	log, ok := p.trimmed()
 	if !ok {
@@ -28,7 +28,7 @@ type AuditReader struct {
 	begun bool
 }
 
-// Pass yields the entries after After.
+// Pass yields the entries that come after the entry r.After.
 func (r *AuditReader) Pass(ctx context.Context) error {
 	for {
 		taken := r.past.taken.Load()

@@ -98,7 +98,7 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// took makes the log drop the events of a snapshot, after the event snapshot.taken was appended.
+// took lets the log drop the events of a snapshot. The event snapshot.taken is in the log already.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // set this before the log drops events, so that readers go on with the snapshot
 	select {
@@ -117,7 +117,7 @@ func (k *keeper) trim(ctx context.Context) error {
 	return nil
 }
 
-// state stores the events that are still needed, and the audit trail of all others.
+// state stores the events that are still needed, and the audit trail of all other events.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	ledger, operators := retain.New(), fold.Operators{}
 	var last tutti.Event

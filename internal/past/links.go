@@ -31,7 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// of returns the link of an event. The function returns an empty digest if the link is not in memory.
+// of looks up the link of an event. The function returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()

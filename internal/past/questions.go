@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// StoredQuestions has the questions of a run, in normal form and stored.
+// StoredQuestions has the questions of a run in normal form, and the digest of the blob that has them.
 type StoredQuestions struct {
 	Content *tutti.Questions
 	Digest  tutti.Digest

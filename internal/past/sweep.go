@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns all digests in any field of the events of the log and of the latest
-// snapshot. So named also finds the digests in kinds of events that a later release adds.
-// An event may itself be stored as a blob. Code names its manifest, and the manifest names
-// its files. The reports and logs of runs are named as long as they should stay. Before a
-// sweep removes reports, the server appends an event that says which of them do not stay.
+// named returns all digests in any field of the events of the log and of the latest snapshot. So
+// named also finds the digests in kinds of events that a later release adds. An event may itself be
+// stored as a blob. Code names its manifest, and the manifest names its files. The reports and logs
+// of runs are named as long as they should stay. Before a sweep removes reports, the server appends
+// an event that says which reports do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
@@ -64,12 +64,12 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 // content has the digests that the log and the latest snapshot name.
 type content struct {
 	named map[tutti.Digest]bool
-	// needed is the part of named that must exist, with descriptions. The server has stored or seen this content before
-	// it appended the event that names it. If the server removes such content, the same event has removed the name, or
-	// the event ReportsRetired says so.
+	// needed has the digests of the named content that must exist, each with a description. The server has stored or
+	// seen this content before it appended the event that names it. If the server removes such content, the same
+	// event has removed the name, or the event ReportsRetired says so.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
-	keeps  []retain.Ended // the part of ended whose reports stay
+	keeps  []retain.Ended // the runs in ended whose reports stay
 	// foreign has the reports of foreign runs.
 	foreign foreignReports
 	said    *tutti.ReportsRetired // the last such event; nil if there was none yet

@@ -86,7 +86,7 @@ func full(text string) tutti.Result {
 	return r
 }
 
-// TestAResultFitsIntoTheLog: whatever a node reports, its result fits into the log.
+// TestAResultFitsIntoTheLog checks that a result fits into the log, no matter what the node reports.
 func TestAResultFitsIntoTheLog(t *testing.T) {
 	size := func(r tutti.Result) int {
 		raw, err := json.Marshal(r)
@@ -124,7 +124,7 @@ func TestAResultFitsIntoTheLog(t *testing.T) {
 	}
 }
 
-// TestAnHonestResultIsNotCut: the result of an honest node is not cut, even if all its
+// TestAnHonestResultIsNotCut checks that the result of an honest node is not cut, even if all
 // failures contain the last lines of a journal.
 func TestAnHonestResultIsNotCut(t *testing.T) {
 	r := tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "Systemd start for unit0 failed!"}

@@ -64,14 +64,14 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as returns the context of an operator's visit with any of these verbs. The log knows the certificate. The visit
-// lasts until the test ends.
+// as opens a visit of an operator that needs one of these verbs, and returns the context of this visit. The log knows
+// the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
 }
 
-// with returns the context of a visit with this certificate.
+// with opens a visit with the certificate that has this serial number, and returns the context of the visit.
 func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	inside, leave, err := f.Admit(f.t.Context(), name, serial, verbs...)
@@ -82,8 +82,9 @@ func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	return inside
 }
 
-// wantAccess checks that the server refuses a call because the entry missing is not in the fleet file. If missing is
-// empty, the call must succeed. A refusal must be in the audit trail, and the call must append nothing else.
+// wantAccess checks that the server refuses a call because the fleet file does not have the entry `missing`. If
+// missing is empty, the call must succeed. A refusal must be in the audit trail, and the call must append nothing
+// else.
 func (f *shop) wantAccess(what string, do func() error, missing string) {
 	f.t.Helper()
 	n := len(f.Events())
@@ -302,8 +303,8 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 	}
 }
 
-// TestOnlyAnAdminChangesTheFleetFile checks that an operator who may only push code must push it
-// with an unchanged fleet file.
+// TestOnlyAnAdminChangesTheFleetFile checks that an operator who may only push code cannot change
+// the fleet file in a push.
 func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f := newShop(t)
 	other := api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}
@@ -358,8 +359,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
-// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. The
-// calls may be from before the change, or from after a restart of the server.
+// TestLostAccessEndsWhatGoesOn checks that calls end when their operator loses access. A call may
+// have begun before the change, or may come after a restart of the server.
 func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 	f := newShop(t)
 	reader, viewer := f.as("reader", tutti.VerbRead), f.as("viewer", tutti.VerbView)

@@ -47,9 +47,10 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// TestLargeAnswersArePaidFor checks who pays for the large answer to a short question for all exports of other nodes. A
-// node that asks for itself pays as if it had sent the answer. After that the node must wait before it may ask again.
-// Other nodes need not wait. A Puppet Server asks for all nodes for which it compiles, and does not pay.
+// TestLargeAnswersArePaidFor checks who pays if a short question asks for all exports of other nodes, and the answer
+// is large. A node that asks for itself pays as if it had sent the answer. After that the node must wait before it
+// may ask again. Other nodes need not wait. A Puppet Server asks on behalf of all nodes for which it compiles, and
+// does not pay.
 func TestLargeAnswersArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

@@ -32,7 +32,7 @@ func (p *trimming) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	return out
 }
 
-// verified fails if the trail has no gapless chain up to the last event.
+// verified fails if the chain of the trail has a gap, or does not reach the last event.
 func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain
@@ -124,8 +124,8 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 	})
 }
 
-// brokenTrail returns wrong bytes for the segments of the trail. Damaged blobs would not return
-// wrong bytes, because the store checks their digest.
+// brokenTrail is a blob store that can lose the segments of the trail: after gone is set, it does
+// not find them.
 type brokenTrail struct {
 	*memory.Blobs
 	gone *atomic.Bool

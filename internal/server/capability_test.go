@@ -33,8 +33,9 @@ plans:
 
 const tooOldForDebug = "its agent (0.1.0) does not know debug: upgrade tutti on db-01"
 
-// TestAnOrderThatTheAgentDoesNotKnowIsNotGiven checks that such a run ends at once with
-// advice for the operator. The node still gets the orders that its agent knows.
+// TestAnOrderThatTheAgentDoesNotKnowIsNotGiven checks that a run ends at once, with advice for the
+// operator, if the agent does not know its order. The node still gets the orders that its agent
+// knows.
 func TestAnOrderThatTheAgentDoesNotKnowIsNotGiven(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -112,9 +113,9 @@ groups:
   db: {nodes: [db-01]}
 `
 
-// TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks that the server does not order such a run
-// again until something changes. TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks a job of
-// an operator and a fleet with reactions.
+// TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow checks a run that ended because the agent did not know its
+// order. The server does not order the run again until something changes. The test checks a job of an operator and a
+// fleet with reactions.
 func TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow(t *testing.T) {
 	for _, reacts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,7 +190,8 @@ func TestWhatIsKnownOfAgents(t *testing.T) {
 	says("of another machine")
 }
 
-// TestAQuestionThatTheAgentDoesNotKnowIsNotAsked checks that the server then still asks the other nodes.
+// TestAQuestionThatTheAgentDoesNotKnowIsNotAsked checks that the server asks only the nodes whose agents know the
+// question.
 func TestAQuestionThatTheAgentDoesNotKnowIsNotAsked(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")

@@ -60,7 +60,7 @@ func (f *turning) show() api.CARotation {
 	return r
 }
 
-// behind returns, as text, the phase and the nodes and operators that have not followed.
+// behind returns a text with the phase, and with the nodes and operators that have not followed.
 func (f *turning) behind() string {
 	f.t.Helper()
 	r := f.show()
@@ -83,7 +83,7 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
-// stand reports which CAs and issuer a node trusts, and returns what the node should trust.
+// stand tells the server which CAs and which issuer a node trusts, and returns which ones the node should trust.
 func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) wire.ToPin {
 	t.Helper()
 	var out wire.ToPin
@@ -152,8 +152,8 @@ func TestRotationSteps(t *testing.T) {
 	}
 }
 
-// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed,
-// the rotation can be abandoned when all have come back.
+// If nobody has followed a rotation, it can be abandoned at once. If somebody has followed, the
+// rotation can be abandoned when all have gone back to the old keys.
 func TestARotationIsAbandoned(t *testing.T) {
 	f := startTurning(t)
 	db := f.Join("db-01")
@@ -285,7 +285,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates rotates the keys completely. The function leaves out everybody who does not follow.
+// rotates takes all steps of a rotation of the keys. The function leaves out everybody who does not follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

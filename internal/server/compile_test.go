@@ -50,7 +50,7 @@ func begun(t *testing.T) (compileFixture, tutti.RunID) {
 	return f, f.db.MustClaim().Run
 }
 
-// read asks a question for a node and returns the answer as a read of a record.
+// read asks a question for a node and returns the question and its answer in the form of a record.
 func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName, q tutti.Query) tutti.Read {
 	t.Helper()
 	var a wire.Answer
@@ -68,8 +68,8 @@ func (f compileFixture) compiled(t *testing.T, in wire.ServedCatalog) {
 	}
 }
 
-// A compile host gets the answers that the node itself would get: its hiera level, the
-// values that it may read, and the exports of other nodes without its own.
+// A compile host gets the answers that the node itself would get: its hiera level, the values that
+// it may read, and the exports of other nodes, but not its own.
 func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)
@@ -103,8 +103,8 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
-// The server refuses a host without a grant. The server also refuses a run that is not the
-// active, compiling run of the certname. Each refusal is in the audit trail.
+// The server refuses a host without a grant. The server also refuses a run if it is not the active
+// run of the certname, or does not compile now. Each refusal is in the audit trail.
 func TestWhoMayCompile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -280,8 +280,8 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 	wantCode(t, f.web.Call(wire.OpGate, wire.Gate{Run: run}, nil), tutti.CodeRefused, `node "web-01" (in web) may not export resources of type Database`)
 }
 
-// If a run gets no catalog because a question has no answer, it waits for the answer. The server knows the
-// reads of the run, so the answer wakes it. A Deferred read of the node is added to them.
+// If a run gets no catalog because a question has no answer, the run waits for the answer. The server knows the reads
+// of the run, so the answer wakes the run. A Deferred read of the node is added to these reads.
 func TestACompileThatWaits(t *testing.T) {
 	f, run := begun(t)
 	wait := tutti.Wait{Query: asksShared, At: tutti.Place{File: "/x.pp", Line: 3}}
@@ -307,8 +307,8 @@ func TestACompileThatWaits(t *testing.T) {
 	}
 }
 
-// A converge job orders nodes by the reads and exports that their Puppet Server reports.
-// The job runs exactly the nodes that read a changed answer.
+// A converge job puts nodes into an order by the reads and exports that their Puppet Server
+// reports. The job runs exactly the nodes that read a changed answer.
 func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	f := newCompileFixture(t)
 	converge := func() tutti.JobID {

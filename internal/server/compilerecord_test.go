@@ -21,7 +21,8 @@ func (f compileFixture) exported(run tutti.RunID, title string) error {
 }
 
 // Only a different record replaces the record of a run, also after a restart. The number of
-// replacements is limited. The server keeps no record for which the disk has no room.
+// replacements is limited. If the disk has no room for a record, the server does not store the
+// record.
 func TestTheRecordOfARunIsBounded(t *testing.T) {
 	f, run := begun(t)
 	records := func() int {
@@ -129,9 +130,9 @@ func TestANodeSaysNothingOfAPuppetServersExports(t *testing.T) {
 	}
 }
 
-// People see where in the code a compile on a Puppet Server asked, as they do for a compile
-// on the node. The node's own record does not have these places. People also see the places
-// after a restart, together with the places of the node's own questions.
+// People see the places in the code where a compile on a Puppet Server asked a question, as they do
+// for a compile on the node. The node's own record does not have these places. People also see the
+// places after a restart, together with the places of the node's own questions.
 func TestWhereAPuppetServersCodeAsks(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestOneNodeCannotHideAnother checks that many attempts of some nodes do not hide the attempts of another
-// node: these have their own entry. A minute later the log also has the number of attempts without an entry.
+// TestOneNodeCannotHideAnother checks that many attempts of some nodes do not hide the attempts of another node: that
+// node has its own entry. A minute later the log also has the number of attempts without an entry.
 func TestOneNodeCannotHideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -69,8 +69,8 @@ func TestOneNodeCannotHideAnother(t *testing.T) {
 	})
 }
 
-// TestADayOfStrangersIsAMegabyte checks that attempts from many addresses with many names
-// are only counted, so that a day of them needs about a megabyte in the log.
+// TestADayOfStrangersIsAMegabyte checks that attempts from many addresses with many names are only
+// counted, so that the attempts of a day need about a megabyte in the log.
 func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hours = 2

@@ -274,8 +274,8 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 	}
 }
 
-// Within a running job, too, the new machine has never run. The verdict of the old machine's runs is not the verdict
-// of the new machine.
+// A running job, too, treats the new machine as one that has never run. The verdict on the old machine's runs does
+// not apply to the new machine.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
@@ -294,7 +294,7 @@ func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	}
 }
 
-// wantPublished fails if the publications of db-01 exist and want is false, or the other way round.
+// wantPublished fails if db-01 has publications although want is false, or has none although want is true.
 func wantPublished(t *testing.T, f *servertest.Fleet, want bool) {
 	t.Helper()
 	values, err := f.ListValues(servertest.Operator(), "")

@@ -68,8 +68,8 @@ func TestTheGraph(t *testing.T) {
 	}
 }
 
-// The explanation also covers events that the log has dropped, as far as they are kept:
-// changes by operators in the audit trail, and the last change by a node in the snapshot.
+// The explanation also covers events that the log has dropped. The audit trail keeps the changes by
+// operators, and the snapshot keeps the last change by a node.
 func TestAValueAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t)
@@ -301,8 +301,8 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 }
 
 // TestAResourceBehindAProof checks which run an explanation of a resource uses. Proofs, stopped compiles and compile
-// errors have no resources, so it uses the report of the run before them. The explanation is the same after the job
-// was retired, after a restart and after a snapshot.
+// errors have no resources, so the explanation uses the report of the run before them. The explanation is the same
+// after the job was retired, after a restart and after a snapshot.
 func TestAResourceBehindAProof(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -27,7 +27,7 @@ func (s *Server) Emit(body tutti.Body) error {
 	return s.emit(context.Background(), body)
 }
 
-// EmitBy appends in one append what an actor has done.
+// EmitBy appends the events of an actor in one append.
 func (s *Server) EmitBy(by string, bodies ...tutti.Body) error {
 	return s.core.Do(context.Background(), func(tx *core.Tx) error {
 		for _, body := range bodies {
@@ -74,7 +74,7 @@ func CostOfGate(size int) int { return share.CostOfGate(size) }
 // CostOfServed returns what a node pays if the server reads exports of this size and number.
 func CostOfServed(size, count int) int { return share.CostOfServed(size, count) }
 
-// SpendAllBut uses up the share of a node except for left.
+// SpendAllBut uses up the share of a node until only this much is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	now := time.Now()
 	_ = s.core.Shares.Owe(key, s.core.Shares.Left(key, now)-left, now)
@@ -90,7 +90,7 @@ func (s *Server) RoomToRead() int64 {
 	return s.core.Readings.Room()
 }
 
-// HasLeft adds this many bytes to those that a node has stored since its last result.
+// HasLeft sets how many bytes a node has stored since its last result.
 func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
 	_ = s.core.Do(context.Background(), func(*core.Tx) error {
 		s.core.Stored[key] = bytes
@@ -198,7 +198,7 @@ func (s State) Standings() map[tutti.NodeName]string {
 	return out
 }
 
-// HasTold counts this many bytes as reported by a node about foreign runs in this hour, in the log and in reports.
+// HasTold adds bytes to what a node has told about foreign runs in this hour: to the log and to the reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
 	s.core.Presence.Tells(n, time.Now(), log)
 	s.core.Presence.MayKeepReport(n, time.Now(), reports)

@@ -14,7 +14,7 @@ import (
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
 
-// compiles makes a node claim a run, and report a catalog that it compiled with these facts.
+// compiles lets db-01 claim a run and report a catalog that was compiled with these facts.
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
@@ -24,7 +24,7 @@ func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	return run, h.db.Gate(gate).Verdict
 }
 
-// pass makes a node pass the gate of a converge job with these facts, change something and end.
+// pass lets db-01 compile with these facts, pass the gate of a converge job, change something and end.
 func (h *factsHouse) pass(facts string) tutti.RunID {
 	h.t.Helper()
 	run, verdict := h.compiles(facts)
@@ -44,7 +44,7 @@ func (h *factsHouse) end(result tutti.Result) {
 	}
 }
 
-// stopped ends a run that the gate has stopped.
+// stopped reports the end of a run that the gate has stopped.
 func (h *factsHouse) stopped(run tutti.RunID) {
 	h.t.Helper()
 	result := servertest.Result(run, "")

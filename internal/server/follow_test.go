@@ -78,7 +78,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return err
 		},
 	}
-	// The thief cannot make changes that outlast the certificate, before a rotation and after an abandoned one.
+	// Before a rotation, and after an abandoned rotation, the thief cannot make changes that outlast the certificate.
 	tries := func(when string) {
 		t.Helper()
 		thief := visit("bob", "made-with-the-stolen-CA")
@@ -116,8 +116,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	}
 }
 
-// The log has the certificate of the first operator, which came with the server. The log must also have this
-// certificate if it is from an earlier release and knows only the operator.
+// The first operator's certificate comes with the server, and the log has this certificate. A log of an earlier
+// release that knows only the operator must also get this certificate.
 func TestTheFirstCertificateFollows(t *testing.T) {
 	first := &tutti.OperatorIssued{Operator: "ada", Serial: "first", Expires: time.Now().AddDate(1, 0, 0)}
 	keys := servertest.MakeKeys()

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// foreign returns a foreign run and its report. Each number gives another run. Runs with larger numbers
-// start later, and all start after those of servertest.Result.
+// foreign returns a foreign run and its report. Each number gives another run. All these runs start after the runs of
+// servertest.Result. The larger the number, the later the start.
 func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
 	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
 	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
@@ -52,8 +52,8 @@ func mustTell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) 
 	}
 }
 
-// TestAForeignRunIsTheLastOne checks that node and run show the foreign run, before and
-// after a restart. A later run of Tutti takes its place.
+// TestAForeignRunIsTheLastOne checks that the details of the node and of the run show the foreign
+// run, before and after a restart. A later run of Tutti takes its place.
 func TestAForeignRunIsTheLastOne(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -216,8 +216,8 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestAForeignRunAfterTheServersClockWasSetBack checks that the server takes the run at
-// once, and does not wait until the time of the previous run has come again.
+// TestAForeignRunAfterTheServersClockWasSetBack checks that the server accepts a new foreign run at
+// once. The server must not wait until its clock has again reached the time of the previous run.
 func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -238,8 +238,8 @@ func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
 	})
 }
 
-// TestReportsOfForeignRunsAreLetGo checks how long such reports stay. Such reports stay as long as their
-// runs, and not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
+// TestReportsOfForeignRunsAreLetGo checks how long reports of foreign runs stay. They stay as long as their runs, and
+// not longer than other reports. Reports of foreign runs do not displace reports of Tutti's runs.
 func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) {

@@ -18,9 +18,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// scripts are messages of nodes, one message per line: the node, the operation and the
-// content. RUN is the active run of the node, CODE and FILE are its code and a file of it,
-// and BLOB is the content that the latest blobput stored.
+// scripts are messages of nodes, one message per line: the node, the operation and the content. RUN
+// is the active run of the node. CODE is the code of this run, and FILE is a file of this code.
+// BLOB is the content that the latest blobput stored.
 var scripts = []string{
 	`db claim {}
 db hiera {"run":"RUN"}

@@ -74,8 +74,8 @@ const aLog = `{"v":1,"kind":"token.created","at":"2026-01-02T03:04:05Z","by":"op
 {"v":1,"kind":"value.unset","at":"2026-01-02T03:04:09Z","by":"operator:ada","data":{"key":"shared/hiera/x"}}
 {"v":1,"kind":"job.cancelled","at":"2026-01-02T03:04:09Z","by":"operator:ada","data":{"job":"d-1"}}`
 
-// foldLog folds the lines of a log up to the first line that a server would refuse. The
-// seed selects the line that it damages.
+// foldLog folds the lines of a log up to the first line that a server would refuse. The seed
+// selects the line that foldLog damages.
 func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State {
 	t.Helper()
 	blobs := memory.NewBlobs()

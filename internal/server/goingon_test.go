@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// While a run goes on, nobody knows in which state it leaves the node. So the node is not good, and a converge
-// job waits for the run. A retry after a failed run is not good either while it goes on. After the end of the
-// run the server knows what is not good.
+// While a run goes on, nobody knows in which state it leaves the node. So the node is not good, and a converge job
+// waits for the run. The node is also not good while a retry after a failed run goes on. After the end of the run the
+// server knows what is not good.
 func TestARunThatGoesOn(t *testing.T) {
 	f := newFenced(t)
 	f.pass()

@@ -18,8 +18,8 @@ func exporting(grants string) string {
 	return strings.Replace(twoSteps, "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]", grants, 1)
 }
 
-// The gate refuses a catalog that exports a resource for which the node has no grant, and no node collects
-// it (finding F6).
+// The gate refuses a catalog that exports a resource for which the node has no grant, so no node collects this
+// resource (finding F6).
 func TestRootNeedsTheWord(t *testing.T) {
 	const call = `{"__ptype":"Deferred","name":"generate","arguments":["/bin/sh","-c","id > /root/owned"]}`
 	sshkey := func(name, value string) tutti.Export {
@@ -187,7 +187,8 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	}
 }
 
-// If a grant calls a native type of the code a defined type, the server refuses the fleet file with an explanation.
+// If a grant says `defined: true` for a native type of the code, the server refuses the fleet file with an
+// explanation.
 func TestDefinedIsCompared(t *testing.T) {
 	f := newFixture(t)
 	push := func(file string) error {

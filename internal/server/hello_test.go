@@ -18,7 +18,8 @@ import (
 // ticket returns a ticket for tests, as long as a real one.
 func ticket(name string) string { return name + strings.Repeat(".", 40) }
 
-// copied makes a copy of a node's machine, and both copies send messages. After the call n is the second copy.
+// copied makes a copy of a node's machine, and both copies send messages. After the call, n stands for the second
+// copy.
 func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	t.Helper()
 	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {
@@ -44,8 +45,8 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	return first
 }
 
-// If two machines have the same key, the server accepts nothing from either of them until an
-// operator has said which one is the node (finding F2).
+// If two machines have the same key, the server accepts no message from these machines until an
+// operator has decided which machine is the node (finding F2).
 func TestTwoMachinesWithOneKey(t *testing.T) {
 	f := newFenced(t)
 	second := f.db
@@ -98,8 +99,8 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	}
 }
 
-// TestNoNodeIsGoodThatIsTwoMachines checks that such a node is not good, because the server's data is about
-// only one of the machines. After an operator has kept one machine, the node is good again.
+// TestNoNodeIsGoodThatIsTwoMachines checks that a node with two machines is not good, because the server's data is
+// about only one of the machines. After an operator has kept one machine, the node is good again.
 func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -146,9 +147,9 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostOfANodeThatWasTwoMachines checks the messages that both machines send meanwhile. The server does
-// not accept these messages, but tells the machines to send them again. After an operator has kept one machine, the
-// server accepts the messages of this machine.
+// TestNothingIsLostOfANodeThatWasTwoMachines checks the messages that both machines send before an operator decides.
+// The server does not accept these messages, but tells the machines to send them again. After an operator has kept
+// one machine, the server accepts the messages of this machine.
 func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -293,7 +294,7 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 	f.claim()
 }
 
-// The server refuses a hello that no agent would send, and it has no effect.
+// The server refuses a hello that no agent would send, and this hello has no effect.
 func TestHellosThatAreNone(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())

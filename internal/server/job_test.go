@@ -191,7 +191,7 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	}
 }
 
-// watch returns everything that a watcher receives. The function calls told after each item.
+// watch returns everything that a watcher receives, and calls the function told after each item.
 func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
 	var out []api.Watched
 	err := f.WatchJob(ctx, in, func(w api.Watched) error {
@@ -206,8 +206,8 @@ func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(
 
 func TestAWatcherMissesNothing(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
-	f.Start("deploy", tutti.ModeNoop) // a job with events that are not of the watched job
-	steps := map[string]func(){       // the step to take when the watcher has first seen this kind
+	f.Start("deploy", tutti.ModeNoop) // another job, whose events the watcher does not want
+	steps := map[string]func(){       // what happens when the watcher has first seen an event of this kind
 		"run.claimed": func() { f.db.Gate(wire.Gate{Run: order.Run}) },
 		"run.gated":   func() { f.db.Finish(order.Run) },
 		"run.finished": func() {

@@ -121,7 +121,7 @@ plans:
     steps: [{run: db}]
 `
 
-// jobs runs jobs one after the other.
+// jobs starts and completes this many jobs, one after the other.
 func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	t.Helper()
 	var out []tutti.JobID
@@ -135,7 +135,7 @@ func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	return out
 }
 
-// job runs a job with one run. The run exports, publishes, and has a record.
+// job starts and completes a job with one run. The run exports a resource, publishes a value, and stores a record.
 func (p *trimming) job() (tutti.JobID, error) {
 	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestTheFirstWaitsCount(t *testing.T) {
 	lag := `{"node":"db-01","run":"` + string(order.Run) + `"}`
 	payload := `{"run":"","for":"elsewhere","failed":true,"waits":[` + strings.Repeat(`{},`, 200_000) + `{}],"lags":[` + strings.Repeat(lag+",", 200) + lag + `]}`
 	_, err := f.Handle(t.Context(), f.web1.Key, wire.OpCompiled, []byte(payload))
-	wantCode(t, err, tutti.CodeRefused, "is not a run of") // the error must not be that there are too many
+	wantCode(t, err, tutti.CodeRefused, "is not a run of") // the error must not be about the number of elements
 }
 
 // An honest agent sends at most 200 live messages at once.

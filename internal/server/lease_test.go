@@ -115,8 +115,8 @@ func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
 	})
 }
 
-// TestNodesThatDoNotAnswerAnExclusiveJob checks that the server rings these nodes again and
-// later names them, whether they are connected or not.
+// TestNodesThatDoNotAnswerAnExclusiveJob checks nodes that do not answer an exclusive job. The
+// server rings them again and later names them, whether they are connected or not.
 func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -143,8 +143,8 @@ func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsSaid checks that node show names the job that holds the node, and that a
-// waiting job names it as well. A held node must not leave.
+// TestWhatIsHeldIsSaid checks that the description of a held node names the job that holds it, and
+// that the message of a waiting job names this job as well. A held node must not leave.
 func TestWhatIsHeldIsSaid(t *testing.T) {
 	f := newFixture(t)
 	job := f.exclusive(t)

@@ -57,7 +57,8 @@ func TestANodeLeaves(t *testing.T) {
 	})
 }
 
-// A node that leaves while its run goes on has not failed: the others decide the verdict of the converge, and the job says who left.
+// A node that leaves while its run goes on has not failed: the other nodes decide the verdict of the converge, and
+// the job names the node that left.
 func TestANodeThatLeavesDoesNotFail(t *testing.T) {
 	remove := func(f fixture) error { return f.RemoveNode(servertest.Operator(), "web-02") }
 	for name, c := range map[string]struct {
@@ -117,7 +118,7 @@ func TestANodeThatLeavesDoesNotFail(t *testing.T) {
 	}
 }
 
-// A step that names its nodes needs them: later steps rely on all of them.
+// A step that names its nodes needs all these nodes, because later steps rely on them.
 func TestAStepFailsWithoutANodeThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, job, _ := started(t, tutti.ModeApply)

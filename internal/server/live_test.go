@@ -68,8 +68,8 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 }
 
 // TestAGoodbyeIsForPeople checks that a node whose agent has announced its end is listed as stopped until it sends
-// another message. The node stays connected as long as a node that becomes silent, because the goodbye is not a sign
-// of life either.
+// another message. Like a node that becomes silent, this node counts as connected for some time: a goodbye is not a
+// sign of life.
 func TestAGoodbyeIsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -19,7 +19,8 @@ func (f *fenced) preview(found ...string) {
 	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
 }
 
-// reports makes db-01 run in its own job, with or without tags. The catalog has the digest of this text.
+// reports starts a job for db-01, with or without tags, and reports how its run ends. The digest of the catalog is
+// the digest of the text `catalog`.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
@@ -37,7 +38,7 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 	f.report(order.Run, result, found...)
 }
 
-// breaks makes db-01 do a run that fails before its gate and changes nothing.
+// breaks starts a converge job in which the run of db-01 fails before its gate and changes nothing.
 func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
@@ -72,9 +73,9 @@ func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	}
 }
 
-// TestANoopRunThatFoundSomething checks a noop run with the present code and answers that finds resources out of sync.
-// The node of such a run is not good, and a proof does not change that. Resources that the last full run left out of
-// sync on purpose (noop => true) do not count.
+// TestANoopRunThatFoundSomething checks a noop run with the present code and the present answers. This run finds
+// resources out of sync. The node of such a run is not good, and a proof does not change that. Resources that the
+// last full run left out of sync on purpose (noop => true) do not count.
 func TestANoopRunThatFoundSomething(t *testing.T) {
 	const file, kept = "File[/x]", "File[/kept]"
 	for _, tc := range []struct {
@@ -184,8 +185,8 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	}
 }
 
-// TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps the finding, and the resources that the full run
-// before it left out of sync. The snapshot keeps this data also when the jobs are retired.
+// TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps what a noop run found, and the resources that the
+// last full run left out of sync. The snapshot keeps this data also when the jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()
@@ -245,7 +246,8 @@ func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	wantVerdict(t, f, older, tutti.VerdictConverged)
 }
 
-// TestANoopRunOfAnotherEnvironment checks that such a run does not make the node good and does not end that it is good.
+// TestANoopRunOfAnotherEnvironment checks that a noop run of another environment does not change whether the node is
+// good.
 func TestANoopRunOfAnotherEnvironment(t *testing.T) {
 	f := &fenced{Fleet: servertest.Start(t), t: t}
 	f.db = f.Join("db-01")

@@ -239,7 +239,7 @@ func (l keptLog) wantGolden(t *testing.T, dir, how string, change func(*server.O
 	}
 }
 
-// within returns got without the fields that want lacks.
+// within returns the value `got` without the fields that the value `want` does not have.
 func within(want, got any) any {
 	switch w := want.(type) {
 	case map[string]any:

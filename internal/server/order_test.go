@@ -158,7 +158,7 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 	wantCode(t, err, tutti.CodeNotFound, `no group "late-01"`)
 }
 
-// TestCompilesAtOnce checks that at most the configured number of nodes compile at once.
+// TestCompilesAtOnce checks that at most the configured number of nodes compile at the same time.
 // After each compile the next node begins.
 func TestCompilesAtOnce(t *testing.T) {
 	f := servertest.Start(t, func(o *server.Options) { o.Compiles = 2 })

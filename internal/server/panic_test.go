@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// mistaken is a store that says of some content that it is large, and panics when it is read.
+// mistaken is a blob store that reports a large size for one blob, and panics when somebody reads this blob.
 type mistaken struct {
 	*memory.Blobs
 	of tutti.Digest
@@ -32,8 +32,8 @@ func (b *mistaken) Get(ctx context.Context, digest tutti.Digest) ([]byte, error)
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestAPanicKeepsNoRoom: a panic in a call fails this call. What the call held is free again, otherwise a few such calls would
-// take all room there is for content that is read.
+// TestAPanicKeepsNoRoom checks that a panic in a call fails this call and frees the room of the call. Otherwise a few
+// such calls would use up the room for content that the server reads.
 func TestAPanicKeepsNoRoom(t *testing.T) {
 	for name, panics := range map[string]func(t *testing.T, f compileFixture, blobs *mistaken, order *tutti.Order) (op string, in any){
 		"the manifest of code": func(_ *testing.T, f compileFixture, blobs *mistaken, order *tutti.Order) (string, any) {
@@ -85,9 +85,9 @@ func TestAPanicKeepsNoRoom(t *testing.T) {
 			order := fleet.db.MustClaim()
 			room := f.RoomToRead()
 			op, in := panics(t, fleet, blobs, &order)
-			for range 3 { // the second one waited for the first one for ever
+			for range 3 { // in an earlier version the second call waited for the first call without end
 				ctx, turn := tutti.WithTurn(t.Context(), func() {})
-				func() { // as the bus does it
+				func() { // the bus ends a call in the same way
 					defer turn.End()
 					defer func() {
 						if p := recover(); fmt.Sprint(p) != "a mistake" {

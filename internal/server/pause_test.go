@@ -38,7 +38,7 @@ func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration)
 	}
 }
 
-// pass makes a node compile with a question, and go as soon as the gate lets it.
+// pass lets a node claim a run, read a value if there is a key, pass the gate and end.
 func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	t.Helper()
 	o := n.MustClaim()
@@ -54,7 +54,7 @@ func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	return o
 }
 
-// idle lets this time pass while the nodes stay connected.
+// idle lets this time pass while these nodes stay connected.
 func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.NodeName) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -68,7 +68,7 @@ func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.Nod
 	synctest.Wait()
 }
 
-// claimants returns those of the nodes that get work. They claim it.
+// claimants lets these nodes claim, and returns the nodes that get work.
 func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range names {
@@ -79,7 +79,8 @@ func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	return out
 }
 
-// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan that a person starts does.
+// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan runs them if a person has
+// started it.
 func TestPausedNodesAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

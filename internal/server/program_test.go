@@ -141,9 +141,9 @@ func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	check("a full run by apply", withdrawn("deploy", nil), "0 exports", "without db/port")
 }
 
-// A converge job does not compile a node that runs through the agent only to find out its
-// needs. After a good run the node stays good when the fleet's code changes. A node needs a
-// run when it switches to apply. A run with tags makes no node good.
+// If a node runs through the agent, a converge job does not compile it only to find out its needs.
+// After a good run the node stays good when the fleet's code changes. A node needs a run when it
+// switches to apply. A run with tags makes no node good.
 func TestConvergingThroughTheAgent(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

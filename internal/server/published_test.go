@@ -20,8 +20,9 @@ func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }
 
-// The gate refuses a run as often as an honest run may come. After that the server refuses large gates of this run
-// without reading them. A small gate costs almost nothing, so the server reads it.
+// The server reads a limited number of bytes of a run's refused large gates, more than an honest run needs. After
+// that the server refuses large gates of this run without reading them. A small gate costs almost nothing, so the
+// server reads it.
 func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

@@ -34,8 +34,8 @@ func storedCatalog(node string, run tutti.RunID, produced time.Duration) string 
 	return fmt.Sprintf(`{"certname":%q,"transaction_uuid":%q,"producer_timestamp":%q}`, node, run, time.Now().Add(produced).UTC().Format(time.RFC3339Nano))
 }
 
-// A wait for PuppetDB goes on until PuppetDB has the catalogs of exactly these runs, or later catalogs. In each list of
-// answers only the last one that the wait needs is good enough.
+// A wait for PuppetDB goes on until PuppetDB has the catalogs of exactly these runs, or later catalogs. In each case
+// the answer with the number `enough` is the first one that ends the wait.
 func TestWaitForPuppetDB(t *testing.T) {
 	const before, after, other = -time.Hour, time.Hour, "0b6cfe04-98a2-4a24-8ae4-04e9d5b9f0d7"
 	cases := map[string]struct {

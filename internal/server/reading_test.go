@@ -35,7 +35,7 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// calls are calls of nodes. The test's bus sends their answers only when the test calls sent.
+// calls records calls of nodes. The test's bus sends their answers only when the test calls the method sent.
 type calls struct {
 	mu      sync.Mutex
 	turns   map[string]*tutti.Turn
@@ -43,7 +43,7 @@ type calls struct {
 	yielded []string
 }
 
-// begin makes a node get a file.
+// begin lets a node ask for a file.
 func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -97,9 +97,9 @@ func (c *calls) want(t *testing.T, answered ...string) {
 	}
 }
 
-// TestLargeFilesAreReadByTurns checks that the files in memory are limited until their answers have been sent. Each
-// node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call waits too
-// long, the error says for what it waits.
+// TestLargeFilesAreReadByTurns checks that the server limits the files in memory. A file counts until its answer has
+// been sent. Each node has only one file in memory at a time. A waiting call leaves its place at the bus. If the call
+// waits too long, the error says for what it waits.
 func TestLargeFilesAreReadByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -223,7 +223,7 @@ func (b *sized) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestALargeRecordIsNotRead checks that the server refuses such a record with an error that ends the run.
+// TestALargeRecordIsNotRead checks that the server refuses a large record with an error that ends the run.
 func TestALargeRecordIsNotRead(t *testing.T) {
 	blobs := &sized{Blobs: memory.NewBlobs(), size: 16<<20 + 1}
 	f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })

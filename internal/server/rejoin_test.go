@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestANodeThatJoinsAgainInOtherGroups checks that such a node has never run, even if its key is the same. The
-// publications that it had under the grants of its previous groups are withdrawn. If the groups are the same, nothing
-// changes.
+// TestANodeThatJoinsAgainInOtherGroups checks that such a node counts as a node that has never run, even if its key
+// is the same. The publications that it had under the grants of its previous groups are withdrawn. If the groups are
+// the same, nothing changes.
 func TestANodeThatJoinsAgainInOtherGroups(t *testing.T) {
 	const fleet = `
 fleet: test

@@ -23,7 +23,7 @@ import (
 )
 
 // wantFold fails unless a version is the fold of the first events of the log. The function compares
-// with a fold of the same events as the log returns them.
+// the version with a fold of the same events from the log.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
 	events := f.Everything()[:version.Seq()]

@@ -33,8 +33,8 @@ plans:
       - {name: third, run: web}
 `
 
-// agents has the memory of the machines of a fleet. If a machine has the marker of a run,
-// it never starts this run again.
+// agents is the memory of the machines of a fleet. If a machine has the marker of a run, it never
+// starts this run again.
 type agents struct {
 	nodes   map[tutti.NodeName]*servertest.Node
 	markers map[tutti.RunID]bool
@@ -105,7 +105,7 @@ func exportsOf(o tutti.Order) []tutti.Export {
 	return []tutti.Export{e}
 }
 
-// outcome has everything about the end of a job that must not depend on restarts.
+// outcome describes the end of a job, without the parts that may depend on restarts.
 type outcome struct {
 	Verdict tutti.Verdict
 	Runs    int

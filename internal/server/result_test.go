@@ -17,7 +17,7 @@ func enclosing(run tutti.RunID, report, log string) wire.Ended {
 	return out
 }
 
-// handOver sends a result without its last cut bytes.
+// handOver sends a result without its last bytes. The argument cut is their number.
 func handOver(t *testing.T, n *servertest.Node, in wire.Ended, cut int) error {
 	t.Helper()
 	raw, err := in.Encode()
@@ -87,8 +87,8 @@ func TestWhatAResultMayNotEnclose(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot find out by a result
-// which content the server has, if the run is not its own.
+// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot use a result to find out which
+// content the server has, if the run belongs to another node.
 func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	here, err := f.PutBlob(servertest.Operator(), []byte("of somebody"))

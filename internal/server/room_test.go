@@ -70,8 +70,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 			_, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
 			return err
 		}
-		// until sends messages until the server refuses one. Before that, until sets how many more
-		// bytes the node may store.
+		// The following function first sets how many more bytes the node may store. After that the
+		// node sends messages, up to the first refused one.
 		until := func(say func(i int) error, most, more int64) {
 			t.Helper()
 			f.HasLeft(db.Key, most-more)
@@ -95,8 +95,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	})
 }
 
-// The server stores the report of a foreign run before it stores the run. A node without any
-// run of Tutti may also report one.
+// The server stores the report of a foreign run before it stores the run. A node without any run of
+// Tutti may also report a foreign run.
 func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}
@@ -122,7 +122,7 @@ func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 }
 
 // TestForeignRunsDoNotFillLogOrDisk checks the limit for a node that has no run of Tutti and reports foreign runs
-// within an hour. The node reports the other runs later, and the server then takes all of them.
+// within an hour. The node reports the refused runs again later, and the server then accepts all of them.
 func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
@@ -156,7 +156,8 @@ func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 	})
 }
 
-// TestWhatAForeignRunSaysIsBoundedInTheLog checks this limit also for fields that nobody sees.
+// TestWhatAForeignRunSaysIsBoundedInTheLog checks that the size of a foreign run in the log is limited, also in
+// fields that nobody sees.
 func TestWhatAForeignRunSaysIsBoundedInTheLog(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

@@ -73,7 +73,7 @@ func (v *vault) set(key string, n int, value string, targets ...string) {
 	}
 }
 
-// opened opens the answer of the server as a node does.
+// opened returns the value of an answer, decrypted as on a node.
 func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	t.Helper()
 	v, is := tutti.ParseSealed(value)
@@ -217,7 +217,8 @@ func TestSecretsAreRefused(t *testing.T) {
 	wantCode(t, v.SetValue(servertest.Operator(), "db/x", (tutti.Secret{Key: "db/x", ID: id(1)}).Value(nil)), tutti.CodeInvalid, "Tutti::Sealed")
 }
 
-// TestAnOldAgentGetsNoSecret checks this because an old agent would give the sealed form to Puppet.
+// TestAnOldAgentGetsNoSecret checks that an old agent gets no secret, because the agent would give the sealed form to
+// Puppet.
 func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	v := newVault(t)
 	web := v.Join("web-01", "web")

@@ -20,7 +20,7 @@ type (
 	Options = core.Options
 	// Bus sends messages to nodes.
 	Bus = core.Bus
-	// Identity makes and checks what proves the identity of nodes and operators.
+	// Identity makes and checks the proofs of identity of nodes and operators.
 	Identity = core.Identity
 	// Keys are the key sets with which the server proves its identity.
 	Keys = core.Keys

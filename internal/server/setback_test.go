@@ -69,7 +69,7 @@ func full(run tutti.RunID) wire.Gate {
 	return wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
-// prove makes the node compile once after a push, and prove that it is good.
+// prove starts a converge job in which the node compiles once and proves that it is good.
 func (f *fenced) prove() {
 	f.t.Helper()
 	f.converge()
@@ -85,7 +85,7 @@ func (f *fenced) prove() {
 	}
 }
 
-// pass makes the node run once in its own job.
+// pass starts a converge job in which the node runs once, and returns this run.
 func (f *fenced) pass() tutti.RunID {
 	f.t.Helper()
 	job := f.converge()
@@ -121,8 +121,8 @@ func (f *fenced) wantWhy(when, want string) {
 	}
 }
 
-// applies makes db-01 run in full. The node needs this run until the run has passed the gate, and no
-// proof can replace the run. After that the node is good.
+// applies lets db-01 do a full run. The node needs this run until the run has passed its gate, and a proof is not
+// enough. After the run the node is good.
 func (f *fenced) applies(reason, want string) {
 	f.t.Helper()
 	f.converge()
@@ -216,7 +216,7 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	}
 }
 
-// A log that was restored from a backup does not have what its nodes have done since then.
+// A log that was restored from a backup does not have what its nodes have done since the backup.
 func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -347,7 +347,7 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	// The server refuses so large an epoch, because a restore must begin a still larger one.
+	// The server refuses this large epoch, because the next restore must begin a still larger one.
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992")
 	f.db.Agent.Seen = first
 	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {

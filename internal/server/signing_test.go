@@ -19,7 +19,7 @@ func trust(counter uint64, keys []string, by ...string) tutti.Statement {
 	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
 }
 
-// pushes pushes code with one file. The function sign signs the code.
+// pushes sends the server code with one file. The function sign signs the code.
 func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte(content))
@@ -32,7 +32,7 @@ func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.C
 	return err
 }
 
-// TestThePushThatNodesWouldRefuse checks that the server refuses such a push.
+// TestThePushThatNodesWouldRefuse checks that the server refuses a push of code that nodes would refuse.
 func TestThePushThatNodesWouldRefuse(t *testing.T) {
 	f := servertest.Start(t)
 	counted := func(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
@@ -226,7 +226,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 			t.Errorf("%s: appended %v, want nothing but the refusal", says, got)
 		}
 	}
-	if got := f.Denials(); !slices.Equal(got, []string{"operator:ada: disable Puppet"}) { // the same once in a minute
+	if got := f.Denials(); !slices.Equal(got, []string{"operator:ada: disable Puppet"}) { // the same refusal is recorded once a minute
 		t.Errorf("refused %q", got)
 	}
 	ask.Signed = signed(func(s *tutti.SignedAction) { s.Nodes = nil })
@@ -285,7 +285,8 @@ func (p *trimming) codeKeys(t *testing.T) {
 	}
 }
 
-// TestANodeThatFollowsSomethingElseAllTheTime checks that such a node does not fill the log.
+// TestANodeThatFollowsSomethingElseAllTheTime checks that a node does not fill the log if it reports two statements
+// in turns.
 func TestANodeThatFollowsSomethingElseAllTheTime(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")

@@ -71,7 +71,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	if got := f.Since(before); len(got) != 0 {
 		t.Errorf("the log took %v", got)
 	}
-	// A run that has begun ends, and no other run begins after it.
+	// A run that has begun can go on to its end, and no other run begins after it.
 	db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)

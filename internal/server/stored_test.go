@@ -23,7 +23,7 @@ type pdb struct {
 	has   map[tutti.NodeName]wire.ServedCatalog
 }
 
-// store stores the next catalog of the queue.
+// store puts the next catalog of the queue into the PuppetDB.
 func (p *pdb) store() {
 	p.has[p.queue[0].For], p.queue = p.queue[0], p.queue[1:]
 }
@@ -40,7 +40,7 @@ func (p *pdb) titles() []string {
 	return out
 }
 
-// catalogs returns the catalogs that PuppetDB has of the exporters.
+// catalogs returns, for each exporter, the catalog that PuppetDB has.
 func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	out := map[tutti.NodeName]wire.Stored{}
 	for name, c := range p.has {
@@ -227,8 +227,8 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	}
 }
 
-// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. The start
-// and the end of such a run do not matter. Nothing else of such a run has an effect.
+// The exports that go to PuppetDB become the exports of the node before PuppetDB has them, no matter who started the
+// run and how it ends. A run that Tutti did not start has no other effect.
 func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f := newStoredFixture(t)
 	check := func(what string, want ...string) {
@@ -289,9 +289,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
-// If a catalog was made while PuppetDB had not stored another catalog yet, it is not
-// applied. The test checks this in a plan and in a converge job. If the run got no catalog
-// for this reason, it also counts as stopped.
+// A node does not apply a catalog that was made while PuppetDB had not stored another catalog yet.
+// The test checks this in a plan and in a converge job. If the run got no catalog for this reason,
+// it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestAnOperatorHasFewUnfinishedJobs: each one is work for the server at each decision, and keeps nodes for others.
+// TestAnOperatorHasFewUnfinishedJobs checks the limit of unfinished jobs. Each such job is work for the server at
+// each decision, and keeps its nodes from other jobs.
 func TestAnOperatorHasFewUnfinishedJobs(t *testing.T) {
 	f := newShop(t)
 	start := func(name string) (tutti.JobID, error) {
@@ -59,7 +60,7 @@ func TestAnOperatorHasFewUnfinishedJobs(t *testing.T) {
 	}
 }
 
-// TestARevocationCancelsJobs: what a thief has queued does not begin any more.
+// TestARevocationCancelsJobs checks that the jobs which a thief has queued do not begin any more.
 func TestARevocationCancelsJobs(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		t.Run(fmt.Sprintf("with --cancel-jobs %v", all), func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestANodeThatCannotNoteIsSuspect: a run that nobody was told of may have changed it. This counts for nobody else, and not
-// after the node has noted all.
+// TestANodeThatCannotNoteIsSuspect checks a node that cannot note runs that Tutti did not start. Such a run may have
+// changed the node. Other nodes stay good, and the node is good again after it has noted all runs.
 func TestANodeThatCannotNoteIsSuspect(t *testing.T) {
 	const full = "no space left on device"
 	synctest.Test(t, func(t *testing.T) {

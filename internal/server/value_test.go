@@ -96,7 +96,8 @@ func TestAnOlderRunNeverReplacesANewerOnes(t *testing.T) {
 		t.Errorf("the latest run: %v", err)
 	}
 	f.db.Finish(old.Run)
-	// A node sends its result last. A value that arrives after the result was sent before it, or is sent again.
+	// A node sends its result last. If a value arrives after the result, the node has sent the value before the
+	// result, or sends it again.
 	wantCode(t, f.db.Publish(old.Run, "db/x", "1"), tutti.CodeConflict, "has ended")
 	f.web1.Pass()
 	f.web2.Pass()

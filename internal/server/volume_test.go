@@ -63,7 +63,7 @@ func (v *volume) messages(t *testing.T, stream string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// run runs jobs of one node one after the other.
+// run starts and completes this many jobs of one node, one after the other.
 func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	plan := tutti.PlanName(n.Name)
 	for range jobs {
@@ -87,9 +87,9 @@ func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	}
 }
 
-// TestThePastIsBounded checks that the data of a server does not grow with the number of
-// its old jobs. Each of these jobs has a run that exports and has a record. All numbers are
-// a tenth of those of a real server. The package bench does the same with 10,000 jobs.
+// TestThePastIsBounded checks that the data of a server does not grow with the number of its old
+// jobs. Each of these jobs has a run that exports a resource and sends a record. All numbers are a
+// tenth of those of a real server. The package bench does the same with 10,000 jobs.
 func TestThePastIsBounded(t *testing.T) {
 	bus := bustest.Start(t)
 	v := startVolume(t, bus)

@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestAnOperatorSetsFewValues: all of them are in memory and in each snapshot. What is unset or replaced counts no more.
+// TestAnOperatorSetsFewValues checks the limit of values, because all values are in memory and in each snapshot.
+// Removed and replaced values do not count any more.
 func TestAnOperatorSetsFewValues(t *testing.T) {
 	large := []byte(`"` + strings.Repeat("x", 127<<10) + `"`)
 	for name, tc := range map[string]struct {
@@ -88,7 +89,8 @@ func TestAnOperatorSetsFewValues(t *testing.T) {
 	}
 }
 
-// TestAnOperatorSetsFewSecrets: each batch of pieces, and each change of targets, is an event that stays.
+// TestAnOperatorSetsFewSecrets checks the limit of secrets, because each batch of pieces and each change of targets
+// is an event that stays.
 func TestAnOperatorSetsFewSecrets(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")

@@ -81,7 +81,7 @@ func TestCommandsOfOneAppendSeeEachOther(t *testing.T) {
 		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
 		log.hold.Store(true)
 		var asked sync.WaitGroup
-		for range 10 { // nine of them find that the first one has written the event
+		for range 10 { // the first call emits the event, and the nine other calls find the value set
 			asked.Go(func() {
 				if err := f.SetValue(servertest.Operator(), "shared/x", []byte("1")); err != nil {
 					t.Error(err)

@@ -19,7 +19,7 @@ type Node struct {
 	Key   tutti.NodeKey
 	Fleet *Fleet
 	Agent wire.Claim // Agent is the claim of the node's agent. If Agent is empty, the agent is of release 0.2.0.
-	// Ticket is the ticket in its messages. Ticket is empty if the agent stores no ticket.
+	// Ticket is the ticket in the node's messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
 	// Machine identifies its installation. Machine is empty if the agent does not report its
 	// installation.

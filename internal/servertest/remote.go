@@ -34,7 +34,7 @@ func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 	})
 }
 
-// Obeys gives the node a Puppet that does everything that it may do.
+// Obeys gives the node a Puppet that does everything that questions ask.
 func (n *Node) Obeys() {
 	enabled, message := true, ""
 	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {

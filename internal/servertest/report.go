@@ -111,8 +111,8 @@ func TestReports(t *testing.T, side Side) {
 	}
 }
 
-// testLatest shows the latest run of a node, even if the run has not ended. The name of a node has
-// priority over the end of an id.
+// testLatest asks for the latest run of a node, even if the run has not ended. If a word is both
+// the name of a node and the end of a run's id, it means the node.
 func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	t.Helper()
 	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {

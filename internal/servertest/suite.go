@@ -140,7 +140,7 @@ func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	return kinds
 }
 
-// record ends a run with a record, and then reads the record from the server.
+// record ends a run that has a record, and then reads this record from the server.
 func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	t.Helper()
 	sent := tutti.Record{Run: run, Node: node.Name, Keys: []tutti.KeyRead{{Key: "a"}}, Published: map[string]tutti.Digest{"x": tutti.DigestOf(nil)}}

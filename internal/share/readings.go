@@ -78,7 +78,8 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	return nil, err
 }
 
-// Read is Enter, and then reads. If read fails or panics, the room is free again. Otherwise the caller must call leave.
+// Read calls Enter and then the function read. If this function fails or panics, the room is free again. Otherwise
+// the caller must call leave.
 func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read func() error) (leave func(), err error) {
 	leave, err = r.Enter(ctx, key, cost)
 	if err != nil {
@@ -135,8 +136,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets in the readings that are next. If there is no room yet for the first reading, the others wait as
-// well. If small readings did not wait, they could block a large one for ever. The caller holds the lock.
+// admit lets the next readings begin. If there is no room yet for the first reading, the others wait as well. If
+// small readings did not wait, they could block a large one for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

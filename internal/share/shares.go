@@ -22,8 +22,8 @@ const (
 	// costOfCall and costOfByte are the cost of reading a question, per call and per byte.
 	costOfCall = 1_000
 	costOfByte = 5
-	// BytesOfCost is how many bytes of a gate or of an answer cost as much as one comparison. Few bytes of a gate are
-	// compared. The largest message costs most of a node's full share.
+	// BytesOfCost is how many bytes of a gate or of an answer cost as much as one comparison. Only few bytes of a
+	// gate take part in comparisons. The largest message costs most of a node's full share.
 	BytesOfCost = 8
 	// costOfExport is the additional cost of a decision about an export that the node has not sent itself.
 	costOfExport = 10
@@ -41,7 +41,8 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// refused is how many bytes of large gates the server has refused to one run of a node, the last such run.
+// refused counts the bytes of the large gates that the server has refused to one run of a node: the last run with a
+// refused gate.
 type refused struct {
 	run   tutti.RunID
 	bytes int
@@ -58,7 +59,7 @@ func New() *Shares {
 	return &Shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// now returns what a node has left at this time.
+// now computes how much a node has left at this time.
 func (s share) now(now time.Time) int {
 	return min(CostAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
 }
@@ -74,7 +75,7 @@ func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take subtracts a cost from a node's share if the share is at least least.
+// take subtracts a cost from a node's share if the share is not below the argument least.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

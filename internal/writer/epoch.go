@@ -10,8 +10,9 @@ import (
 // Epochs is the epoch of the log as it is stored outside the log. Epochs distinguishes a log that
 // was lost completely from a new log.
 type Epochs interface {
-	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The number above is
-	// positive if the log was restored. In this case the server must begin another epoch with at least this number.
+	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The second result,
+	// above, is positive if the log was restored. In this case the server must begin another epoch, whose number is
+	// at least above.
 	Last() (last tutti.Epoch, above uint64)
 	// Began stores the present epoch before the server serves.
 	Began(tutti.Epoch) error

@@ -288,10 +288,10 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 }
 
 // woke notices that this process did not run for some time. A signal or the virtual machine may have stopped the
-// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time,
-// so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
-// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late
-// because of it. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
+// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time, so
+// their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
+// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late because
+// of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))

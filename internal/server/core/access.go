@@ -22,7 +22,7 @@ const LocalOperator = "local"
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
-	fleet     *tutti.Fleet // this fleet has only the part about who may do what
+	fleet     *tutti.Fleet // only the part of the fleet file about who may do what
 	rotates   *bool        // true while the keys are being rotated
 	inside    map[*Visit]bool
 	// operator → a certificate that the operator showed during a rotation and that the log does not know
@@ -45,7 +45,7 @@ func (a access) note(v *Visit) {
 	}
 }
 
-// Forget forgets the certificates that the log does not know, at the end of a rotation.
+// Forget removes the certificates that the log does not know. The server calls Forget at the end of a rotation.
 func (a access) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,14 +90,14 @@ func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet)
 	return policy.MayOperate(fleet, v.Name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
 }
 
-// IsStrange refuses a visit because the log does not know its certificate.
+// IsStrange returns the error for a visit whose certificate the log does not know.
 func (v *Visit) IsStrange(when string) error {
 	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
-// VisitOf returns the visit that the call serves. VisitOf returns nil if the caller is root on the server,
-// or the server itself.
+// VisitOf returns the visit to which the call belongs. VisitOf returns nil if the caller is root on the server, or
+// the server itself.
 func VisitOf(ctx context.Context) *Visit {
 	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v
@@ -245,8 +245,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	return nil
 }
 
-// Admins reports whether the fleet file makes an operator other than revoked an admin, and this operator is known to
-// have a valid certificate. Admins does not check the caller's certificate again.
+// Admins reports whether an admin remains if the operator `revoked` is revoked. The fleet file decides who is an
+// admin, and only admins with a known valid certificate count. Admins does not check the caller's certificate again.
 func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
 	admin := func(name string) bool { return name != revoked && isAdmin(fleet, name) }
 	if v := VisitOf(ctx); v != nil && admin(v.Name) {
@@ -260,7 +260,7 @@ func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 	return false
 }
 
-// IsAdmin reports whether by the present fleet file an operator may do everything.
+// IsAdmin reports whether the present fleet file allows an operator to do everything.
 func (tx *Tx) IsAdmin(name string) bool { return isAdmin(tx.Fleet(), name) }
 
 func isAdmin(fleet tutti.Fleet, name string) bool {

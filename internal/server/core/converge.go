@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// Overlay reports whether the exports of a run go first into the overlay of its job. Such a
-// run also sees the overlay of the other runs of its job.
+// Overlay reports whether the exports of a run go first into the overlay of its job. Such a run
+// also sees the exports that other runs of its job have put into the overlay.
 func (tx *Tx) Overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
 
 // Asker returns the asker of a run's queries.

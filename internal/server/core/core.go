@@ -1,6 +1,6 @@
 // Package core has what the server's handlers share: the transaction of a message, the checks of access, the changes
 // that both nodes and operators can cause, and the parts of the server. The handlers of nodes (package nodes) and of
-// operators (package operators) build on core and do not know each other.
+// operators (package operators) build on core and do not use each other.
 package core
 
 import (
@@ -26,7 +26,7 @@ type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }
 
-// Identity makes and checks what proves the identity of nodes and operators.
+// Identity makes and checks the proofs of identity of nodes and operators.
 type Identity interface {
 	// NewToken makes a join token. The log keeps only the hash of its secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
@@ -72,7 +72,7 @@ type Options struct {
 	InFlight int           // the largest number of runs at one time in the fleet; 0 means no limit
 	Compiles int           // the largest number of compiles at one time while nodes converge; the default is 200
 	Keep     engine.Keep   // how many jobs and runs are kept; the default is 1,000 jobs and 20,000 runs
-	// KeepReports says which reports and logs of these runs are kept. The default is all of
+	// KeepReports says which reports and logs of the stored runs are kept. The default is all of
 	// them.
 	KeepReports retain.Reports
 	// SnapshotEvery is the number of events after which the server takes a snapshot, if the
@@ -107,11 +107,12 @@ type Core struct {
 	Readings *share.Readings
 	Leavers  []Leaver                     // only the writer uses this list
 	Admitted map[tutti.NodeName]Admission // for each node, the admission of its held run; only the writer uses this map
-	// Stored has the bytes of blobs that a node has sent since its last result. Only the writer uses this map.
+	// Stored counts, for each node, the bytes of the blobs that the node has sent since its last result. Only the
+	// writer uses this map.
 	Stored map[tutti.NodeKey]int64
 }
 
-// New returns a core. owner makes the owner of its writer.
+// New returns a core. The function owner makes the owner of the core's writer.
 func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	c := &Core{
 		Opts:     opts,
@@ -134,8 +135,8 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	return c
 }
 
-// Signers checks the signatures of code keys (ADR 0026). The log has the statements about
-// code keys. In their order, the statements say which keys are code keys.
+// Signers checks the signatures of code keys (ADR 0026). The log has the statements about code
+// keys. The statements, read in their order, decide which keys are code keys.
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/internal/denials"
 )
 
-// Deny records an attempt that was not allowed, or only counts it, and returns its error.
+// Deny records an attempt that was not allowed, or only counts the attempt, and returns the error err.
 func (tx *Tx) Deny(who, what string, err error) error {
 	if tx.Looks { // only the writer can record the refusal
 		tx.Records = true

@@ -42,7 +42,8 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	return has
 }
 
-// NotTheNode refuses a ticket that the node cannot have. NotTheNode also notices when two machines act as the node.
+// NotTheNode refuses a ticket if an operator has decided that its machine is not the node, or if two machines act as
+// the node. NotTheNode also notices when two machines begin to act as the node.
 func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {
@@ -59,8 +60,8 @@ func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 		tutti.Errorf(tx.notNow, "%s; the server takes no messages from the node: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
-// fits refuses a message from a machine that is not the node, or of which the server does
-// not know whether it is the node.
+// fits refuses a message if its machine is not the node, or if the server does not know whether its
+// machine is the node.
 func (tx *Tx) fits(n *fold.Node) error {
 	if n.Tickets.Fits(tx.ticket) {
 		return nil
@@ -83,7 +84,7 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 	}
 }
 
-// Leave ends the run of a machine that is no longer the node, as lost. Puppet may still be
+// Leave records that the run of a machine that is no longer the node is lost. Puppet may still be
 // running on that machine, so the run must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {

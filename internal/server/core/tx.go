@@ -11,8 +11,8 @@ import (
 // ActorServer is the actor of the server's own events.
 const ActorServer = writer.Actor
 
-// Tx is a transaction of the writer, or a read-only view of a version of the fold. Tx has what the server's
-// commands need.
+// Tx is a transaction of the writer, or a read-only view of a version of the fold. Tx gives the server's commands
+// access to the core.
 type Tx struct {
 	*writer.Tx
 	Core   *Core

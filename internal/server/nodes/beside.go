@@ -10,14 +10,14 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
-// The server answers questions of compiles from the readers' version of the fold, so they do not wait in the writer's
-// queue. The gate compares what the compile read with the present state, so an answer may be as old as the call.
-// Package share limits how much one node may ask in a period of time, and how many costly questions the server answers
-// at once.
+// The server answers questions of compiles from the readers' version of the fold, so these questions do not wait in
+// the writer's queue. The gate compares what the compile read with the present state, so an answer may be as old as
+// the call. Package share limits how much one node may ask in a period of time, and how many costly questions the
+// server answers at once.
 
-// inVersion runs work on a version of the fold that includes everything that the server
-// acknowledged before the call. If work wants to record something, inVersion runs work again in the
-// writer, which can record it.
+// inVersion calls the function work with a version of the fold that includes everything that the
+// server acknowledged before the call. If this function wants to record something, inVersion calls
+// it again in the writer, which can record it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.Look(ctx, func(v explain.View) error {
@@ -32,7 +32,7 @@ func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	return err
 }
 
-// about has the run and the node of a large message.
+// about is the part of a large message that names the run and the node.
 type about struct {
 	Run tutti.RunID    `json:"run"`
 	For tutti.NodeName `json:"for"`
@@ -51,8 +51,8 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
-// inquiry is a question of a node. The function check reports whether the node may ask, and what the
-// question costs. The function answer fills out, which is empty before.
+// inquiry is a question of a node. The function check reports whether the node may ask, and what the question costs.
+// The function answer writes its result to the field `out`, which is empty before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
@@ -101,8 +101,8 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	return err
 }
 
-// answerOnce calls pay with the cost of a question, and makes the answer if pay accepts the
-// cost.
+// answerOnce calls the function pay with the cost of a question, and makes the answer if pay
+// returns no error.
 func (s *runs) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
 	cost := 0
 	err := s.inVersion(ctx, func(tx *tx) (err error) {

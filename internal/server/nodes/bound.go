@@ -152,8 +152,8 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// maxParts is the largest number of parts of lists and objects in a message that has no
-// fixed number of them. The result of an honest node has a few hundred parts.
+// maxParts is the largest number of parts of lists and objects in a message, if the operation has
+// no fixed number of parts. The result of an honest node has a few hundred parts.
 const maxParts = 20_000
 
 // checkParts refuses a message that has more parts than an honest node sends. The check comes before the

@@ -76,8 +76,8 @@ func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 	return &out
 }
 
-// refuseOrder ends a run if the node's agent would misread the order. The run counts as claimed.
-// So the last run of the node says what is wrong. A fleet with reactions does not try again until
+// refuseOrder ends a run if the node's agent would misread the order. The run counts as claimed. So
+// the last run of the node shows what is wrong. A fleet with reactions does not try again until
 // something has changed.
 func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
 	_, beat := tx.Core.Presence.Last(r.Node)

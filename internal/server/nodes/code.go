@@ -170,8 +170,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, err
 }
 
-// mayBring refuses content from a node if the server expects no result from it. The function accepts the content of
-// the node's last result again, because the node may not have received the answer.
+// mayBring refuses content from a node if the server expects no result from this node. The function accepts the
+// content of the node's last result again, because the node may not have received the answer.
 func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
 	if n.Unended > 0 {
 		return nil
@@ -196,8 +196,8 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	return tx.mayKeep(n, size, MaxStored)
 }
 
-// mayKeep counts the bytes that a node stores before the run that has them is known. A node may disconnect before it
-// gets the answer. If the node disconnects, the content stays without a run.
+// mayKeep counts the bytes of content that a node stores before the server knows the run of this content. A node may
+// disconnect before it gets the answer. If the node disconnects, the content stays without a run.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",

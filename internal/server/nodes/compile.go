@@ -107,7 +107,7 @@ func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []b
 	})
 }
 
-// storePlaces stores the places in the code at which a compile on a Puppet Server asked.
+// storePlaces stores the places in the code at which a compile on a Puppet Server asked questions.
 // Only people read them. Equal catalogs give equal content.
 func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
@@ -203,7 +203,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *pub
 	return host, r, err
 }
 
-// servedAgain reports whether a new record of a run equals the one that the run has.
+// servedAgain reports whether a new record of a run equals the present record of the run.
 func servedAgain(r *engine.Run, asked past.StoredQuestions, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {
@@ -238,9 +238,9 @@ func (tx *tx) askerOf(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*
 	return n, asker, nil
 }
 
-// withServed returns a gate in which the run's Puppet Server's word replaces that of the node,
-// which has not seen what the Puppet Server handed over. served is that word (nil: there
-// was nothing). The caller must call leave, as with Readings.Read.
+// withServed returns a gate with the report of the run's Puppet Server in place of the node's own
+// report. The node has not seen what the Puppet Server handed over. The result served is the report
+// of the Puppet Server, or nil if there is none. The caller must call leave, as with Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Questions
 	err = s.do(ctx, func(tx *tx) error {
@@ -266,8 +266,8 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	return in, served, leave, err
 }
 
-// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them. It
-// returns what it costs to read them.
+// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent
+// them. payServed returns the cost of reading these exports.
 func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (reading int64, err error) {
 	if served.Count == 0 {
 		return 0, nil

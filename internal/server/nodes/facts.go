@@ -13,8 +13,8 @@ import (
 // factsEvery is how often a node may report changed facts without a run.
 const factsEvery = 10 * time.Second
 
-// facts takes the facts of a node if they have changed since its last run. The function ignores
-// known facts and the facts of an earlier run.
+// facts handles the report of a node that its facts have changed since its last run. The function
+// ignores known facts and the facts of an earlier run.
 func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {

@@ -30,8 +30,8 @@ var (
 	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it must report this run later", presence.MaxTold>>10)
 )
 
-// foreign takes a foreign run with its report. The function takes each run only once, and ignores a
-// run that the server would not keep.
+// foreign handles the message about a foreign run, which includes its report. The function records
+// each run only once, and ignores a run that the server would not keep.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {

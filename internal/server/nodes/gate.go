@@ -95,17 +95,16 @@ type handed struct {
 	asked past.StoredQuestions
 }
 
-// atGate returns the answer of the gate. If kept is not nil, atGate records that the run has
-// compiled. The function also records the decision, unless a converge step decides later. The report
-// of the Puppet Server that was used for this gate is in.served. If another record has replaced
-// in.served since then, the node must ask again.
+// atGate returns the answer of the gate. If kept is not nil, atGate records that the run has compiled. The function
+// also records the decision, unless a converge step decides later. The field in.served has the report of the Puppet
+// Server that was used for this gate. If another record has replaced this report since then, the node must ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a version belongs to another fold, so its pointers differ
+		if !tx.Looks && r.Served != in.served { // do not compare in a version: it belongs to another fold, whose pointers differ
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -128,9 +127,9 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// noteCatalog records what a run reported at its gate. Exports that only the run's own job may
-// see go into the overlay of that job. For the runs of a converge step, the server decides
-// together whether they go (converge.go).
+// noteCatalog records what a run reported at its gate. Exports that only the run's own job may see
+// go into the overlay of that job. The server decides about all runs of a converge step together
+// (converge.go).
 func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)
@@ -165,7 +164,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	// a read-only transaction does not count it: the writer does when it records the refusal
+	// a read-only transaction does not count the refusal: the writer counts and records it
 	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now):
 		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRivals is how many tickets of possible copies of a node the server keeps.
+// maxRivals is the largest number of tickets of possible copies that the server keeps for one node.
 const maxRivals = 16
 
-// hello takes the ticket of a machine and gives it a new one.
+// hello checks the ticket of a machine and gives the machine a new ticket.
 //
 // The machine with the present ticket is the node. A machine with another ticket was reset to a
 // snapshot, or is a copy of the node. This machine becomes the node, and the previous ticket
@@ -46,8 +46,8 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return nil // the node has not received the answer
 		}
 		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.Presence.CameBefore(n.Node, has) && !s.Presence.MayComeUnknown(n.Node, tx.Now) {
-			// Without this limit, such hellos would remove the tickets of the real node from the list of
-			// rivals.
+			// Without this limit, hellos with unknown tickets would remove the tickets of the real node from the list
+			// of rivals.
 			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute, a machine used the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
 		if t.Conflicted == "" && t.Rival(has) && !s.Presence.MayReturn(n.Node, tx.Now) {

@@ -85,8 +85,8 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	return raw, err
 }
 
-// encode is like json.Marshal, but without the escapes for HTML, which need six bytes for
-// one.
+// encode is like json.Marshal, but without the escapes for HTML, which need six bytes for one
+// character.
 func encode(out any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

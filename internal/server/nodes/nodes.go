@@ -18,7 +18,7 @@ type base struct {
 	saidBack atomic.Int64 // when the server last logged a node with a later position, in Unix seconds
 }
 
-// runs has the operations that belong to one run.
+// runs implements the operations that belong to one run.
 type runs struct{ *base }
 
 // Nodes handles messages of nodes with Handle, and enrolments with Enrol.

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// recipients returns for which nodes a node must seal a secret that it publishes.
+// recipients returns the nodes for which a publishing node must seal its secret.
 func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.RecipientsQuestion](wire.OpRecipients, payload)
 	if err != nil {

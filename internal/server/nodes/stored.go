@@ -18,11 +18,11 @@ import (
 // compile.
 const maxLags = 100
 
-// lags names the exporters for which the answers of PuppetDB and of Tutti to a collector
-// may differ. An exporter in one of the answers may differ if PuppetDB does not have its
-// latest catalog in Tutti. PuppetDB's state was read before its answer, and Tutti's state
-// after it. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that
-// PuppetDB stored between these reads counts as not stored (ADR 0013).
+// lags names the exporters for which the answers of PuppetDB and of Tutti to a collector may
+// differ. An exporter in one of the answers may differ if its catalog in PuppetDB is not its latest
+// catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after
+// that answer. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that PuppetDB
+// stored between these reads counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -46,9 +46,8 @@ func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []
 	return lags[:min(len(lags), maxLags)]
 }
 
-// inPuppetDB reports whether PuppetDB should have the same exports of a node and type as
-// Tutti. If the node compiles for itself, or has no grant, only one of the two has the
-// exports.
+// inPuppetDB reports whether PuppetDB should have the same exports of a node and type as Tutti. If
+// the node compiles for itself, or has no grant, only PuppetDB or only Tutti has the exports.
 func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false

@@ -10,7 +10,7 @@ import (
 )
 
 // signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
-// ones, so an unsigned call is refused and asks no node. The signatures are checked on the nodes.
+// actions. So the server refuses an unsigned call and asks no node. The nodes check the signatures.
 func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil
@@ -40,8 +40,8 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 	})
 }
 
-// fits refuses a signed action that is not what the request says. The audit trail has the request, and nodes may do what is
-// signed. Root on the server has no name, and signs with some operator's directory.
+// fits refuses a signed action that differs from the request. The audit trail has the request, but nodes would do
+// what is signed. Root on the server has no operator's name, and signs with the directory of some operator.
 func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {

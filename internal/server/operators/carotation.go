@@ -223,8 +223,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that could no longer connect if stays were the only key set. The
-// function sorts the nodes and operators by name.
+// behind returns the nodes and operators that could no longer connect if the argument stays were the only key set.
+// The function sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }

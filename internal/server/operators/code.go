@@ -130,11 +130,11 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 	return s.Opts.Identity.Code(trust, in)
 }
 
-// maxPassedOver is how many codes the server remembers that were pushed and never released.
+// maxPassedOver is the largest number of pushed and never released codes that the server remembers.
 const maxPassedOver = 20
 
-// hold records in a push whether nodes react to it. If nodes do not react, hold records which code they use until a
-// release.
+// hold completes the event of a push. If nodes do not react to the push at once, the event says so, and names the
+// code that they use until a release.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code
@@ -212,7 +212,8 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 	return s.Opts.Identity.Plans(trust, in)
 }
 
-// checkDefined refuses a grant that calls a type defined if the latest pushed code has a native type of that name.
+// checkDefined refuses a grant that says `defined: true` for a type if the latest pushed code has a native type of
+// that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
 	defined := map[string]string{} // the base name of the file of a native type → the type
 	for _, g := range f.Grants {
@@ -287,8 +288,8 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish without a grant faster than the server can withdraw it: push the file again")
 }
 
-// setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are
-// not stored yet. The parameter nothing says that an earlier try with the same file found nothing to withdraw.
+// setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are not
+// stored yet. The parameter nothing is set if an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	// A file that an old release stored has another meaning.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&

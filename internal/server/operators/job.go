@@ -77,7 +77,7 @@ func startOf(in api.StartJob) string {
 	return "run " + string(in.Plan)
 }
 
-// several names the first few of many nodes or jobs.
+// several returns a text with the first few names of nodes or jobs, and the number of the others.
 func several[Name ~string](names []Name) string {
 	const most = 5
 	var out []string

@@ -98,8 +98,8 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 	return out, err
 }
 
-// othersRemain reports whether another operator can still connect with a certificate. The other operator
-// is the caller, unless they revoke themselves, or an operator with a valid certificate from this server.
+// othersRemain reports whether an operator other than the revoked one can still connect with a certificate. This is
+// the caller, or an operator with a valid certificate from this server.
 func (tx *tx) othersRemain(actor, revoked string) bool {
 	asks, _ := strings.CutPrefix(actor, core.ActorOperator)
 	for name, op := range tx.Registry.Operators {

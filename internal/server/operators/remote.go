@@ -49,7 +49,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if q.signed, err = s.signedActions(ctx, q.in); err != nil {
 		return err
 	}
-	if len(q.signed) > 0 { // these are asked, whatever the selector says
+	if len(q.signed) > 0 { // the nodes of the signed actions are asked, whatever the selector says
 		q.in.On = "signed for " + several(slices.Sorted(maps.Keys(q.signed)))
 	}
 	selected, undecided, err := q.choose(ctx, views)
@@ -276,8 +276,8 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls got with an answer for each node. If several answers have arrived at the same
-// time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
+// round asks nodes and calls the function got with an answer for each node. If several answers have arrived at the
+// same time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView

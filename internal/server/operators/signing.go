@@ -50,9 +50,9 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	return out
 }
 
-// mayPush checks whether signed code may become the current code of its environment. The function refuses
-// code that nodes would refuse. The function returns again if the code is the current code already. The
-// parameter counted says that some environment has code with a counter.
+// mayPush checks whether signed code may become the current code of its environment. The function refuses code that
+// nodes would refuse. The result again is true if the code is the current code already. The parameter counted is true
+// if some environment has code with a counter.
 func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {

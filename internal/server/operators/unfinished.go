@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// maxUnfinished bounds the unfinished jobs of an operator who is not admin. The server looks at each of them at each decision.
+	// maxUnfinished bounds the unfinished jobs of an operator who is not admin. The server looks at all unfinished
+	// jobs at each decision.
 	maxUnfinished = 20
 	// mostCancelled bounds the jobs that one revocation cancels, so that they fit into one append.
 	mostCancelled = 1000
 )
 
-// fewUnfinished refuses one more job of an operator who is not admin and has many that have not ended.
+// fewUnfinished refuses a new job if the operator is not admin and already has maxUnfinished unfinished jobs.
 func (tx *tx) fewUnfinished(ctx context.Context) error {
 	v := core.VisitOf(ctx)
 	if v == nil || tx.IsAdmin(v.Name) {
@@ -34,7 +35,8 @@ func (tx *tx) fewUnfinished(ctx context.Context) error {
 		v.Name, len(jobs), several(ids), maxUnfinished)
 }
 
-// cancelJobs cancels the jobs of a revoked operator that have not begun on a node, and all others, too, if that is wanted.
+// cancelJobs cancels the jobs of a revoked operator that have not begun on a node. If in.CancelJobs is set, it also
+// cancels the jobs that have begun.
 func (tx *tx) cancelJobs(by string, in api.RevokeOperator) api.RevokedOperator {
 	out := api.RevokedOperator{Cancelled: []tutti.JobID{}, GoOn: []tutti.JobID{}}
 	begun := engine.JobsBegun(tx.Engine)
