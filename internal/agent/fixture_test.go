@@ -140,7 +140,7 @@ func (l *lab) end(job tutti.JobID) tutti.Result {
 
 var errSeen = errors.New("seen")
 
-// watch waits until the function until accepts an event, or until the job ends.
+// watch follows a job until it ends, or until the argument `until` returns true for an event.
 func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -188,7 +188,7 @@ func (l *lab) put(run tutti.RunID, name string, content any) {
 	}
 }
 
-// record returns the record of a run that the server has.
+// record returns the server's record of a run.
 func (l *lab) record(run tutti.RunID) tutti.Record {
 	l.t.Helper()
 	r, err := l.fleet.RunRecord(servertest.Operator(), run)

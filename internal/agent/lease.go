@@ -28,9 +28,9 @@ type Switch interface {
 	Standing(message string) (tutti.LeaseReport, error)
 }
 
-// leaseNote is what the agent knows of the job that holds its node. The agent writes the note to disk
-// before it disables Puppet, and removes the note after it has enabled Puppet. After any crash, the
-// next agent therefore finds what an exclusive job has disabled.
+// leaseNote is what the agent knows about the job that holds its node. The agent writes the note to
+// disk before it disables Puppet, and removes the note after it has enabled Puppet. After any crash,
+// the next agent therefore finds what an exclusive job has disabled.
 type leaseNote struct {
 	Job     tutti.JobID   `json:"job"`
 	Message string        `json:"message"`

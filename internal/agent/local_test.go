@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serves allows root on the machine to begin runs.
+// serves is the option that lets root on the machine begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
 // alone returns what the node knows for the time without its server.
@@ -147,7 +147,7 @@ func TestWhatANoopRunWasTold(t *testing.T) {
 }
 
 // TestALocalRunWithoutAnAnswer: a local run ends if it asks a question that was never answered.
-// The run also ends if the server could be asked.
+// The run ends even if the server could answer.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()
@@ -390,8 +390,8 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// TestALocalRunNeedsItsCode: if the code is damaged and the server is away, the local run fails with
-// this message.
+// TestALocalRunNeedsItsCode: if the code is damaged and the server is away, the local run fails and
+// no Puppet starts.
 func TestALocalRunNeedsItsCode(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()

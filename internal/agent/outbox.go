@@ -182,9 +182,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. The method encloses small ones, and
-// sends large ones now as blobs. If a part cannot be read or the server refuses the part, attach
-// leaves it out, because the outcome matters more.
+// attach adds the log, the record and the report to the result. The method encloses small parts,
+// and sends large parts now as blobs. If a part cannot be read or the server refuses the part,
+// attach leaves it out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string

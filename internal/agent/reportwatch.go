@@ -36,7 +36,7 @@ type reportWatch struct {
 
 // place is the point up to which the events were read.
 type place struct {
-	came   int // number of reports, each of another run
+	came   int // number of reports, each from a different run
 	events int // number of events of the report or of a directory above it
 	gaps   int // how often events were lost, or no watch was active
 	others int // how often a directory above the report was created, moved or removed

@@ -53,8 +53,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look wait before it reads the report. In that time, held calls
-// happens once.
+// held makes the next look call the function `happens` before it reads the report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,8 +18,8 @@ type Signers interface {
 	// it, or if it is for another fleet. Code returns the zero Signed if the code was signed in the form of an
 	// earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
-	// Follow takes the next statements about code keys, in order. Follow ignores statements that the node
-	// follows already. When Follow returns, the statements are on disk.
+	// Follow stores the next statements about code keys, in order. Follow ignores statements that the
+	// node follows already. When Follow returns, the statements are on disk.
 	Follow(chain []tutti.Statement) error
 	// Trusts returns the counter of the last statement that this node follows.
 	Trusts() uint64
