@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// worthBatch is the number of messages from which an atomic batch is cheaper than single messages. A batch needs
-	// about four fsyncs, and each single message needs one.
+	// worthBatch is the smallest number of messages for which an atomic batch is cheaper than single messages. A
+	// batch needs about four fsyncs, and each single message needs one.
 	worthBatch = 5
 	// maxGroup bounds the bytes of one batch.
 	maxGroup = 4 << 20
@@ -59,8 +59,8 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts whose turn it is, and lets the next one lead. It does so also if store panics, which fails the caller's
-// message and not the server: otherwise nobody would ever store again.
+// lead stores the puts of the present group, and then makes the next put the leader. If store panics, all puts of the
+// group get an error, and the next put still becomes the leader. Otherwise nobody would ever store again.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()

@@ -232,7 +232,8 @@ func TestDialWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConnectedIsWhatCallsUse checks Connected after the client library has connected, before calls use it.
+// TestConnectedIsWhatCallsUse checks Connected when the client library has connected, but calls do not use
+// the connection yet.
 func TestConnectedIsWhatCallsUse(t *testing.T) {
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web")
