@@ -45,7 +45,7 @@ var (
 )
 
 // ReadConfig reads the settings of the Puppet below root (normally "/"). If ReadConfig cannot resolve a setting, it
-// returns an error in place of a guess. ReadConfig returns an error that names the setting.
+// returns an error that names the setting, and does not guess.
 func ReadConfig(root string) (Config, error) {
 	install, err := Find(root)
 	if err != nil {

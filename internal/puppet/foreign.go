@@ -139,8 +139,8 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog returns the reason why a run failed that applied nothing. The method
-// decides by the messages that Puppet logs in `Configurer#run_internal`.
+// withoutCatalog returns why a run failed without applying anything. The method decides by the
+// messages that Puppet logs in `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
 		switch {
@@ -155,9 +155,9 @@ func (tr trace) withoutCatalog() tutti.Reason {
 	return tutti.BecauseCompile
 }
 
-// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. Puppet counts the
-// resources that tags and schedules leave out as skipped. Only `puppet agent` syncs plugins and requests its node
-// (configurer.rb).
+// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. If tags or
+// schedules leave out a resource, Puppet counts this resource as skipped. Only `puppet agent` syncs plugins and
+// requests its node (configurer.rb).
 func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")

@@ -23,8 +23,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and whether Puppet may run. Any number
-// of goroutines may use it.
+// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and allows or forbids Puppet to run.
+// Any number of goroutines may use it.
 type Local struct {
 	Root string           // the directory below which Puppet is installed, normally "/"
 	Now  func() time.Time // nil: time.Now

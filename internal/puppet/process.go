@@ -76,9 +76,9 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt trusts pid and
-// start time. The launcher may have had no time to write them, or a power failure may have left the file empty. In
-// that case, Adopt finds the launcher by its arguments.
+// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt finds the
+// launcher by its pid and start time in a file. The launcher may have had no time to write this file, or a power
+// failure may have left it empty. In that case, Adopt finds the launcher by its arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
