@@ -154,7 +154,7 @@ func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) er
 	if err != nil {
 		return err
 	}
-	began := time.Now() // makes the sweep believe that much more time has passed
+	began := time.Now() // the clock of the sweep runs 1,000 times too fast
 	blobs := sweep.New(stored, func() time.Time { return began.Add(1000 * time.Since(began)) })
 	log, err := natsbus.OpenLog(ctx, nc, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {

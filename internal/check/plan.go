@@ -25,7 +25,7 @@ func stages(rows budget, c *change) []stage {
 		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
 		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
 
-		// The lane that boots hosts ends earlier.
+		// The lane "hosts" would end before the lane "code", so specs7 runs in the lane "hosts".
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
 
 		{name: "lint", lane: "code", run: lint},
