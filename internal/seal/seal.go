@@ -160,7 +160,7 @@ func CheckKey(boxKey string) error {
 }
 
 // Batches seals a secret to nodes, and returns requests that each fit into one message. Only the first request has
-// the other fields of secret.
+// the other fields of the argument `secret`.
 func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) ([]tutti.Secret, error) {
 	batches := []tutti.Secret{secret}
 	for _, n := range to {
