@@ -89,8 +89,8 @@ type Options struct {
 	// is nil, the node answers no question.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
-	// Acting knows the operators who sign the changes of the remote control. Acting is nil if there
-	// is no list of operators.
+	// Acting checks the operators' signatures on the changes that the remote control requests.
+	// Acting is nil if there is no list of operators.
 	Acting Acting
 	// Switch disables other Puppets for exclusive jobs. If Switch is nil, the node takes part
 	// in no exclusive job.

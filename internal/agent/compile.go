@@ -27,7 +27,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if c == nil {
 		return nil, nil
 	}
-	// Everyone may pass through the directory. The socket itself is for one group.
+	// Everyone may pass through the directory. Only one group may use the socket itself.
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}

@@ -198,8 +198,7 @@ func (l *lab) record(run tutti.RunID) tutti.Record {
 	return r
 }
 
-// told returns a logger that closes seen when the first message with this beginning
-// is logged.
+// told returns a logger that closes the channel `seen` at the first message with this beginning.
 func told(to *slog.Logger, begins string, seen chan struct{}) *slog.Logger {
 	return slog.New(&teller{Handler: to.Handler(), begins: begins, seen: seen, once: &sync.Once{}})
 }

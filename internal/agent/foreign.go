@@ -440,8 +440,8 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. The id and the report of the
-// unknown run are invented.
+// unseenRun returns a run that stands for an unknown run. The function invents the id and the
+// report of the unknown run.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{

@@ -37,8 +37,8 @@ type witness struct {
 	next  chan struct{} // closed by the next look
 }
 
-// witnesses gives a lab's agents a witness. The directory of its report exists, as after the beginning
-// of Puppet's first run.
+// witnesses returns a witness, and the option that gives this witness to a lab's agents. The directory
+// of its report exists, as after the beginning of Puppet's first run.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}

@@ -18,7 +18,7 @@ import (
 // serves is the option that lets root on the machine begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
-// alone returns what the node knows for the time without its server.
+// alone returns the content of the node's AloneFile.
 func (l *lab) alone() agent.Alone {
 	l.t.Helper()
 	known, err := agent.ReadAlone(l.dir)

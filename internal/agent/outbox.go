@@ -158,7 +158,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets both times of a result of a run that had no process.
+// over sets both times in the result of a run without a process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt

@@ -96,7 +96,7 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	var out []string
 	size := 0
 	for _, o := range kept.Owed {
-		if size += len(o.Resource); size > maxRepeated { // the next run repeats the rest
+		if size += len(o.Resource); size > maxRepeated { // the next run repeats the other refreshes
 			break
 		}
 		out = append(out, o.Resource)

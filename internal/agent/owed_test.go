@@ -70,8 +70,8 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 	}
 }
 
-// The process of a run ends while there is no agent, and the next agent is killed after it has noted what the run owes, before it has noted
-// how the run ended.
+// The process of a run ends while there is no agent. The next agent is killed when it has noted what the run owes, but
+// not how the run ended.
 func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {
 	told := make(chan []string, 1)
 	ends, end := make(chan struct{}), make(chan struct{})

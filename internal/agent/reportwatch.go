@@ -31,7 +31,7 @@ type reportWatch struct {
 	saves  int    // how often the writer saved it
 	at     place
 
-	followed int // the value of at.others for which the directories are followed
+	followed int // the directories are watched for this value of at.others
 }
 
 // place is the point up to which the events were read.

@@ -35,7 +35,7 @@ func changesSince(ctx context.Context, base string) (*change, error) {
 	return &change{base: base, files: strings.Fields(changed + added)}, nil
 }
 
-// touches reports whether a changed file is one of the paths or below one of them.
+// touches reports whether a changed file is one of the paths or is below one of the paths.
 func (c *change) touches(paths ...string) bool {
 	return c == nil || slices.ContainsFunc(c.files, func(file string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })

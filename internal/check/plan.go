@@ -200,9 +200,8 @@ func specs(kind string, releases ...string) func(context.Context, *sink) error {
 // seconds.
 const mostDefences = 8
 
-// defences tests the defences whose file or test the change touches. Without a change,
-// defences tests some of the defences that have changed since the deep tests have tested
-// all of them.
+// defences tests the defences whose file or test the change touches. Without a change, the stage
+// tests some of the defences that have changed since the deep tests last tested all defences.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}

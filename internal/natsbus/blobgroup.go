@@ -22,8 +22,8 @@ const (
 )
 
 // group gathers the messages that many callers store at the same time. If no other caller is storing, a new caller
-// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all of
-// them.
+// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all
+// waiting callers.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
@@ -108,7 +108,7 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll stores all puts and sends each of them its result. storeAll does not end when the caller's ctx ends,
+// storeAll stores all puts and sends each put its result. storeAll does not end when the caller's ctx ends,
 // because storeAll works for other callers too.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)

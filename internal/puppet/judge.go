@@ -182,7 +182,7 @@ func (tr trace) signalled() bool {
 	return tr.done != nil && tr.done.Error != nil && tr.done.Error.Class == "SignalException"
 }
 
-// reasonOf returns the reason for a run that failed in a phase without a report.
+// reasonOf returns the reason for the failure of a run that left no report and ended in this phase.
 func reasonOf(phase string) tutti.Reason {
 	switch phase {
 	case "facts":

@@ -164,7 +164,7 @@ func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // the mode that Puppet uses, because others read the file
+	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // Puppet's own mode, because other users read the file
 	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 }
 

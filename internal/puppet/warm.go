@@ -60,8 +60,8 @@ type factsAhead struct {
 	code string // the code that the facts are for
 }
 
-// NewWarm returns a Warm that has not started. Puppet is searched below root. If nobody needs a parent for the time
-// idle, the parent ends. If idle is 0, there is never a parent.
+// NewWarm returns a Warm that has not started. Puppet is searched below root. If no run needs the parent for the
+// time `idle`, the parent ends. If `idle` is 0, there is never a parent.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }

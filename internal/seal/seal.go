@@ -134,8 +134,8 @@ func ValidateRecovery(public string) error {
 	return nil
 }
 
-// maxBatch is the largest size of a batch as JSON, so that it fits into every message together with the
-// rest of the message.
+// maxBatch is the largest size of a batch as JSON. A message has room for a batch of this size and for
+// the other content of the message.
 const maxBatch = 150 << 10
 
 // encoded returns approximately how many bytes of JSON a secret needs.
