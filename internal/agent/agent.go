@@ -109,8 +109,8 @@ type Options struct {
 	// nothing in advance.
 	Warm Warm
 
-	// Idle is called when a claim brings no run. It is called at the first claim without a run, and
-	// once more after each run. Idle may be nil.
+	// Idle is called at the first claim that brings no run after the agent's start, and at the
+	// first such claim after each run. Idle may be nil.
 	Idle func()
 
 	// Follow is called when the server may want the node to follow other keys. The server may
@@ -253,8 +253,8 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that is still running then continues, and the next agent
-// finds it.
+// Run serves until ctx ends. A Puppet that is still running at that time continues, and the next
+// agent finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

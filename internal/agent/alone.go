@@ -41,8 +41,8 @@ const (
 	// awayAfter is how long the server may be silent before it counts as away. The time begins at the
 	// server's last answer or at the agent's start. An agent claims more often than awayAfter.
 	awayAfter = 2 * claimEvery
-	// aloneSpread divides the time between two safety runs. The nodes spread their safety runs
-	// over the resulting time.
+	// aloneSpread is a divisor. The nodes spread their safety runs over the time between two safety
+	// runs, divided by aloneSpread.
 	aloneSpread = 4
 )
 

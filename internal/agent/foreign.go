@@ -150,7 +150,7 @@ type watch struct {
 	since time.Time // the time when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read contains the runs whose reports the agent has read after the place done.
+	// read contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
 	// ours are our runs that count among the reports that arrived. The agent has not read the
 	// reports of the runs in `assumed`, which are also in `ours`.
@@ -336,15 +336,15 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 }
 
 // unseen returns the reason to believe that a run has ended whose report no look has read. The reason
-// is empty if all reports were read. The runs in passed are our runs whose reports arrived and were not
-// read.
+// is empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were
+// not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
 		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
 		return "the agent did not watch the report for some time", nil
-	case last.fresh && at.came == w.done.came: // it was not renamed into place
+	case last.fresh && at.came == w.done.came: // the report was not renamed into place
 		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came

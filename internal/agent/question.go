@@ -261,8 +261,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// withoutPlaces removes the places in the code where each question was asked. The places are most of
-// the message. The decision does not need the places, and the record has them.
+// withoutPlaces removes the places in the code where each question was asked. The places make up
+// most of the message. The decision does not need the places, and the record has them.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
