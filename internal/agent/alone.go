@@ -126,14 +126,14 @@ func (a *Agent) needsCode() tutti.Digest {
 	return ""
 }
 
-// reached notes that the server has answered.
+// reached sets the time of the server's last answer.
 func (a *Agent) reached() {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
 	a.alone.Reached = time.Now()
 }
 
-// toldAlone notes the instruction in the answer to a claim. If the instruction has not changed,
+// toldAlone stores the instruction in the answer to a claim. If the instruction has not changed,
 // toldAlone writes the file to disk only now and then.
 func (a *Agent) toldAlone(told *tutti.Alone) {
 	now := a.knows()

@@ -43,7 +43,7 @@ func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutt
 	return pushed
 }
 
-// tree returns the files below a directory in the form that push takes.
+// tree returns the files below a directory in the form that the function push accepts.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -170,7 +170,7 @@ func (l *lab) until(job tutti.JobID, kind string) tutti.Event {
 // runDir is the directory of a run.
 func (l *lab) runDir(run tutti.RunID) string { return filepath.Join(l.dir, "runs", string(run)) }
 
-// put writes a file of a run's directory.
+// put writes a file in a run's directory.
 func (l *lab) put(run tutti.RunID, name string, content any) {
 	l.t.Helper()
 	if err := os.MkdirAll(l.runDir(run), 0o700); err != nil {

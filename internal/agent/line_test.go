@@ -230,8 +230,8 @@ func (l *line) failing(f func(op string, payload []byte) error) {
 }
 
 // said returns the operations so far, without hellos and the named operations. An
-// operation that comes several times in a row is listed once. Hellos are left out
-// because each connection begins with one.
+// operation that comes several times in a row is listed once. The method leaves out hellos, because
+// each connection begins with a hello.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -344,8 +344,8 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 	}
 }
 
-// TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine does not come
-// to a claim. The machine makes no safety run in this time. The machine sends the same results again
+// TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine makes no
+// claim. The machine makes no safety run during this time. The machine sends the same results again
 // when the server accepts it as the node again.
 func TestAConflictIsKnownByAResult(t *testing.T) {
 	l := newLab(t, applies)

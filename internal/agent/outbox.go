@@ -123,8 +123,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take the result. Keep the result for people, and report this to the
-		// server. Without a report of this loss, the job would wait for the result.
+		// The server will never accept the result. Keep the result for people, and report this to
+		// the server. Without a report of this loss, the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -138,7 +138,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 // sendAgain reports the refusal once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
 	// If the file cannot be read, treat the result as not refused. The server will decide again
-	// whether it takes the result.
+	// whether it accepts the result.
 	if why := Refused(dir); why != "" {
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
 	}
@@ -221,7 +221,8 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is how many bytes of a run's log are sent from its beginning, and how many from its end.
+// maxLog is the number of bytes that are sent from the beginning of a run's log, and also from the
+// end of the log.
 const maxLog = 16 << 20
 
 // readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's

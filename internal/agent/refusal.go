@@ -60,8 +60,8 @@ func refused(run tutti.RunID, why string) wire.Ended {
 }
 
 // Refused returns the reason why the server has refused the result of the run in dir. Refused
-// returns an empty string if the server has taken the result or has not got it yet. The result is
-// in the directory.
+// returns an empty string if the server has taken the result or has not got it yet. A refused
+// result stays in the directory.
 func Refused(dir string) string {
 	sent, err := readSealed[map[string]string](filepath.Join(dir, sentFile))
 	if err != nil {

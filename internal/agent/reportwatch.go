@@ -83,7 +83,7 @@ func (w *reportWatch) read() {
 	}
 }
 
-// missed notes that events may have been lost.
+// missed counts a moment at which events may have been lost.
 func (w *reportWatch) missed() place {
 	w.mu.Lock()
 	defer w.mu.Unlock()

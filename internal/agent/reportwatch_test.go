@@ -17,8 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// save leaves a report as the process with this number does, the given number of
-// times.
+// save writes a report the given number of times, as the process with this number does.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)

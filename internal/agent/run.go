@@ -207,7 +207,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 		ctx, cancel = context.WithDeadlineCause(ctx, spec.StartedAt.Add(spec.Order.Timeout), errTimeout)
 		defer cancel()
 	}
-	// Keep serving a run that the agent ends, so that it can send its last messages.
+	// If the agent ends a run, keep serving the run, so that the run can send its last messages.
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() { sock.serve(serveCtx) })

@@ -101,9 +101,9 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 	return out, nil
 }
 
-// publishedSecret checks a tutti_value with a Sensitive. The method reports whether the value is
-// published for all its present recipients. The agent does not store the answer, because this node has
-// its own piece of the secret.
+// publishedSecret checks a tutti_value whose value is Sensitive. The method reports whether the value
+// is published for all its present recipients. The agent does not store the answer, because this node
+// has its own piece of the secret.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {

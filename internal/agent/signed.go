@@ -78,7 +78,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	return nil
 }
 
-// begin notes code that the agent is about to use.
+// begin stores the counter of code that the agent is about to use.
 func (c *counters) begin(said tutti.Signed) error {
 	if said.Old() {
 		return nil

@@ -48,7 +48,7 @@ func measurePast(ctx context.Context, o options) (figures []figure, err error) {
 	if err := fillPast(ctx, s.data); err != nil {
 		return nil, fmt.Errorf("execute %d jobs: %w", pastJobs, err)
 	}
-	// The first start follows a clean end. Each other start follows a kill.
+	// The first start follows a clean end. All other starts follow a kill.
 	var times []time.Duration
 	for i := range pastStarts + 1 {
 		began := time.Now()

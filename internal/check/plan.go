@@ -93,8 +93,8 @@ const defenceParts = 3
 // simulatedFleets is the number of fleets that can be simulated in less than an hour.
 const simulatedFleets = 500_000
 
-// simulated simulates this many fleets, beginning with a seed. GOGC is high because the
-// fleets are small and many.
+// simulated simulates this many fleets, beginning with a seed. GOGC is high because there are many
+// small fleets.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},

@@ -73,7 +73,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// trust gives the relay a certificate of that authority.
+// trust gives the relay a certificate of the given authority.
 func (r *relay) trust(t *testing.T, authority *identity.Authority) {
 	t.Helper()
 	config, err := identity.ClientTLS(authority.CA())

@@ -45,7 +45,7 @@ type tail struct {
 	end uint64
 }
 
-// place is the end of a complete append, with the link there.
+// place is the end of a complete append: the sequence and the link of its last event.
 type place struct {
 	seq  uint64
 	link tutti.Digest

@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// serve serves h until the test ends or stop is called.
+// serve answers calls with the handler h until the test ends or calls the returned function.
 func serve(t *testing.T, bus *bustest.Bus, h natsbus.Handler, change ...func(*natsbus.ServeOptions)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

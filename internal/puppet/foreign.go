@@ -47,8 +47,8 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Forei
 	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
 }
 
-// foreignReport has more fields of the report than report, because a foreign run leaves no other
-// files to read.
+// foreignReport has more fields than the type report, because a foreign run leaves no other files
+// to read.
 type foreignReport struct {
 	report
 	Host        string    `json:"host"`
@@ -62,8 +62,8 @@ type foreignReport struct {
 // maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function ours
-// reports whether a report with this host is from this machine.
+// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function
+// `ours` reports whether a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {

@@ -98,8 +98,8 @@ func Adopt(dir string) (*Process, error) {
 	return found, err
 }
 
-// noted returns the process that the file pid names. The process may be gone by now. Without its start time, the agent
-// could take another process for ours and end that process.
+// noted returns the process that the file `pid` names. The process may be gone by now. Without the start time in this
+// file, the agent could mistake another process for ours, and end that process.
 func noted(dir string) (*Process, error) {
 	var file struct {
 		PID   int    `json:"pid"`
