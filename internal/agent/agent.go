@@ -53,8 +53,8 @@ type Runner interface {
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
 	// Judge determines how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
-	// Refreshes returns which resources the run has refreshed, and which resources it still owes a
-	// refresh.
+	// Refreshes returns the resources that still need a refresh after the run, and those that no
+	// longer need one.
 	Refreshes(dir string) (Refreshes, error)
 	// Strangers lists the Puppet processes that take no lock.
 	Strangers() ([]string, error)

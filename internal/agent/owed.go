@@ -15,8 +15,8 @@ import (
 // run changes this list, the agent writes OwedFile to disk before it writes the run's result.
 const OwedFile = "owed.json"
 
-// Refreshes lists the resources that a run owes a refresh or no longer owes one, according to the
-// run's events.
+// Refreshes lists the resources that still need a refresh after a run, and those that no longer
+// need one. The lists come from the run's events.
 type Refreshes struct {
 	Due  []string // resources that the run should have refreshed but did not, or perhaps did not
 	Over []string // resources that the run has refreshed, or that no longer need a refresh

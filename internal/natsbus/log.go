@@ -36,7 +36,7 @@ type Log struct {
 	tail tail
 }
 
-// tail is the end of the log when this Log last saw it.
+// tail is the last end of the log that this Log has seen.
 type tail struct {
 	place
 	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of

@@ -69,8 +69,9 @@ func (r *refreshes) due() []string {
 	return slices.Sorted(maps.Keys(r.owed))
 }
 
-// lostRefreshes lists, as failures, the due refreshes that a bad run has not done. Puppet itself never does these
-// refreshes: its next run finds nothing left to change, and refreshes nothing. Tutti's next run does them.
+// lostRefreshes lists, as failures, the due refreshes that a run without a good outcome has not done. Puppet
+// itself never does these refreshes: its next run finds nothing left to change, and refreshes nothing. Tutti's
+// next run does them.
 func lostRefreshes(dir string, failures []tutti.Failure) ([]tutti.Failure, error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
