@@ -40,8 +40,8 @@ var notPlain = []struct{ words, instead string }{
 	{`(which|that|what|who) is (none|no [^lm ]\w*)`, "unknown, invalid, is not a …"},
 }
 
-// notPlainRE finds all of these words in one pass. The group that matched is named w and its
-// index.
+// notPlainRE finds all of these words in one pass. Each group has a name: the letter w and the
+// word's index in notPlain.
 var notPlainRE = func() *regexp.Regexp {
 	var groups []string
 	for i, w := range notPlain {
@@ -184,7 +184,7 @@ func compare(old map[string]int, found []place) []string {
 	return complaints
 }
 
-// lower writes the counts. The function refuses if a rule has more places in total than
+// lower writes the counts. The function returns an error if a rule has more places in total than
 // before.
 func lower(old, counts map[string]int) error {
 	was, is := sums(old), sums(counts)

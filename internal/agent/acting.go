@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// Acting knows which operators sign actions that this node does (ADR 0026).
+// Acting checks the actions that operators sign for this node (ADR 0026).
 type Acting interface {
-	// Take takes a list of operators. Take ignores a list whose counter is not higher than that of the present list.
-	// When Take returns, the list is on disk.
+	// Take stores a list of operators. Take ignores a list whose counter is not higher than that of the present
+	// list. When Take returns, the list is on disk.
 	Take(list tutti.Statement) error
 	// Listed is the counter of the present list. Listed is 0 if there is no list.
 	Listed() uint64
@@ -37,9 +37,9 @@ const ActionsFile = "actions.json"
 
 // taken is the content of ActionsFile.
 type taken struct {
-	Nonces map[string]time.Time `json:"nonces"` // the time until which the action is valid
-	// Before is a time. The node refuses an action whose validity ends at this time or earlier. All
-	// forgotten actions had ended by then.
+	Nonces map[string]time.Time `json:"nonces"` // for each action's nonce: when the action expires
+	// Before is the latest expiry of a forgotten action. The node refuses an action that expires at
+	// this time or earlier.
 	Before time.Time `json:"before"`
 }
 
@@ -60,7 +60,7 @@ func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	return said, said.For(a.opts.Node, time.Now())
 }
 
-// take notes that the agent is about to do a signed action.
+// take stores on disk that the agent is about to do a signed action.
 func (a *Agent) take(said *tutti.SignedAction) error {
 	a.takenMu.Lock()
 	defer a.takenMu.Unlock()
@@ -88,7 +88,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	return nil
 }
 
-// forget removes the actions that are no longer valid.
+// forget removes the actions that have expired.
 func (t *taken) forget(now time.Time) {
 	for nonce, until := range t.Nonces {
 		if now.Before(until) {

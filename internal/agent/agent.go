@@ -34,7 +34,7 @@ type Bus interface {
 type Process interface {
 	// Wait returns nil when the process is gone.
 	Wait(ctx context.Context) error
-	// Kill ends the process and all that it started.
+	// Kill ends the process and every process that it started.
 	Kill(ctx context.Context) error
 }
 
@@ -53,9 +53,10 @@ type Runner interface {
 	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
 	// Judge determines how the run ended.
 	Judge(dir string, run tutti.RunID) tutti.Result
-	// Refreshes says what the run has refreshed, and what it has not.
+	// Refreshes returns the resources that still need a refresh after the run, and those that no
+	// longer need one.
 	Refreshes(dir string) (Refreshes, error)
-	// Strangers names the Puppet processes that take no lock.
+	// Strangers lists the Puppet processes that take no lock.
 	Strangers() ([]string, error)
 }
 
@@ -88,8 +89,8 @@ type Options struct {
 	// is nil, the node answers no question.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
-	// Acting knows the operators who sign the changes of the remote control. Acting is nil if there
-	// is no list of operators.
+	// Acting checks the operators' signatures on the changes that the remote control requests.
+	// Acting is nil if there is no list of operators.
 	Acting Acting
 	// Switch disables other Puppets for exclusive jobs. If Switch is nil, the node takes part
 	// in no exclusive job.
@@ -98,9 +99,9 @@ type Options struct {
 	// does not see such runs.
 	Witness Witness
 
-	// Facts sees which facts the node has after its runs. If Facts is nil, the agent does not look at
-	// facts. FactsEvery is how often Facts looks even if no change was seen. If FactsEvery is 0, Facts
-	// looks only after changes.
+	// Facts collects the node's facts after its runs. If Facts is nil, the agent does not look at
+	// facts. FactsEvery is how often the agent collects facts even if it saw no change. If FactsEvery
+	// is 0, the agent collects facts only after changes.
 	Facts      Facts
 	FactsEvery time.Duration
 
@@ -108,8 +109,8 @@ type Options struct {
 	// nothing in advance.
 	Warm Warm
 
-	// Idle is called when a claim brings no run. It is called at the first claim without a run, and
-	// once more after each run. Idle may be nil.
+	// Idle is called at the first claim that brings no run after the agent's start, and at the
+	// first such claim after each run. Idle may be nil.
 	Idle func()
 
 	// Follow is called when the server may want the node to follow other keys. The server may
@@ -153,7 +154,7 @@ type Agent struct {
 	known  knownAnswers
 	wake   chan struct{} // there may be a run to claim
 	gate   chan struct{} // the gate of the held run may have decided
-	lease  chan struct{} // an exclusive job asks for a report of the node
+	lease  chan struct{} // an exclusive job asks for a report about the node
 	greet  chan struct{} // the ticket must be exchanged
 	beat   chan struct{} // the server asks for a heartbeat now
 	remote chan tutti.RemoteRequest
@@ -162,17 +163,17 @@ type Agent struct {
 	lookAgain chan struct{}
 	boxing    sync.Mutex    // allows only one rotation of the node's key for secrets at a time
 	collects  chan struct{} // facts are being collected after a run
-	tellAgain chan struct{} // the server may not know which facts there are
+	tellAgain chan struct{} // the server may not have the node's present facts
 	exchange  *exchange
 	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
 	debts     ledger               // belongs to the claim loop
 	refusals  refusals             // belongs to the claim loop
-	begun     begun                // the content on disk, or a newer one; belongs to the claim loop
+	begun     begun                // the content of BegunFile, or newer; belongs to the claim loop
 	takenMu   sync.Mutex           // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // the reason why the last claim failed; nil if only the server was away
-	unnoted   error // why runs that the server did not order could not be noted
+	unnoted   error // why the agent could not store the runs that the server did not order
 	lost      error // a problem with a lease: its note is damaged, or Puppet cannot be enabled
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // the reason why the server refuses this machine
@@ -252,8 +253,8 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that is still running then continues, and the next agent
-// finds it.
+// Run serves until ctx ends. A Puppet that is still running at that time continues, and the next
+// agent finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -386,7 +387,7 @@ func (a *Agent) sendBeat(stopping bool) {
 	}
 }
 
-// claims asks the server for work whenever there may be some, and does the work.
+// claims asks the server for work whenever there may be work, and does the work.
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -408,7 +409,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because no claim follows it
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result: then there is no claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
@@ -460,10 +461,10 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
 	}
-	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed even if the server is away
+	if any, err := a.recover(ctx); err != nil || any { // follow a running Puppet even if the server is away
 		return any, err
 	}
-	if err := a.hearLocals(); err != nil { // no order waits for local runs
+	if err := a.hearLocals(); err != nil { // orders do not wait for the reports of local runs
 		a.opts.Logger.Error("a local run is not reported to the server yet", "error", err)
 	}
 	if !a.hasGreeted() {

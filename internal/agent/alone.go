@@ -16,21 +16,21 @@ const AloneFile = "alone.json"
 
 // Alone is the content of AloneFile.
 type Alone struct {
-	// Told is the server's last instruction about what the node does by itself. Told is nil if the
-	// server has given no instruction.
+	// Told is the server's last instruction about what the node does without the server. Told is
+	// nil if the server has given no instruction.
 	Told *tutti.Alone `json:"told,omitempty"`
 	// Denied is the reason why the server refused this machine at the last request.
 	// Denied is empty if the server accepted the machine.
 	Denied string `json:"denied,omitempty"`
-	// Reached is the time of the server's last answer, as stored in the file. The server's true last
-	// answer is at most aloneKept later.
+	// Reached is the time of the server's last answer, as stored in the file. The true time of the
+	// last answer is at most aloneKept later.
 	Reached time.Time `json:"reached,omitzero"`
 	// Started is when the agent started.
 	Started time.Time `json:"started,omitzero"`
 	// Ran is when the last safety run began.
 	Ran time.Time `json:"ran,omitzero"`
-	// Applied is the order of the last full run that passed its gate here. Basis is one digest for that
-	// run. The digest covers all answers that the run got and the catalog that the run applied.
+	// Applied is the order of the last full run that passed its gate here. Basis is one digest of all
+	// answers that this run got and of the catalog that it applied.
 	Applied *tutti.Order `json:"applied,omitempty"`
 	Basis   tutti.Digest `json:"basis,omitempty"`
 }
@@ -38,11 +38,11 @@ type Alone struct {
 const (
 	// aloneKept is how old Alone.Reached may be on disk.
 	aloneKept = 5 * time.Minute
-	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away.
-	// An agent claims more often than awayAfter.
+	// awayAfter is how long the server may be silent before it counts as away. The time begins at the
+	// server's last answer or at the agent's start. An agent claims more often than awayAfter.
 	awayAfter = 2 * claimEvery
-	// aloneSpread divides the time between two safety runs. The nodes spread their safety runs
-	// over the resulting time.
+	// aloneSpread is a divisor. The nodes spread their safety runs over the time between two safety
+	// runs, divided by aloneSpread.
 	aloneSpread = 4
 )
 
@@ -86,7 +86,7 @@ func (a *Agent) loadAlone() {
 	}
 	for _, t := range []*time.Time{&kept.Reached, &kept.Ran} {
 		if !t.IsZero() {
-			*t = now.Add(-max(0, now.Sub(*t))) // from now on, the monotonic clock counts
+			*t = now.Add(-max(0, now.Sub(*t))) // from now on, the monotonic clock measures this time
 		}
 	}
 	kept.Started = now
@@ -126,14 +126,14 @@ func (a *Agent) needsCode() tutti.Digest {
 	return ""
 }
 
-// reached notes that the server has answered.
+// reached sets the time of the server's last answer.
 func (a *Agent) reached() {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
 	a.alone.Reached = time.Now()
 }
 
-// toldAlone notes the instruction in the answer to a claim. If the instruction has not changed,
+// toldAlone stores the instruction in the answer to a claim. If the instruction has not changed,
 // toldAlone writes the file to disk only now and then.
 func (a *Agent) toldAlone(told *tutti.Alone) {
 	now := a.knows()

@@ -17,16 +17,16 @@ import (
 // is on disk before the agent starts Puppet.
 const BegunFile = "begun.json"
 
-// begun is the node's memory of orders and of its server.
+// begun is what the node remembers about orders and about its server.
 type begun struct {
 	Fence  tutti.Fence    `json:"fence"`           // the fence of the last order that this node has begun
 	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that last order
 	Server tutti.Position `json:"server,omitzero"` // the last position that this node has seen
 }
 
-// Forget removes from a state directory what an agent remembers of orders, of its server and of its ticket, what it
-// would do without a server, and the runs of its outbox. All this says nothing about another fleet. Which refreshes are owed
-// stays: that is about the machine.
+// Forget removes the files of a state directory that concern only one fleet. These are the files about orders, signed
+// actions, the ticket, the time without a server, the node's clock, and the outbox of foreign runs. OwedFile stays,
+// because it concerns the machine.
 func Forget(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // runs that only the earlier epoch of the server knows are reported again
+	ring(a.lookAgain) // report again the runs that only the server's earlier epoch knows
 	return nil
 }
 
@@ -90,7 +90,7 @@ const wantedFile = "wanted"
 
 // mayBeginOnce returns the reason why an order must not begin. The reason is empty if the order may
 // begin. An order never begins if it was begun before, or if it is older than the last begun order. The
-// argument had is true if the run has its wantedFile.
+// argument `had` is true if the run's directory has wantedFile.
 func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {

@@ -192,8 +192,8 @@ func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-// TestAnEpochThatNoServerBegins: an attacker has played the server with a backup of it and used a very
-// high epoch. The honest server must still be able to begin a higher epoch.
+// TestAnEpochThatNoServerBegins: an attacker has run a server from a backup, and used a very high
+// epoch. The honest server must still be able to begin a higher epoch.
 func TestAnEpochThatNoServerBegins(t *testing.T) {
 	for what, change := range map[string]func(*wire.Claimed){
 		"the server's": func(c *wire.Claimed) { c.Position.Epoch = tutti.Epoch{Number: tutti.MaxEpoch - 1, Random: "x"} },

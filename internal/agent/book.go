@@ -16,8 +16,8 @@ import (
 )
 
 // book keeps the answers that one run got and the values that it published. The book is in the run's
-// directory, and is fsynced when the run has ended. Before the run's end, the book must survive the
-// agent's end. The book need not survive the machine's end, because the run ends with the machine.
+// directory, and is fsynced when the run has ended. Until the run has ended, the book must survive
+// the end of the agent. It need not survive a reboot of the machine, because a reboot ends the run.
 type book struct {
 	mu      sync.Mutex
 	dir     string
@@ -36,8 +36,7 @@ type entry struct {
 	Published *publishedEntry `json:"published,omitempty"`
 	Missing   *tutti.Wait     `json:"missing,omitempty"` // a question that the agent could not answer
 	Asked     *askedEntry     `json:"asked,omitempty"`
-	// Overlapped are the Puppet processes that ran at the same time and take no
-	// lock.
+	// Overlapped are the Puppet processes without a lock that ran at the same time as this run.
 	Overlapped []string `json:"overlapped,omitempty"`
 	// Gated is when the run came to its gate. Before that, the run had changed
 	// nothing.
@@ -210,8 +209,8 @@ func (b *book) unanswered() []tutti.Wait {
 	return out
 }
 
-// reads lists the questions with the digests of their answers, and the hiera keys that Tutti's level
-// had.
+// reads lists the questions with the digests of their answers, and the hiera keys for which Tutti's
+// level had a value.
 func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Boxes holds the keys for which others seal this node's secrets.
+// Boxes contains the keys to which other machines seal this node's secrets.
 type Boxes interface {
 	Keys() []*ecdh.PrivateKey // all keys that may open a secret, with the present key first
 	Pending() bool            // reports whether there is a next key
@@ -20,7 +20,8 @@ type Boxes interface {
 }
 
 const (
-	// boxTries is how often the node tries to seal its secrets to its next key. A try fails if secrets change during it.
+	// boxTries is how often the node tries to seal its secrets to its next key. A try fails if secrets change during
+	// the try.
 	boxTries = 10
 	// retryBox is the wait before the first retry after a start. The longest wait is maxRetryBox. The
 	// server accepts only a few keys from one node in an hour.

@@ -39,8 +39,8 @@ func (a *Agent) tick() tutti.Clock {
 	return clock
 }
 
-// sees notes that a run without an order was seen just now. The method returns how long ago the run
-// began. The method returns 0 if the node's clock cannot tell.
+// sees sets the run's clock when the agent sees a run without an order. The method returns how long
+// ago the run began. The method returns 0 if the node's clock cannot tell.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()

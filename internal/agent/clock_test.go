@@ -45,7 +45,7 @@ func (l *lab) tellsOf(n int) *tutti.RunForeign {
 
 // TestTheAgentCounts: the order of runs does not depend on the time of day. Our runs are placed at the
 // moment of their gate, foreign runs at the moment when the agent saw them. An agent that has lost its
-// count begins another line.
+// count begins a new count, under another name.
 func TestTheAgentCounts(t *testing.T) {
 	w, opt := witnesses(t)
 	l := newLab(t, applies)

@@ -22,10 +22,11 @@ import (
 //
 //	code/<hex>/           the tree, complete or not there
 //	code/<hex>.manifest   its manifest
-//	code/<hex>.signed     what code keys have signed of it; missing for code of an earlier release
+//	code/<hex>.signed     the signed statement about the code; missing for code of an earlier release
 //	environments/<name>   a link to the tree of the environment's latest run
 //
-// Puppet sees only the link, so the digest of the code does not change catalogs.
+// Puppet sees only the path of the link. The digest of the code is not in this path, so the digest
+// does not change catalogs.
 type codeStore struct {
 	dir     string
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
@@ -85,8 +86,8 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	return out, c.collect(out.environments)
 }
 
-// codeParts are the files of one code. The agent removes the files of a code in this
-// order.
+// codeParts are the endings of the paths that belong to the code with one digest. The agent removes
+// these files in this order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
 // signed returns the signed statement about code that is on this node. If this statement is not
@@ -110,7 +111,7 @@ func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed
 	return said, c.keepStatement(order.Code, in)
 }
 
-// keepStatement stores the signed statement about code for the code's next run.
+// keepStatement stores the signed statement about code for the next run with this code.
 func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error {
 	if in.Statement == nil {
 		return nil
@@ -339,7 +340,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // the manifest goes last, so that the next collect can finish an interrupted removal
+		for _, part := range codeParts { // the manifest is last, so that the next collect can finish a removal
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

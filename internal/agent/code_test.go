@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// push gives the server code with these files. A value that begins with `->` is a
-// link. A value that begins with `#!` is an executable file.
+// push pushes code with these files to the server. A value that begins with `->` is a link. A value
+// that begins with `#!` is an executable file.
 func (l *lab) push(files map[string]string) tutti.CodePushed {
 	l.t.Helper()
 	return l.pushAs(files, servertest.Sign)
@@ -43,7 +43,7 @@ func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutt
 	return pushed
 }
 
-// tree returns the files below a directory in the form that push takes.
+// tree returns the files below a directory in the form that the function push accepts.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -190,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // the agent gets the server's answer to this unchanged
+			l.line.answer = wire.OpCode // the function alter answers this operation even if the server refuses it
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

@@ -27,7 +27,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if c == nil {
 		return nil, nil
 	}
-	// Everyone may pass through the directory. The socket itself is for one group.
+	// Everyone may pass through the directory. Only one group may use the socket itself.
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
@@ -139,7 +139,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	}
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
-		if a.Lags == nil { // an older server does not report lags
+		if a.Lags == nil { // an older server does not report which nodes PuppetDB lacks
 			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags
@@ -162,9 +162,9 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// compiled sends what the compile has read and exports to the server.
+// compiled sends the server what the compile has read and what it exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	// The server does not need the places.
+	// The server does not need the places in the code.
 	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports}
 	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.ServedCatalog{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,

@@ -102,9 +102,9 @@ func TestTheCompileSocketIsForOneUser(t *testing.T) {
 	}
 }
 
-// The compile gets the answers of the node for which it compiles. When the answer
-// to "compiled" arrives, what the compile has read and exports is on the server's
-// disk. A restart of the agent changes nothing.
+// The compile gets the answers of the node for which it compiles. When the answer to "compiled"
+// arrives, the server's disk has everything that the compile has read or exports. A restart of the
+// agent changes nothing.
 func TestTheAgentOfACompileHost(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	c.set("shared/x", "1")
@@ -140,9 +140,8 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 	}
 }
 
-// When PuppetDB answers a collect, the Tutti server names two things. One is the
-// nodes whose catalog PuppetDB lacks. The other is the catalog of each export. An
-// answer without these is refused.
+// When PuppetDB answers a collect, the Tutti server names the nodes whose catalog PuppetDB lacks,
+// and the catalog of each export. The agent refuses an answer without these.
 func TestACompileThroughPuppetDB(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	collect := ask{"op": "collect", "type": "Database", "filter": nil, "stored": ask{"db-01": ask{"found": true}, "web-02": ask{"catalog_uuid": "x"}}}
@@ -177,8 +176,8 @@ func TestACompileThroughPuppetDB(t *testing.T) {
 	}
 }
 
-// The socket only has the operations of a compile. No operation is allowed before hello.
-// If the server refuses an operation, the socket also refuses the operation.
+// The socket accepts only the operations of a compile. No operation is allowed before hello. If the
+// server refuses an operation, the socket also refuses the operation.
 func TestWhatTheCompileSocketRefuses(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	for _, tc := range []struct {

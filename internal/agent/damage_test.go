@@ -52,9 +52,9 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	}
 }
 
-// TestDamagedRunsEndAndOthersGoOn damages each file of a run whose end the server
-// does not have. Puppet is not started again. The outcome is not good and names the
-// damaged file. The next run works as usual.
+// TestDamagedRunsEndAndOthersGoOn damages each file of a run whose result the server does not have.
+// Puppet is not started again. The outcome is not good and names the damaged file. The next run
+// works as usual.
 func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -135,7 +135,7 @@ func TestDamagedKnownAnswersAreNone(t *testing.T) {
 			for _, path := range known {
 				damage(t, path)
 			}
-			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // a cut line gives no answer for so long
+			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // the wait on a cut line
 			l.ruby.does(func(p *puppet) tutti.Result {
 				l.line.sever()
 				if r := p.say(ask{"op": "hiera"}); r.OK {

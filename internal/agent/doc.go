@@ -1,6 +1,6 @@
-// Package agent is the node's side. The package claims runs, fetches signed code by digest, starts Puppet through a
-// Runner, and answers Puppet's questions on the run's socket. The package keeps every outcome on disk until the
-// server has it.
+// Package agent is the part of Tutti that runs on each node. The package claims runs, fetches signed code by
+// digest, starts Puppet through a Runner, and answers Puppet's questions on the run's socket. The package keeps
+// every outcome on disk until the server has it.
 //
 // Everything about one run is in one directory, runs/<id>:
 //
@@ -13,6 +13,6 @@
 //
 // Each line and each file that the agent writes for itself ends with a checksum.
 //
-// After a start, the agent reads these files, finds the process or its end, and goes on. Rejected: a database for the
-// outbox. The directory is needed anyway, and a person can read it.
+// After a start, the agent reads these files, finds out whether the Puppet process is still running or how it ended,
+// and continues. Rejected: a database for the outbox. The directory is needed anyway, and a person can read it.
 package agent

@@ -8,10 +8,10 @@ import (
 )
 
 // An agent that ends does not wait for the exchange of the ticket, because the agent makes no further
-// exchange. The next agent sends what the ended agent did not send. In an earlier release, an agent
-// went on for seconds after its end and delayed the next agent's run.
+// exchange. The next agent sends what the ended agent did not send. In an earlier release, the agent
+// kept waiting for seconds when it should end, and delayed the next agent's run.
 func TestAnAgentThatEndsWaitsForNoExchange(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a failing test ends by this
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends the test if it fails
 	defer cancel()
 	x := &exchange{}
 	x.due()

@@ -19,7 +19,7 @@ import (
 // facts of the run's compile (docs/adr/0019-facts.md).
 type Facts interface {
 	// Collect begins a collection for an ended run with the order of that run. The argument dir
-	// is the run's directory. Collect ends a collection for another run.
+	// is the run's directory. If a collection for another run is going on, Collect ends it.
 	Collect(dir string) error
 	// Collected returns the result of the last collection for that run. Collected returns
 	// fs.ErrNotExist if there is no result yet.
@@ -39,7 +39,7 @@ const (
 	// factsPatience is how long the agent waits for a collection before it begins
 	// another one.
 	factsPatience = 5 * time.Minute
-	// factsSoon is how often the agent looks whether a collection has ended.
+	// factsSoon is how often the agent checks whether a collection has ended.
 	factsSoon = 200 * time.Millisecond
 	// maxWatched is the largest number of files that the agent looks at.
 	maxWatched = 20_000
@@ -56,7 +56,7 @@ func (a *Agent) collectFacts(dir string) {
 	ring(a.collects)
 }
 
-// factsWatch knows the node's facts since its last run.
+// factsWatch tracks the node's facts after its last run.
 type factsWatch struct {
 	*Agent
 	begun  bool      // this agent has begun a collection
@@ -67,7 +67,7 @@ type factsWatch struct {
 	late   bool      // a watched file was written during the collection
 	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
-	toldOf string // the directory of the run for which the agent has sent told
+	toldOf string // the directory of the run for which the agent has sent the digest `told`
 	said   string
 }
 
@@ -86,7 +86,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 			return
 		case <-a.collects: // a collection has begun
 			f.begun, f.asked = true, time.Now()
-		case <-a.tellAgain: // the server may not have the facts
+		case <-a.tellAgain: // the server may not have the present facts
 			f.toldOf = ""
 		case <-timer.C:
 		}
@@ -142,7 +142,7 @@ func (f *factsWatch) look(now time.Time) {
 }
 
 // written reports whether the files differ from those at the last collection. Modules and external data
-// may be many files. To save time, written spends at most a fiftieth of the time on looking at files.
+// may consist of many files. The method therefore looks at files for at most a fiftieth of the time.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// facter implements agent.Facts. The facter finds the facts that the test has set.
+// facter implements agent.Facts, with the facts that the test has set.
 type facter struct {
 	mu      sync.Mutex
 	text    string // of all facts

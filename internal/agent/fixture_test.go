@@ -140,7 +140,7 @@ func (l *lab) end(job tutti.JobID) tutti.Result {
 
 var errSeen = errors.New("seen")
 
-// watch waits until the function until accepts an event, or until the job ends.
+// watch follows a job until it ends, or until the argument `until` returns true for an event.
 func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -170,7 +170,7 @@ func (l *lab) until(job tutti.JobID, kind string) tutti.Event {
 // runDir is the directory of a run.
 func (l *lab) runDir(run tutti.RunID) string { return filepath.Join(l.dir, "runs", string(run)) }
 
-// put writes a file of a run's directory.
+// put writes a file in a run's directory.
 func (l *lab) put(run tutti.RunID, name string, content any) {
 	l.t.Helper()
 	if err := os.MkdirAll(l.runDir(run), 0o700); err != nil {
@@ -188,7 +188,7 @@ func (l *lab) put(run tutti.RunID, name string, content any) {
 	}
 }
 
-// record returns the record of a run that the server has.
+// record returns the server's record of a run.
 func (l *lab) record(run tutti.RunID) tutti.Record {
 	l.t.Helper()
 	r, err := l.fleet.RunRecord(servertest.Operator(), run)
@@ -198,8 +198,7 @@ func (l *lab) record(run tutti.RunID) tutti.Record {
 	return r
 }
 
-// told returns a logger that closes seen when the first message with this beginning
-// is logged.
+// told returns a logger that closes the channel `seen` at the first message with this beginning.
 func told(to *slog.Logger, begins string, seen chan struct{}) *slog.Logger {
 	return slog.New(&teller{Handler: to.Handler(), begins: begins, seen: seen, once: &sync.Once{}})
 }

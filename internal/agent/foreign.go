@@ -32,10 +32,9 @@ type Witness interface {
 const (
 	foreignDir = "foreign"
 	seenFile   = "seen" // file in foreignDir with the id of the last run whose report the agent looked at
-	// foreignAgain is the first wait before the agent sends a run again that the server did not
-	// accept.
+	// foreignAgain is the first wait before the agent resends a run that the server did not accept.
 	foreignAgain = 10 * time.Second
-	// foreignMost is the longest wait before the agent sends a refused foreign run again.
+	// foreignMost is the longest wait before the agent resends a refused foreign run.
 	foreignMost = 5 * time.Minute
 
 	markFile   = "mark" // file in foreignDir
@@ -61,8 +60,8 @@ type heard struct {
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
-// untold reports whether the agent must report the run to a server of this epoch. Servers of release
-// 0.2.0 have no known epoch. Servers of release 0.2.0 have the epoch number zero.
+// untold reports whether the agent must report the run to a server of this epoch. For a server of
+// release 0.2.0, the epoch is unknown and its number is zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
@@ -102,7 +101,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		if !failed && due.IsZero() {
-			w.cannotNote(nil) // after the server was told what is noted now: until then the node looks good
+			w.cannotNote(nil) // only after the runs were reported, because until then the node would look good
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -123,10 +122,11 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// errNotNoted says that a look could not be completed, and that a later part of it went well.
+// errNotNoted means that a look could not be completed, although its last step had no error.
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
-// cannotNote notes why runs that the server did not order cannot be noted, and lets the server know at once; nil: all are noted.
+// cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
+// server at once. The error nil means that all are stored.
 func (w *watch) cannotNote(err error) {
 	w.mu.Lock()
 	changed := errorText(err) != errorText(w.unnoted)
@@ -145,16 +145,15 @@ type watch struct {
 	said    string          // the reason why a report was skipped
 	failed  bool            // the last look could not be completed
 
-	// done is the place up to which the agent has reported all reports, or need not
-	// report them.
+	// done is the place up to which the agent has dealt with all reports.
 	done  place
 	since time.Time // the time when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read contains the runs whose reports the agent has read after the place done.
+	// read contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours are our runs that count among the reports that arrived. The runs in assumed are those
-	// of them whose reports were not read.
+	// ours are our runs that count among the reports that arrived. The agent has not read the
+	// reports of the runs in `assumed`, which are also in `ours`.
 	ours, assumed map[tutti.RunID]bool
 }
 
@@ -199,8 +198,8 @@ type sighting struct {
 	fresh  bool // no earlier look has found this report
 }
 
-// looks is how often one look repeats because another report arrived in the meantime. After that, the
-// next look continues.
+// looks is the number of times that one look starts again because another report arrived in the
+// meantime. After that, the next look continues.
 const looks = 4
 
 // look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
@@ -279,8 +278,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs among found into the outbox if they are not there yet. The argument
-// unwatched is the run before which other, unseen runs may have ended.
+// take puts the foreign runs of `found` into the outbox unless they are in it already. Before the
+// run `unwatched`, other runs may have ended unseen.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -297,7 +296,7 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 }
 
 // settle completes a look during which no report arrived. The argument last is the present report. The
-// method writes its findings to disk before it updates the watch. If anything fails, the next look
+// method writes its findings to disk before it updates the watch. If writing fails, the next look
 // therefore finds them again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
@@ -336,15 +335,16 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen returns the reason why a run may have ended whose report no look has read. The reason is empty
-// if all reports were read. The runs in passed are our runs whose reports arrived and were not read.
+// unseen returns the reason to believe that a run has ended whose report no look has read. The reason
+// is empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were
+// not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
 		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
 		return "the agent did not watch the report for some time", nil
-	case last.fresh && at.came == w.done.came: // it was not renamed into place
+	case last.fresh && at.came == w.done.came: // the report was not renamed into place
 		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came
@@ -414,8 +414,9 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts a run into the outbox of which the agent knows only the end. The method removes
-// earlier such runs that are not reported yet, because the new one also stands for them.
+// hearUnseen puts an unknown run into the outbox: the agent knows only that this run has ended. The
+// new entry also stands for earlier unknown runs, so the method removes those that are not reported
+// yet.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -439,8 +440,8 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. The id and the report of the
-// unknown run are invented.
+// unseenRun returns a run that stands for an unknown run. The function invents the id and the
+// report of the unknown run.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -505,8 +506,8 @@ func (a *Agent) outbox() ([]heard, error) {
 }
 
 // sendForeigns reports the runs of the outbox that this server does not know. The server takes only one
-// run in ten seconds. The runs that may have harmed the node therefore go first, and among them the
-// oldest. The server keeps only the latest few runs, and the latest run of each kind that decides
+// run in ten seconds. The agent therefore first sends the runs that may have harmed the node, the
+// oldest first. The server keeps only the latest few runs, and the latest run of each kind that decides
 // whether a node is good. The agent removes all other runs from the outbox.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
 	now := a.epoch() // read before sending, so that runs sent before a restore are sent again

@@ -37,8 +37,8 @@ type witness struct {
 	next  chan struct{} // closed by the next look
 }
 
-// witnesses gives a lab's agents a witness. The directory of its report exists, as after the beginning
-// of Puppet's first run.
+// witnesses returns a witness, and the option that gives this witness to a lab's agents. The directory
+// of its report exists, as after the beginning of Puppet's first run.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
@@ -118,8 +118,8 @@ func (w *witness) leave(t *testing.T, text string) {
 	}
 }
 
-// leaveAll leaves the reports of several runs, one after the other. The run whose number is in
-// changed has changed something.
+// leaveAll leaves the reports of several runs, one after the other. Only the run with the number
+// `changed` has changed something.
 func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	t.Helper()
 	for i := range runs {
@@ -160,8 +160,8 @@ func foreignID(i int) tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
 }
 
-// quiet waits until the agent has reported all that it has seen, as far as it can. The
-// agent has done so when the look after the next one has begun.
+// quiet waits until the agent has reported everything that it has seen and can report. The agent
+// has done so when the look after the next one has begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -332,7 +332,7 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 			w.leave(t, report(t, 1, foreignID(1)))
 			w.seen(n + 1)
 			l.line.until(wire.OpForeign, 1)
-			l.put(foreignID(2), "sent", []byte{}) // a run of ours has left the report that is there now
+			l.put(foreignID(2), "sent", []byte{}) // the present report is from one of our runs
 			w.leave(t, report(t, 2, foreignID(2)))
 			w.taken(t)
 			l.kill()
@@ -364,7 +364,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.line.sever()
 	for i := range 8 {
 		w.leave(t, report(t, i, foreignID(i)))
-		// An attempt to tell may be a repetition for the run before. Only the outbox shows that this run was seen.
+		// An attempt to report may be a repetition for the previous run. Only the outbox shows that this run was
+		// seen.
 		l.line.wait(fmt.Sprintf("run %d to be in the outbox", i), func() bool { return slices.Contains(l.untold(), foreignID(i)) })
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {

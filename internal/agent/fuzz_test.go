@@ -185,7 +185,7 @@ func checkAnswer(t *testing.T, asked, answer []byte) {
 }
 
 // checkAfter checks that the socket still serves the run, that the run's book can
-// be read, and that its record encodes.
+// be read, and that its record can be encoded.
 func checkAfter(t *testing.T, s *socket) {
 	t.Helper()
 	asks := greeting + `{"op":"value","key":"shared/x"}` + "\n" + `{"op":"hiera"}` + "\n"

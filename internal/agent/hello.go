@@ -111,7 +111,7 @@ func Greet(ctx context.Context, bus Bus, dir string) error {
 }
 
 // hello exchanges the ticket once. The agent writes the new ticket to disk before it sends the ticket.
-// The method uses the new ticket after the server has it. If the agent is killed at any point, the
+// The bus uses the new ticket as soon as the server has it. If the agent is killed at any point, the
 // next agent sends the same message again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)

@@ -28,9 +28,9 @@ type Switch interface {
 	Standing(message string) (tutti.LeaseReport, error)
 }
 
-// leaseNote is what the agent knows of the job that holds its node. The agent writes the note to disk
-// before it disables Puppet, and removes the note after it has enabled Puppet. After any crash, the
-// next agent therefore finds what an exclusive job has disabled.
+// leaseNote is what the agent knows about the job that holds its node. The agent writes the note to
+// disk before it disables Puppet, and removes the note after it has enabled Puppet. After any crash,
+// the next agent therefore finds what an exclusive job has disabled.
 type leaseNote struct {
 	Job     tutti.JobID   `json:"job"`
 	Message string        `json:"message"`
@@ -39,8 +39,7 @@ type leaseNote struct {
 }
 
 const (
-	// LeaseFile is the file in the agent's directory that notes the job that holds the
-	// node.
+	// LeaseFile is a file in the agent's directory with a note about the job that holds the node.
 	LeaseFile = "lease.json"
 	// leaseLook is how often the agent checks whether its node is still held.
 	leaseLook = time.Second
@@ -87,8 +86,9 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over the lease of an earlier agent. The method counts the rest of the lease by the
-// node's clock, which somebody may have changed. The rest is therefore at most one full lease.
+// load takes over the lease of an earlier agent. The method computes the remaining time of the
+// lease by the node's clock, which somebody may have changed. The remaining time is therefore
+// limited to one full lease.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,8 +182,8 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	return out, nil
 }
 
-// goesOn returns the order of a run of Tutti's whose Puppet has started here and which has no result
-// yet. The method returns nil if no run is going on.
+// goesOn returns the order of a Tutti run whose Puppet has started on this node and that has no
+// result yet. The method returns nil if no run is going on.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {

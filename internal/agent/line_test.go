@@ -30,7 +30,7 @@ type line struct {
 	refuse  map[string]error                      // by operation
 	fails   func(op string, payload []byte) error // simulates an error in the server
 	alter   func(op string, reply []byte) []byte  // simulates an attacker
-	answer  string                                // the operation that alter answers in place of the server
+	answer  string                                // alter answers this operation even if the server refuses it
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
@@ -171,7 +171,7 @@ func (l *line) OnRing(f func(op string, payload []byte)) error {
 	return nil
 }
 
-// to connects the line to another server.
+// to changes the server to which the line is connected.
 func (l *line) to(fleet *servertest.Fleet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +222,7 @@ func (l *line) refuseWith(op string, err error) {
 	}
 }
 
-// failing makes the server fail where f returns an error.
+// failing makes a call fail if the function f returns an error for this call.
 func (l *line) failing(f func(op string, payload []byte) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,8 +230,8 @@ func (l *line) failing(f func(op string, payload []byte) error) {
 }
 
 // said returns the operations so far, without hellos and the named operations. An
-// operation that comes several times in a row is listed once. Hellos are left out
-// because each connection begins with one.
+// operation that comes several times in a row is listed once. The method leaves out hellos, because
+// each connection begins with a hello.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *line) said(but ...string) string {
 	return strings.Join(slices.Compact(ops), " ")
 }
 
-// until waits until the operation was called n times.
+// until returns when the operation was called n times.
 func (l *line) until(op string, n int) {
 	l.t.Helper()
 	l.wait(fmt.Sprintf("call %d of %s", n, op), func() bool { return l.count(op) >= n })

@@ -15,10 +15,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serves allows root on the machine to begin runs.
+// serves is the option that lets root on the machine begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
-// alone returns what the node knows for the time without its server.
+// alone returns the content of the node's AloneFile.
 func (l *lab) alone() agent.Alone {
 	l.t.Helper()
 	known, err := agent.ReadAlone(l.dir)
@@ -147,7 +147,7 @@ func TestWhatANoopRunWasTold(t *testing.T) {
 }
 
 // TestALocalRunWithoutAnAnswer: a local run ends if it asks a question that was never answered.
-// The run also ends if the server could be asked.
+// The run ends even if the server could answer.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()
@@ -344,8 +344,8 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 	}
 }
 
-// TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine does not come
-// to a claim. The machine makes no safety run in this time. The machine sends the same results again
+// TestAConflictIsKnownByAResult: if the server refuses a machine's results, the machine makes no
+// claim. The machine makes no safety run during this time. The machine sends the same results again
 // when the server accepts it as the node again.
 func TestAConflictIsKnownByAResult(t *testing.T) {
 	l := newLab(t, applies)
@@ -390,8 +390,8 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// TestALocalRunNeedsItsCode: if the code is damaged and the server is away, the local run fails with
-// this message.
+// TestALocalRunNeedsItsCode: if the code is damaged and the server is away, the local run fails and
+// no Puppet starts.
 func TestALocalRunNeedsItsCode(t *testing.T) {
 	l := newLab(t, applies)
 	l.served()

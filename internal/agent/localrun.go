@@ -185,7 +185,8 @@ func (a *Agent) puppetOf(dir string) string {
 
 // repeats returns the last applied run if a local run had the same code, answers and catalog as this
 // run. In all other cases, repeats returns an empty string. Other facts lead to another catalog,
-// too. For a Puppet Server's catalog, the agent does not know the sources.
+// too. If a Puppet Server made the catalog, repeats returns an empty string, because the agent does
+// not know the catalog's sources.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
@@ -216,9 +217,10 @@ func basisDigest(r tutti.Record) tutti.Digest {
 	return tutti.DigestOf([]byte(catalog + strings.Join(slices.Compact(lines), "")))
 }
 
-// Ended reads the directory of a run. The result how says how the run began, and is nil if the server
-// ordered the run. The result is nil if the run is still going on. The result told is true if the
-// server knows the run, or if the outbox of foreign and local runs will report it.
+// Ended reads the directory of a run. The return value `how` describes how the run began, and is nil
+// if the server ordered the run. The value `result` is nil if the run is still going on. The value
+// `told` is true if the server knows the run, or if the outbox of foreign and local runs will report
+// it.
 func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 	if l, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile)); err == nil {
 		how = &l

@@ -20,7 +20,7 @@ const lockTimeout = time.Hour
 
 // lockWait waits until the lock of another Puppet may be free. The lock may be free when the lock's
 // file changes or is removed, or when its owner ends. A killed owner leaves the file behind. After the
-// wait, the launcher tries to take the lock by Puppet's own rule again.
+// wait, the launcher tries again to take the lock, by Puppet's own rule.
 func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	if req.Path == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "lock_wait without a path")

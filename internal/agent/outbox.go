@@ -123,8 +123,8 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take the result. Keep the result for people, and report this to the
-		// server. Without a report of this loss, the job would wait for the result.
+		// The server will never accept the result. Keep the result for people, and report this to
+		// the server. Without a report of this loss, the job would wait for the result.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
@@ -138,7 +138,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 // sendAgain reports the refusal once more.
 func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
 	// If the file cannot be read, treat the result as not refused. The server will decide again
-	// whether it takes the result.
+	// whether it accepts the result.
 	if why := Refused(dir); why != "" {
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
 	}
@@ -158,7 +158,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets both times of a result of a run that had no process.
+// over sets both times in the result of a run without a process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -182,9 +182,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. The method encloses small ones, and
-// sends large ones now as blobs. If a part cannot be read or the server refuses the part, attach
-// leaves it out, because the outcome matters more.
+// attach adds the log, the record and the report to the result. The method encloses small parts,
+// and sends large parts now as blobs. If a part cannot be read or the server refuses the part,
+// attach leaves it out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -221,7 +221,8 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is how many bytes of a run's log are sent from its beginning, and how many from its end.
+// maxLog is the number of bytes that are sent from the beginning of a run's log, and also from the
+// end of the log.
 const maxLog = 16 << 20
 
 // readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's

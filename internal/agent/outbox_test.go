@@ -191,7 +191,7 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 	}
 }
 
-// If the server refuses a value when it comes back, the value is stored nowhere. The resource that
+// If the server comes back and refuses a value, the value is stored nowhere. The resource that
 // published it counts as failed, and so does the run.
 func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 	var l *lab

@@ -11,14 +11,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OwedFile has the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). It is on disk
-// before the result of the run that changed it.
+// OwedFile lists the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). When a
+// run changes this list, the agent writes OwedFile to disk before it writes the run's result.
 const OwedFile = "owed.json"
 
-// Refreshes is what the events of a run say of refreshes.
+// Refreshes lists the resources that still need a refresh after a run, and those that no longer
+// need one. The lists come from the run's events.
 type Refreshes struct {
-	Due  []string // resources that the run should have refreshed and has not, or perhaps has not
-	Over []string // resources that it has refreshed, or that are not to be refreshed any more
+	Due  []string // resources that the run should have refreshed but did not, or perhaps did not
+	Over []string // resources that the run has refreshed, or that no longer need a refresh
 }
 
 // debts is the content of OwedFile.
@@ -26,7 +27,8 @@ type debts struct {
 	Owed []tutti.Owed `json:"owed"`
 }
 
-// after are the debts when a run has ended. It does not matter how often one run is counted.
+// after returns the debts after a run has ended. Counting a run twice has the same result as
+// counting it once.
 func (d debts) after(run tutti.RunID, r Refreshes) debts {
 	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
 	for _, resource := range r.Due {
@@ -37,7 +39,7 @@ func (d debts) after(run tutti.RunID, r Refreshes) debts {
 	return debts{out}
 }
 
-// readDebts returns what the node with its state in dir owes.
+// readDebts returns the debts of the node with the state directory dir.
 func readDebts(dir string) (debts, error) {
 	kept, err := readSealed[debts](filepath.Join(dir, OwedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +55,8 @@ type ledger struct {
 	unsettled []string // directories of runs that have ended and are not in OwedFile yet
 }
 
-// settle counts what a run in mode apply has refreshed, and what it has not. When it returns, the debts are on disk.
+// settle updates the node's debts after a run in mode apply. When settle returns without an error, the debts are on
+// disk.
 func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	before, err := readDebts(l.dir)
 	if err != nil {
@@ -73,7 +76,7 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	return after, nil
 }
 
-// settleLate counts the runs for which that was not possible when they ended.
+// settleLate settles the runs that could not be settled when they ended.
 func (l *ledger) settleLate() error {
 	for len(l.unsettled) > 0 {
 		if _, err := l.settle(l.unsettled[0], tutti.RunID(filepath.Base(l.unsettled[0]))); err != nil {
@@ -84,7 +87,7 @@ func (l *ledger) settleLate() error {
 	return nil
 }
 
-// owes returns the resources whose refresh a run of a mode repeats. A run that changes nothing repeats none.
+// owes returns the resources that the next run must refresh. Only a run in mode apply refreshes them.
 func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	if err := l.settleLate(); err != nil || mode != tutti.ModeApply {
 		return nil, err
@@ -93,7 +96,7 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	var out []string
 	size := 0
 	for _, o := range kept.Owed {
-		if size += len(o.Resource); size > maxRepeated { // the next run repeats the rest
+		if size += len(o.Resource); size > maxRepeated { // the next run repeats the other refreshes
 			break
 		}
 		out = append(out, o.Resource)
@@ -101,10 +104,11 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	return out, err
 }
 
-// maxRepeated bounds the names of the resources that one run is told to refresh, in bytes.
+// maxRepeated bounds the total length of the names of resources that one run must refresh, in
+// bytes.
 const maxRepeated = 4 << 20
 
-// endUnknown ends a run whose marker cannot be read. Its events are there all the same.
+// endUnknown ends a run whose marker cannot be read. The run's events can still be read.
 func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) error {
 	if _, err := a.debts.settle(dir, out.Run); err != nil {
 		a.debts.unsettled = append(a.debts.unsettled, dir)
@@ -113,7 +117,7 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 	return a.end(ctx, dir, out)
 }
 
-// told returns the debts that a result has room for.
+// told returns the debts for which a result has room.
 func (d debts) told() []tutti.Owed {
 	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])
 	for i := range out {
@@ -124,5 +128,6 @@ func (d debts) told() []tutti.Owed {
 	return out
 }
 
-// maxOwedName bounds the name of a resource in a result, in bytes. OwedFile has the whole name.
+// maxOwedName bounds the name of a resource in a result, in bytes. OwedFile contains the whole
+// name.
 const maxOwedName = 1 << 10

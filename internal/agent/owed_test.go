@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refreshing is a Puppet that applies, and says so much of refreshes. It passes on what it was told to repeat.
+// refreshing is a Puppet that applies, and reports the refreshes r. It sends the refreshes that the agent
+// wants repeated to the channel told.
 func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
 	return func(p *puppet) tutti.Result {
 		out := applies(p)
@@ -28,7 +29,7 @@ func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Res
 
 type list = []string
 
-// A refresh is owed until a run has done it, whatever runs come between.
+// A refresh is owed until a run has done it, whichever runs come in between.
 func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 	told := make(chan []string, 1)
 	l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Exec[a]", "Service[b]"}}))
@@ -69,8 +70,8 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 	}
 }
 
-// The process of a run ends while there is no agent, and the next agent is killed after it has noted what the run owes, before it has noted
-// how the run ended.
+// The process of a run ends while there is no agent. The next agent is killed when it has noted what the run owes, but
+// not how the run ended.
 func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {
 	told := make(chan []string, 1)
 	ends, end := make(chan struct{}), make(chan struct{})
@@ -109,7 +110,7 @@ func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {
 	}
 }
 
-// What a run owes is known even if nobody knows any more what was started.
+// The agent knows what a run owes even if the run's marker is damaged.
 func TestARunWithADamagedMarkerOwesItsRefreshes(t *testing.T) {
 	told, end := make(chan []string, 1), make(chan struct{})
 	damaged := make(chan struct{})
@@ -167,7 +168,7 @@ func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 	}
 }
 
-// While nobody knows what the node owes, it begins no run. A run that it has begun before is not good.
+// While the debts cannot be read, the node begins no run. A run that has begun before is not good.
 func TestDamagedDebts(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

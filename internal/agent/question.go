@@ -191,9 +191,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate sends what the compile has read and exports to the server. The gate waits for the server's
-// decision without a limit, because the launcher has the deadline. The agent stores its message
-// before it sends it, because the message is part of the run's record.
+// gate sends the server what the compile has read and what it exports. The gate waits for the
+// server's decision without a limit, because the launcher has the deadline. The agent stores the
+// message before it sends it, because the message is part of the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -261,8 +261,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// withoutPlaces removes the places in the code where each question was asked. The places are most of
-// the message. The decision does not need the places, and the record has them.
+// withoutPlaces removes the places in the code where each question was asked. The places make up
+// most of the message. The decision does not need the places, and the record has them.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -280,7 +280,7 @@ func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published returns the present value of the key to a tutti_value. A question of this kind does
+// published answers a tutti_value with the present value of its key. A question of this kind does
 // not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {

@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refusals counts how often the server has refused a result for a reason of its own. The server's
-// reason may pass. If the reason stays, it is an error or damage in the server that only people
-// can repair. One refused result must not stop the node's work.
+// refusals counts how often the server has refused a result because of a problem in the server
+// itself. The problem may pass. If it stays, it is an error or damage that only people can repair.
+// One refused result must not stop the node's work.
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
@@ -60,8 +60,8 @@ func refused(run tutti.RunID, why string) wire.Ended {
 }
 
 // Refused returns the reason why the server has refused the result of the run in dir. Refused
-// returns an empty string if the server has taken the result or has not got it yet. The result is
-// in the directory.
+// returns an empty string if the server has taken the result or has not got it yet. A refused
+// result stays in the directory.
 func Refused(dir string) string {
 	sent, err := readSealed[map[string]string](filepath.Join(dir, sentFile))
 	if err != nil {

@@ -21,8 +21,9 @@ import (
 // soon makes an agent that gives up after two refusals of a result.
 func soon(o *agent.Options) { o.Refusals = 2 }
 
-// The server cannot take a result for a reason of its own. The agent does not try for ever, but reports
-// that the result is lost. The run counts as failed, and the node is not good. The next job runs.
+// An error in the server prevents it from storing a result. The agent does not try for ever, but
+// reports that the result is lost. The run counts as failed, and the node is not good. The next job
+// runs.
 func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 	for _, code := range []tutti.Code{tutti.CodeInternal, tutti.CodeConflict, tutti.CodeDamaged} {
 		t.Run(string(code), func(t *testing.T) {

@@ -31,12 +31,12 @@ type reportWatch struct {
 	saves  int    // how often the writer saved it
 	at     place
 
-	followed int // the value of at.others for which the directories are followed
+	followed int // the directories are watched for this value of at.others
 }
 
 // place is the point up to which the events were read.
 type place struct {
-	came   int // number of reports, each of another run
+	came   int // number of reports, each from a different run
 	events int // number of events of the report or of a directory above it
 	gaps   int // how often events were lost, or no watch was active
 	others int // how often a directory above the report was created, moved or removed
@@ -83,7 +83,7 @@ func (w *reportWatch) read() {
 	}
 }
 
-// missed notes that events may have been lost.
+// missed counts a moment at which events may have been lost.
 func (w *reportWatch) missed() place {
 	w.mu.Lock()
 	defer w.mu.Unlock()

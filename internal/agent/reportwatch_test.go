@@ -17,8 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// save leaves a report as the process with this number does, the given number of
-// times.
+// save writes a report the given number of times, as the process with this number does.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -53,8 +52,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look wait before it reads the report. In that time, held calls
-// happens once.
+// held makes the next look call the function `happens` before it reads the report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

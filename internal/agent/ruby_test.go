@@ -252,8 +252,8 @@ func (p *puppet) say(req ask) reply {
 	}
 }
 
-// exchange sends a line and reads one. The function returns an empty reply if the
-// connection has ended.
+// exchange sends a request as a line, and reads the line of the answer. The function returns an
+// empty reply if the connection has ended.
 func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	raw, err := json.Marshal(req)
 	if err != nil {

@@ -207,7 +207,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 		ctx, cancel = context.WithDeadlineCause(ctx, spec.StartedAt.Add(spec.Order.Timeout), errTimeout)
 		defer cancel()
 	}
-	// Keep serving a run that the agent ends, so that it can send its last messages.
+	// If the agent ends a run, keep serving the run, so that the run can send its last messages.
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() { sock.serve(serveCtx) })
@@ -307,7 +307,8 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	return tell(ctx, a, dir, result, err)
 }
 
-// tell tells the server at once how a run ended, because the disk does not take it. why is the disk's error.
+// tell sends the server at once how a run ended, because the agent cannot write this to disk. The argument
+// `why` is the disk's error.
 func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
 		// Perhaps nobody killed the process, but it could not write its end to the

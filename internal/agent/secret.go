@@ -51,7 +51,7 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 	return nil, true, err
 }
 
-// valueResponse returns the module's response to a question for a value.
+// valueResponse returns the response that the module gets to a question for a value.
 func (a *Agent) valueResponse(answer wire.Answer, opens bool) (response, error) {
 	out := response{"found": answer.Found}
 	if answer.Awaits != "" {
@@ -101,9 +101,9 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 	return out, nil
 }
 
-// publishedSecret checks a tutti_value with a Sensitive. The method reports whether the value is
-// published for all its present recipients. The agent does not store the answer, because this node has
-// its own piece.
+// publishedSecret checks a tutti_value whose value is Sensitive. The method reports whether the value
+// is published for all its present recipients. The agent does not store the answer, because this node
+// has its own piece of the secret.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {

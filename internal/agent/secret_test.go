@@ -84,7 +84,7 @@ func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
 	return l
 }
 
-// secret stores a secret for db-01 under a key, with its own id.
+// secret stores a secret for db-01 under a key, with the given id.
 func (l *lab) secret(key, id, value string) {
 	l.t.Helper()
 	to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})

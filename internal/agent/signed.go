@@ -18,8 +18,8 @@ type Signers interface {
 	// it, or if it is for another fleet. Code returns the zero Signed if the code was signed in the form of an
 	// earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
-	// Follow takes the next statements about code keys, in order. Follow ignores statements that the node
-	// follows already. When Follow returns, the statements are on disk.
+	// Follow stores the next statements about code keys, in order. Follow ignores statements that the
+	// node follows already. When Follow returns, the statements are on disk.
 	Follow(chain []tutti.Statement) error
 	// Trusts returns the counter of the last statement that this node follows.
 	Trusts() uint64
@@ -52,8 +52,8 @@ func (c *counters) read() (map[string]counted, error) {
 }
 
 // admits refuses code that is older than the code that this node has begun in the order's environment.
-// The method also refuses code that was signed for another environment. The argument environment is
-// the manifest's, because the old form of signatures names no other.
+// The method also refuses code that was signed for another environment. The argument `environment` is
+// the environment in the manifest, because signatures in the old form name no environment.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	return nil
 }
 
-// begin notes code that the agent is about to use.
+// begin stores the counter of code that the agent is about to use.
 func (c *counters) begin(said tutti.Signed) error {
 	if said.Old() {
 		return nil

@@ -17,7 +17,7 @@ import (
 // site is the code of a fleet with one file.
 func site(content string) map[string]string { return map[string]string{"manifests/site.pp": content} }
 
-// counted signs with a counter.
+// counted signs code with a counter.
 func counted(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
 	return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
 }

@@ -30,7 +30,7 @@ type socket struct {
 	local    bool // the run has no order and gets only answers that are already known here
 
 	asking    sync.Mutex
-	awaySince time.Time // guarded by asking; zero while the server answers
+	awaySince time.Time // guarded by the mutex `asking`; zero while the server answers
 }
 
 // protocol is the version of the run protocol that the socket speaks.
@@ -115,11 +115,11 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
-	Reads    []tutti.Read    `json:"reads"` // set in a hello if the module takes secrets, and makes them Sensitive
+	Reads    []tutti.Read    `json:"reads"` // from a compile on a Puppet Server
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
-	Opens    bool            `json:"opens"` // in a hello: the module takes secrets, and makes them Sensitive
+	Opens    bool            `json:"opens"` // in a hello: the module accepts secrets, and makes them Sensitive
 	// Sensitive is true if a published value must be sealed. For names its targets.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`

@@ -398,8 +398,8 @@ func TestANoopRunPublishesNothing(t *testing.T) {
 	l.end(l.fleet.Start("deploy", tutti.ModeNoop))
 }
 
-// The socket is for the launcher's connection, which may end at any point. A line
-// that is too long or invalid ends only its connection.
+// The launcher's connection to the socket may end at any point. A line that is too long or invalid
+// ends only its connection.
 func TestJunkEndsItsConnectionOnly(t *testing.T) {
 	started(t).inRun(func(p *puppet) {
 		for _, junk := range []string{"\x00\xff\n", strings.Repeat("a", 70_000), "{}\n{}\n", ""} {

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// TestForeignRunsThatAreNotNoted: a foreign run that the disk does not take may have changed the node. The node is not good until
-// the run is noted and told.
+// TestForeignRunsThatAreNotNoted: if the agent cannot store a foreign run on disk, the run may still have changed the
+// node. The node is not good until the agent has stored and reported the run.
 func TestForeignRunsThatAreNotNoted(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
@@ -38,7 +38,7 @@ func TestForeignRunsThatAreNotNoted(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Rename(full+".new", full); err != nil { // an agent removes what is empty
+			if err := os.Rename(full+".new", full); err != nil { // an agent removes an empty directory
 				t.Fatal(err)
 			}
 			if tc.restart {

@@ -33,8 +33,8 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	}
 }
 
-// A machine that the server does not accept as the node sends again at growing intervals. When the
-// server returns another error, the pause is short again.
+// A machine that the server does not accept as the node repeats its messages at growing intervals.
+// When the server returns another error, the pause is short again.
 func TestAMachineThatIsNotTakenHoldsOff(t *testing.T) {
 	var h holdOff
 	unknown := tutti.Errorf(tutti.CodeUnauthenticated, "two machines have the key of node db-01")

@@ -40,8 +40,8 @@ const (
 )
 
 // measureConverge measures the effects of a change in a fleet of 10,000 nodes with 2,000 questions
-// each. measureConverge uses the server's own code on the real log, in memory and without TLS. The
-// nodes of this fleet are calls of the server's handlers.
+// each. measureConverge uses the server's own code on the real log, in memory and without TLS. In
+// this fleet, each node is only a series of calls of the server's handlers.
 func measureConverge(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("/dev/shm", "tutti-bench-converge-")
 	if err != nil {
@@ -149,8 +149,8 @@ func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	return nil
 }
 
-// apply does the gate of the node's run, and then the rest of the run. A held run continues when
-// its doorbell rings again.
+// apply executes the gate of the node's run, and then the remaining steps of the run. A held run
+// continues when its doorbell rings again.
 func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	f.busy[i].Lock()
 	defer f.busy[i].Unlock()

@@ -84,7 +84,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"read", measureRead, o.nodes == 0},
 		{"hostile", measureHostile, false},
 		{"scale", measureScale, o.nodes == 0},
-		{"return", measureReturn, only != "return"}, // scale also measures this, in the middle of a job
+		{"return", measureReturn, only != "return"}, // `scale` also measures the return, during a job
 		{"status", measureStatus, o.nodes == 0},
 		{"swift", measureSwift, noLab},
 		{"agent", measureAgent, noLab},

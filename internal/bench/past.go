@@ -48,7 +48,7 @@ func measurePast(ctx context.Context, o options) (figures []figure, err error) {
 	if err := fillPast(ctx, s.data); err != nil {
 		return nil, fmt.Errorf("execute %d jobs: %w", pastJobs, err)
 	}
-	// The first start follows a clean end. Each other start follows a kill.
+	// The first start follows a clean end. All other starts follow a kill.
 	var times []time.Duration
 	for i := range pastStarts + 1 {
 		began := time.Now()
@@ -154,7 +154,7 @@ func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) er
 	if err != nil {
 		return err
 	}
-	began := time.Now() // makes the sweep believe that much more time has passed
+	began := time.Now() // the clock of the sweep runs 1,000 times too fast
 	blobs := sweep.New(stored, func() time.Time { return began.Add(1000 * time.Since(began)) })
 	log, err := natsbus.OpenLog(ctx, nc, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// These are the questions and publications of each node in the fleet that the readers read. By its
-// role a node asks for 1,950 absent and ten present hiera keys, and for ten values. The nodes of
-// the first role export resources and do not collect. Each sets a value.
+// These are the questions and publications of each node in the fleet that the readers read. The
+// role of a node determines its questions: 1,950 absent hiera keys, ten present hiera keys, and ten
+// values. The nodes of the first role export resources and do not collect. Each of these nodes sets
+// a value.
 const (
 	readRoles  = 20
 	readAbsent = 1950

@@ -286,7 +286,7 @@ func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) erro
 	return nil
 }
 
-// profileTime is about the time that the three stages take, in seconds.
+// profileTime is roughly how long the three stages take, in seconds.
 const profileTime = 30
 
 // startProfiles takes CPU profiles of both processes if the options ask for profiles.
@@ -360,7 +360,7 @@ func (m *scaleMeasure) idle(ctx context.Context) error {
 	return err
 }
 
-// usage records the CPU time of both processes. usage returns a function that says how much CPU
+// usage records the CPU time of both processes. usage returns a function that returns how much CPU
 // time both processes have used since then.
 func (m *scaleMeasure) usage() (since func() (server, agents time.Duration, err error), err error) {
 	pids := [2]int{m.server.cmd.Process.Pid, os.Getpid()}

@@ -21,7 +21,7 @@ import (
 const (
 	compileTime = 40 * time.Millisecond
 	applyTime   = 60 * time.Millisecond
-	longTime    = 12 * time.Second // longTime is for the step that continues during a restart of the server.
+	longTime    = 12 * time.Second // longTime is the duration of the step that continues during a server restart.
 
 	hieraAsked = 300 // hieraAsked is the number of looked-up hiera keys. Most of these keys are absent.
 	hieraThere = 40  // that have a value

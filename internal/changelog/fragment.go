@@ -57,8 +57,8 @@ func read(dir string) ([]fragment, error) {
 	return fragments, errors.Join(errs...)
 }
 
-// parse reads one file. If a text begins with one of kinds and a colon, the text is of
-// that kind. Every other text is of the default kind.
+// parse reads one file. If a text begins with the name of a kind and a colon, the text is of that
+// kind. Every other text is of the default kind.
 func parse(name, raw string) (fragment, error) {
 	f := fragment{kind: defaultKind, text: strings.TrimSuffix(raw, "\n")}
 	if m := kindRE.FindStringSubmatch(f.text); m != nil && slices.Contains(kinds, m[1]) {

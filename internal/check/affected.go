@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// change is the difference of the tree to a commit. A nil change touches everything.
+// change is the difference between the tree and a commit. A nil change touches everything.
 type change struct {
 	base  string
 	files []string // paths from the top of the tree, including files that git does not track yet
@@ -35,15 +35,15 @@ func changesSince(ctx context.Context, base string) (*change, error) {
 	return &change{base: base, files: strings.Fields(changed + added)}, nil
 }
 
-// touches reports whether a changed file is one of the paths or below one of them.
+// touches reports whether a changed file is one of the paths or is below one of the paths.
 func (c *change) touches(paths ...string) bool {
 	return c == nil || slices.ContainsFunc(c.files, func(file string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
 	})
 }
 
-// program contains the sources of the binary. A change of any of these paths may change
-// the tests on hosts.
+// program contains the sources of the binary. A change of any of these paths may change the results
+// of the tests on hosts.
 var program = []string{"cmd", "internal", "puppet", "deploy", "go.mod", "go.sum"}
 
 // areas lists, for each area of tests, the paths that matter. If a change touches such a
@@ -86,9 +86,9 @@ func (c *change) keep(all []stage) []stage {
 	return slices.DeleteFunc(all, func(s stage) bool { return !wanted[s.name] })
 }
 
-// touchesPackage reports whether a package, its tests or a package that either imports
-// has changed. A changed file belongs to the package in the same folder, or in the
-// nearest folder above. A file that belongs to no package counts for all packages.
+// touchesPackage reports whether a package, its tests or a package that one of them imports has
+// changed. A changed file belongs to the package in the same folder, or in the nearest folder
+// above. If a file that belongs to no package has changed, all packages count as changed.
 func (c *change) touchesPackage(all packages, importPath string) bool {
 	if c == nil {
 		return true

@@ -65,7 +65,7 @@ func places(column string) []string {
 	return strings.Split(column, ",")
 }
 
-// of returns the time from a test's row, for people.
+// of returns the time in a test's row as text for people.
 func (b budget) of(t testResult) string {
 	i := slices.IndexFunc(b, func(r row) bool { return r.name == t.name })
 	if i < 0 {

@@ -77,12 +77,12 @@ func (w *testWatch) line(text string) {
 	case "build-fail":
 		return // the package of this test fails, too
 	case "fail":
-		if e.Test != "" || !w.failed[e.Package] { // a package fails because of its tests, or by itself
+		if e.Test != "" || !w.failed[e.Package] { // a package may also fail without a failed test
 			w.sink.report.fail(result, w.all(e, key))
 		}
 		w.failed[e.Package] = true
 	case "skip":
-		if e.Test != "" { // otherwise it is a package without tests
+		if e.Test != "" { // otherwise the event is about a package without tests
 			w.sink.report.skip(result, strings.Join(w.said[key], ""))
 		}
 	default:

@@ -25,7 +25,7 @@ func stages(rows budget, c *change) []stage {
 		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
 		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
 
-		// The lane that boots hosts ends earlier.
+		// The lane "hosts" would end before the lane "code", so specs7 runs in the lane "hosts".
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
 
 		{name: "lint", lane: "code", run: lint},
@@ -93,8 +93,8 @@ const defenceParts = 3
 // simulatedFleets is the number of fleets that can be simulated in less than an hour.
 const simulatedFleets = 500_000
 
-// simulated simulates this many fleets, beginning with a seed. GOGC is high because the
-// fleets are small and many.
+// simulated simulates this many fleets, beginning with a seed. GOGC is high because there are many
+// small fleets.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},
@@ -200,9 +200,8 @@ func specs(kind string, releases ...string) func(context.Context, *sink) error {
 // seconds.
 const mostDefences = 8
 
-// defences tests the defences whose file or test the change touches. Without a change,
-// defences tests some of the defences that have changed since the deep tests have tested
-// all of them.
+// defences tests the defences whose file or test the change touches. Without a change, the stage
+// tests some of the defences that have changed since the deep tests last tested all defences.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}

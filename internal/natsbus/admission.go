@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// stallFor bounds how long new calls wait for the calls under way to end. stallAgain is the time until the next
+	// stallFor bounds how long new calls wait for the running calls to end. stallAgain is the time until the next
 	// try.
 	stallFor   = time.Second
 	stallAgain = 5 * time.Second

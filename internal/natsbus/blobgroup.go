@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// worthBatch is the number of messages from which an atomic batch is cheaper than single messages. A batch needs
-	// about four fsyncs, and each single message needs one.
+	// worthBatch is the smallest number of messages for which an atomic batch is cheaper than single messages. A
+	// batch needs about four fsyncs, and each single message needs one.
 	worthBatch = 5
 	// maxGroup bounds the bytes of one batch.
 	maxGroup = 4 << 20
 )
 
 // group gathers the messages that many callers store at the same time. If no other caller is storing, a new caller
-// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all of
-// them.
+// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all
+// waiting callers.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
@@ -59,8 +59,8 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts whose turn it is, and lets the next one lead. It does so also if store panics, which fails the caller's
-// message and not the server: otherwise nobody would ever store again.
+// lead stores the puts of the present group, and then makes the next put the leader. If store panics, all puts of the
+// group get an error, and the next put still becomes the leader. Otherwise nobody would ever store again.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()
@@ -108,7 +108,7 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll stores all puts and sends each of them its result. storeAll does not end when the caller's ctx ends,
+// storeAll stores all puts and sends each put its result. storeAll does not end when the caller's ctx ends,
 // because storeAll works for other callers too.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestAPanicKeepsNoRoom: if the caller who stores for others panics, these are told, and the next ones store.
+// TestAPanicKeepsNoRoom: if the caller that stores for other callers panics, those callers get an error, and
+// later callers can store.
 func TestAPanicKeepsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g group

@@ -129,7 +129,7 @@ func payloadParcel(payload []byte) parcel {
 	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}
 }
 
-// upload sends a parcel in chunks. The server says at which offset the next chunk begins.
+// upload sends a parcel in chunks. The server answers with the offset of the next chunk.
 func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
 	var chunk []byte // the first message has no content, it only requests the offset
 	for offset := int64(0); ; {

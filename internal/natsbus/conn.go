@@ -214,7 +214,7 @@ func (c *Conn) Proved() tutti.Digest {
 // Key is the node's key.
 func (c *Conn) Key() tutti.NodeKey { return c.key }
 
-// Connected reports whether there is a connection now that calls can use.
+// Connected reports whether calls can use a connection now.
 func (c *Conn) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,8 +2,8 @@
 // with JetStream.
 //
 // The log is one stream with one writer. Every append names the sequence of the event before it. NATS refuses the
-// append if another event has that place. A writer whose append was refused ends. (Rejected: compare-and-set per
-// subject. A deposed writer would still own the other subjects.)
+// append if that event is not the last one. If an append is refused, its writer ends. (Rejected: compare-and-set
+// per subject. A writer that was replaced could still write to the other subjects.)
 //
 // A node uses only subjects that contain its public key:
 //

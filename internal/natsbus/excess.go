@@ -38,8 +38,8 @@ type excessOf struct {
 
 func newExcess() *excess { return &excess{of: map[tutti.NodeKey]*excessOf{}} }
 
-// more counts a message. The result out reports whether the node is locked out. The result since reports whether this
-// message is the reason.
+// more counts a message. The result `out` reports whether the node is locked out. The result `since` reports whether
+// this message is the reason.
 func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

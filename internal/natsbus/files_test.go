@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// TestAnAppendWaitsForFiles checks that an append waits while no file can be opened, and that
-// nothing of it is stored. Later the log accepts events again.
+// TestAnAppendWaitsForFiles checks that an append waits while no file can be opened, and that the
+// log stores no part of the append. Later the log accepts events again.
 func TestAnAppendWaitsForFiles(t *testing.T) { // not parallel, because the limit applies to the whole process
 	bus := bustest.Start(t)
 	log := openLog(t, bus)

@@ -97,9 +97,9 @@ func checkWireAnswer(t *testing.T, op string, asked, answer *nats.Msg) {
 	}
 }
 
-// FuzzSubject checks that a message always counts as sent by the node whose subject it
-// used. The server answers a message only in the inbox of the message's node. Ids of
-// events never become part of a subject without encoding.
+// FuzzSubject checks whom the server treats as the sender of a message: always the node whose
+// subject the message used. The server answers a message only in the inbox of the message's node.
+// Ids of events never become part of a subject without encoding.
 func FuzzSubject(f *testing.F) {
 	f.Add("n."+string(fuzzKey)+".claim", "i."+string(fuzzKey)+".x.1", "web.example.net")
 	f.Add("n."+string(fuzzKey)+".a.b", "i."+string(fuzzKey)+".>", "log.>")

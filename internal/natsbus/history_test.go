@@ -73,7 +73,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// trust gives the relay a certificate of that authority.
+// trust gives the relay a certificate of the given authority.
 func (r *relay) trust(t *testing.T, authority *identity.Authority) {
 	t.Helper()
 	config, err := identity.ClientTLS(authority.CA())
@@ -237,8 +237,8 @@ var theLog = porcupine.Model{
 }
 
 // unknown is the model for an append without an answer. The append may happen at any
-// later time, or never. Never has the same effect as an append after all other
-// events.
+// later time, or never. An append that never happens has the same effect as an append after all
+// other events.
 func unknown(state list, op operation) (bool, any) {
 	if op.behind != state.last {
 		return true, state

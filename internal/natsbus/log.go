@@ -36,7 +36,7 @@ type Log struct {
 	tail tail
 }
 
-// tail is the end of the log that this Log knows of.
+// tail is the last end of the log that this Log has seen.
 type tail struct {
 	place
 	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
@@ -45,7 +45,7 @@ type tail struct {
 	end uint64
 }
 
-// place is the end of a complete append, with the link there.
+// place is the end of a complete append: the sequence and the link of its last event.
 type place struct {
 	seq  uint64
 	link tutti.Digest
@@ -175,7 +175,7 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// behind returns the end of the log. The next append, which names the event last, comes after this end. If another
+// behind returns the end of the log. The next append, which names the event `last`, comes after this end. If another
 // writer may have written in the meantime, behind reads the end from the stream. If an append names a wrong end, the
 // stream refuses the append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {

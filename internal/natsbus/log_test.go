@@ -33,8 +33,8 @@ func keys(t *testing.T, log tutti.Log, after uint64) []string {
 	return got
 }
 
-// tear writes the first parts of a batch after the event with the link before.
-// A loss of power leaves the same messages.
+// tear writes the first parts of a batch after the event with the link `before`. A loss of power
+// leaves the same messages.
 func tear(t *testing.T, bus *bustest.Bus, before tutti.Digest, parts, of int) {
 	t.Helper()
 	js := bus.JetStream(t)

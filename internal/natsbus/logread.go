@@ -65,8 +65,8 @@ func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// chain yields the messages of all complete appends after the sequence after. chain ends at the message that was
-// the last one at the time of the call. chain checks that each link fits the entry before it.
+// chain yields the messages of all complete appends that follow the sequence `after`. chain ends at the message
+// that was the last one at the time of the call. chain checks that each link fits the entry before it.
 func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		state, err := l.state(ctx)
@@ -108,7 +108,8 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 	}
 }
 
-// follows checks that m directly follows the entry with the link before. follows returns the link of m.
+// follows checks that m directly follows the entry with the link `before`. The method returns the link
+// of m.
 func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	digest := m.blob
 	if digest == "" {
@@ -121,8 +122,8 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// place returns the end of the last complete append that ends at or before the event after. place returns
-// CodeNotFound if the log does not have this event (any more).
+// place returns the end of the last complete append that ends no later than the event `after`. The method
+// returns CodeNotFound if the log does not have this event (any more).
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -170,7 +171,8 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages after the sequence after, up to last. There is no gap between the messages.
+// messages yields the messages that follow the sequence `after`, up to the sequence `last`. There is no
+// gap between the messages.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {
@@ -221,8 +223,8 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns at most count messages, beginning with next, that the bus sent within readTimeout. fetch also
-// returns the reason why there are no more.
+// fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`. The
+// result has at most `count` messages. The error is the reason why there are no more.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")

@@ -27,8 +27,8 @@ type Restorer struct {
 	bytes int
 }
 
-// RestoreLog begins a new log after the event after. The link of that event is link. The log must not exist yet. The
-// caller must store the content that the entries need before somebody reads the log.
+// RestoreLog begins a new log that continues after the event `after`. The argument `link` is the link of that event.
+// The log must not exist yet. The caller must store the content that the entries need before somebody reads the log.
 func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Digest) (*Restorer, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

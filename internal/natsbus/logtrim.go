@@ -89,7 +89,7 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 }
 
 // trimmed does the work of place for an event that the log no longer has. Such an event must be the end of a
-// snapshot, because the log goes on from there.
+// snapshot, because the log begins directly after a snapshot.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {

@@ -208,7 +208,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		s.running.Go(func() {
 			defer func() { cancel(); s.leave(key) }()
 			ctx, turn := tutti.WithTurn(ctx, turns.leave)
-			defer turn.End() // a second one does nothing
+			defer turn.End() // a second call of End does nothing
 			var answer *nats.Msg
 			if ctx.Err() == nil { // if ctx has ended, the node no longer waits for an answer
 				answer = s.dispatch(ctx, key, op, msg)

@@ -96,9 +96,9 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for size bytes. Together with these bytes, the node will then have mine bytes. Nodes with more
-// bytes lose their parcels, least recently used first. The announced size of a parcel counts from the beginning,
-// even if no chunk has arrived. The caller holds s.mu.
+// room makes room for size bytes. The argument `mine` is the number of bytes of the node, including these bytes.
+// Nodes with more bytes lose their parcels, least recently used first. The announced size of a parcel counts
+// from the beginning, even if no chunk has arrived. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey

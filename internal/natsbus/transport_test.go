@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// serve serves h until the test ends or stop is called.
+// serve answers calls with the handler h until the test ends or calls the returned function.
 func serve(t *testing.T, bus *bustest.Bus, h natsbus.Handler, change ...func(*natsbus.ServeOptions)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +232,8 @@ func TestDialWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConnectedIsWhatCallsUse checks Connected after the client library has connected, before calls use it.
+// TestConnectedIsWhatCallsUse checks Connected when the client library has connected, but calls do not use
+// the connection yet.
 func TestConnectedIsWhatCallsUse(t *testing.T) {
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web")

@@ -7,7 +7,7 @@ import (
 )
 
 // turns bounds how many calls run at once. If more calls wait, the nodes take turns. A node with many calls does not
-// come more often than a node with one.
+// get more turns than a node with one call.
 type turns struct {
 	mu      sync.Mutex
 	free    int

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// entry is a change of directory entries that is not on disk yet. If only to is set, a name was made. If only
-// from is set, a name was removed. If both are set, a name was moved.
+// entry is a change of directory entries that is not on disk yet. If only `to` is set, a name was made. If
+// only `from` is set, a name was removed. If both are set, a name was moved.
 type entry struct {
 	ino      uint64
 	from, to slot
@@ -31,8 +31,8 @@ func (later *entry) needs(earlier *entry) bool {
 	return false
 }
 
-// sync writes a file or directory to disk. The method writes its content or its entries, and also its own entry if
-// this entry is new. The caller holds f.mu.
+// sync writes a file or directory to disk. The method writes the content of a file or the entries of a directory.
+// It also writes the entry of this file or directory if the entry is new. The caller holds f.mu.
 func (f *FS) sync(ino uint64) {
 	for {
 		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })

@@ -3,7 +3,8 @@
 // be:
 //
 //   - the content of a file is on disk after the file is fsynced (or opened with O_SYNC or O_DSYNC), and never before;
-//   - then also the file's entry and the entries of the directories above it are on disk if they are new, as on ext4;
+//   - the same fsync also writes the file's entry and the entries of the directories above it, if they are new,
+//     as on ext4;
 //   - a made, removed or renamed entry is on disk after the next fsync of its directory, or of the file itself;
 //   - sync_file_range does nothing. syncfs writes everything. FUSE does not pass
 //     syncfs on, so programs built with the tag killpoints report it (killpoint.SyncAttr).
@@ -157,8 +158,8 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
 		// Abort and detach the mount, because other mount namespaces may have a copy of it and would keep it. Every
-		// container that is started makes a copy of the mount. Abort first, because after the unmount the number may
-		// belong to another connection.
+		// container that is started makes a copy of the mount. Abort first, because after the unmount another
+		// connection may get the same number.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}

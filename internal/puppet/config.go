@@ -45,7 +45,7 @@ var (
 )
 
 // ReadConfig reads the settings of the Puppet below root (normally "/"). If ReadConfig cannot resolve a setting, it
-// returns an error in place of a guess. ReadConfig returns an error that names the setting.
+// returns an error that names the setting, and does not guess.
 func ReadConfig(root string) (Config, error) {
 	install, err := Find(root)
 	if err != nil {
@@ -119,8 +119,8 @@ func plainValue(value string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// resolve returns the value of a setting. The function replaces the names of other
-// settings in it by their values.
+// resolve returns the value of a setting. The function replaces the names of other settings in this
+// value by their values.
 func resolve(settings map[string]string, name string, depth int) (string, error) {
 	value, ok := settings[name]
 	if !ok || depth > 10 {

@@ -16,7 +16,7 @@ import (
 // FactsNow is the result of collecting facts after a run.
 type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
-	Changed []string     `json:"changed"` // names of the facts that differ from the run's
+	Changed []string     `json:"changed"` // names of the facts that differ from the run's facts
 	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
 	// Began is when the collection began. At is when the collection ended.
 	Began time.Time `json:"began"`

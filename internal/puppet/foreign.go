@@ -47,8 +47,8 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Forei
 	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
 }
 
-// foreignReport has more fields of the report than report, because a foreign run leaves no other
-// files to read.
+// foreignReport has more fields than the type report, because a foreign run leaves no other files
+// to read.
 type foreignReport struct {
 	report
 	Host        string    `json:"host"`
@@ -62,8 +62,8 @@ type foreignReport struct {
 // maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function ours
-// reports whether a report with this host is from this machine.
+// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function
+// `ours` reports whether a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -139,8 +139,8 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog returns the reason why a run failed that applied nothing. The method
-// decides by the messages that Puppet logs in `Configurer#run_internal`.
+// withoutCatalog returns why a run failed without applying anything. The method decides by the
+// messages that Puppet logs in `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
 		switch {
@@ -155,9 +155,9 @@ func (tr trace) withoutCatalog() tutti.Reason {
 	return tutti.BecauseCompile
 }
 
-// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. Puppet counts the
-// resources that tags and schedules leave out as skipped. Only `puppet agent` syncs plugins and requests its node
-// (configurer.rb).
+// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. If tags or
+// schedules leave out a resource, Puppet counts this resource as skipped. Only `puppet agent` syncs plugins and
+// requests its node (configurer.rb).
 func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")

@@ -13,7 +13,7 @@ import (
 )
 
 // foreign returns a report that a real Puppet has left (puppet/testdata/foreign), with
-// some parts replaced. The argument change is a list of old, new, old, new, ….
+// some parts replaced. The argument `change` is a list of old and new texts: old, new, old, new, ….
 func foreign(t *testing.T, version, name string, change ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../../puppet/testdata/foreign", version, name+".yaml"))

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// aside returns the name of Puppet's file before it is put in place and after it is removed. The name is in the same
-// directory, so that one link or rename moves the file.
+// aside returns the name that Puppet's file has before Hold puts it in place and after Unhold takes it away. The
+// name is in the same directory, so that one link or rename moves the file.
 func aside(file string) string { return file + ".tutti" }
 
 // DisabledBy returns the content of the file that disables Puppet, as Puppet writes it.

@@ -182,7 +182,7 @@ func (tr trace) signalled() bool {
 	return tr.done != nil && tr.done.Error != nil && tr.done.Error.Class == "SignalException"
 }
 
-// reasonOf returns the reason for a run that failed in a phase without a report.
+// reasonOf returns the reason for the failure of a run that left no report and ended in this phase.
 func reasonOf(phase string) tutti.Reason {
 	switch phase {
 	case "facts":
@@ -208,8 +208,8 @@ func (tr trace) message() string {
 	return "no message in phase " + tr.last
 }
 
-// placeRE matches the place in a message of a Puppet Server, which the report of a foreign run has in no other form. The launcher
-// itself finds it in its runs (puppet_x/tutti/log.rb).
+// placeRE matches the place in a message of a Puppet Server. The report of a foreign run contains this place only in
+// the message. In Tutti's own runs, the launcher finds the place (puppet_x/tutti/log.rb).
 var placeRE = regexp.MustCompile(`\(file: ([^,()]+?)(?:, line: (\d{1,9}))?(?:, column: (\d{1,9}))?\)`)
 
 func failuresOf(errs []logLine) []tutti.Failure {

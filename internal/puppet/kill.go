@@ -21,7 +21,7 @@ func (p *Process) Kill(ctx context.Context) error {
 		return nil
 	}
 	// Puppet gives every command its own session. When Puppet ends, its children lose their parent. Kill
-	// therefore looks for the children before and after.
+	// therefore looks for the children before and after Puppet's end.
 	started := p.descendants()
 	if err := p.end(ctx); err != nil {
 		return err

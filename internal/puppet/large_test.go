@@ -28,7 +28,7 @@ func endedWell(t *testing.T, dir string) {
 	}
 }
 
-// A run logs very many messages, all of them errors, and its report contains them all. Judging this run must fit
+// A run logs very many error messages, and its report contains all of these messages. Judging this run must fit
 // into memory.
 func TestARunThatSaysALotIsJudged(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {

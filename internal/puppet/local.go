@@ -23,8 +23,8 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and whether Puppet may run. Any number
-// of goroutines may use it.
+// Local is the node's own Puppet outside of runs. Local reads Puppet's files, and allows or forbids Puppet to run.
+// Any number of goroutines may use it.
 type Local struct {
 	Root string           // the directory below which Puppet is installed, normally "/"
 	Now  func() time.Time // nil: time.Now
@@ -164,7 +164,7 @@ func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // the mode that Puppet uses, because others read the file
+	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // Puppet's own mode, because other users read the file
 	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 }
 

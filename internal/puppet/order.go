@@ -97,8 +97,7 @@ func (o Order) verify() error {
 	return err
 }
 
-// NoteCold writes into the trace of a run that is about to start. NoteCold notes why the run is not a child
-// of the warm parent.
+// NoteCold writes into the trace of a starting run why the run is not a child of the warm parent.
 func NoteCold(dir string, why error) error {
 	line, err := json.Marshal(struct {
 		T    string `json:"t"`

@@ -76,9 +76,9 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt trusts pid and
-// start time. The launcher may have had no time to write them, or a power failure may have left the file empty. In
-// that case, Adopt finds the launcher by its arguments.
+// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt finds the
+// launcher by its pid and start time in a file. The launcher may have had no time to write this file, or a power
+// failure may have left it empty. In that case, Adopt finds the launcher by its arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
@@ -98,8 +98,8 @@ func Adopt(dir string) (*Process, error) {
 	return found, err
 }
 
-// noted returns the process that the file pid names. The process may be gone by now. Without its start time, the agent
-// could take another process for ours and end that process.
+// noted returns the process that the file `pid` names. The process may be gone by now. Without the start time in this
+// file, the agent could mistake another process for ours, and end that process.
 func noted(dir string) (*Process, error) {
 	var file struct {
 		PID   int    `json:"pid"`

@@ -15,23 +15,24 @@ import (
 type owed struct {
 	by      []string // resources that have changed
 	applied string   // a resource that was being applied and may have changed
-	noted   bool     // the module says when it is done; an older module does not
+	noted   bool     // the module reports the end of the refresh; an older module does not
 }
 
 // refreshes are all refreshes that are still needed at one point of a run's events.
 type refreshes struct {
 	notifies map[string][]string // by resource; contains only unfinished resources
-	noted    map[string]bool     // those of them that the module has noted before it changed them
+	noted    map[string]bool     // the resources in notifies that the module noted before it changed them
 	owed     map[string]*owed
-	over     map[string]bool // resources that were refreshed, or are not to be refreshed any more
-	bytes    int             // of all of these fields
+	over     map[string]bool // resources that were refreshed, or no longer need a refresh
+	bytes    int             // the size of all these fields
 }
 
 // maxRefreshes bounds how many bytes of a run's events are kept.
 const maxRefreshes = 32 << 20
 
-// Refreshes reads from the events in a run's directory which resources are to be refreshed and were not (due), and which were
-// refreshed or are not to be refreshed any more (over). Both are sorted, and no resource is in both.
+// Refreshes reads the events in a run's directory. The list `due` has the resources that still need a refresh. The list
+// `over` has the resources that were refreshed or no longer need a refresh. Both lists are sorted, and no resource is
+// in both.
 func Refreshes(dir string) (due, over []string, err error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
@@ -49,7 +50,7 @@ func readRefreshes(dir string) (*refreshes, error) {
 		}
 		r.note(e)
 	})
-	if err == nil && r.bytes > maxRefreshes { // later events are not known
+	if err == nil && r.bytes > maxRefreshes { // the later events were not read
 		err = tutti.Errorf(tutti.CodeDamaged, "its events name too many resources")
 	}
 	if err != nil {
@@ -63,13 +64,14 @@ func readRefreshes(dir string) (*refreshes, error) {
 	return r, nil
 }
 
-// due are the resources that are still to be refreshed, sorted.
+// due returns the resources that still need a refresh, sorted.
 func (r *refreshes) due() []string {
 	return slices.Sorted(maps.Keys(r.owed))
 }
 
-// lostRefreshes lists, as failures, the refreshes that were due and not done in a run that was not good. Puppet does not
-// make up for them: its next run finds the changes already made, and refreshes nothing. The next run of Tutti's does.
+// lostRefreshes lists, as failures, the due refreshes that a run without a good outcome has not done. Puppet
+// itself never does these refreshes: its next run finds nothing left to change, and refreshes nothing. Tutti's
+// next run does them.
 func lostRefreshes(dir string, failures []tutti.Failure) ([]tutti.Failure, error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
@@ -87,7 +89,7 @@ func lostRefreshes(dir string, failures []tutti.Failure) ([]tutti.Failure, error
 
 func (r *refreshes) note(e eventLine) {
 	switch e.Event {
-	case "start", "change": // an older module says at the start what would be refreshed
+	case "start", "change": // an older module reports at the start of a resource what the resource notifies
 		if len(e.Notifies) > 0 { // most resources notify no other resource
 			all := e.Notifies
 			if e.Event == "change" {
@@ -110,7 +112,8 @@ func (r *refreshes) note(e eventLine) {
 	}
 }
 
-// done notes that a resource has ended. With an older module it was refreshed if that was due, or Puppet has left it out.
+// done notes that Puppet has finished a resource. With an older module, a due refresh of this resource then also ends:
+// Puppet has done the refresh or left it out.
 func (r *refreshes) done(e eventLine) {
 	if o := r.owed[e.Resource]; o != nil && !o.noted {
 		delete(r.owed, e.Resource)
@@ -121,7 +124,8 @@ func (r *refreshes) done(e eventLine) {
 	r.ended(e.Resource)
 }
 
-// changed notes that a resource has changed or was refreshed. Its own refresh is not due because of that.
+// changed notes that a resource has changed or was refreshed. If a resource that notifies itself was
+// refreshed, it needs no second refresh.
 func (r *refreshes) changed(resource string) {
 	for _, target := range r.notifies[resource] {
 		if target == resource && r.over[resource] {

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-// A refresh that a cut-off run owes is lost for Puppet: its next run finds nothing to change. The module here is older than ADR 0029.
+// Puppet itself never does the refreshes that a cut-off run owes, because its next run finds nothing to change. The
+// module in this test is older than ADR 0029.
 func TestLostRefreshes(t *testing.T) {
 	const (
 		begins = `{"event":"start","resource":"File[/c]","notifies":["Exec[a]","Service[b]"]}` + "\n"
@@ -81,7 +82,7 @@ func TestManyLostRefreshes(t *testing.T) {
 	}
 }
 
-// What the module notes before each change and after each refresh.
+// The owed refreshes follow from what the module notes before each change and after each refresh.
 func TestRefreshesThatAreOwed(t *testing.T) {
 	const (
 		begins  = `{"event":"start","resource":"File[/c]"}` + "\n"

@@ -153,7 +153,7 @@ func (r report) onlyWaits() bool {
 	return some
 }
 
-// exitOf has the exit codes that Puppet uses with a good report (--detailed-exitcodes).
+// exitOf contains the exit codes that Puppet uses with a good report (--detailed-exitcodes).
 var exitOf = map[string]int{"unchanged": 0, "changed": 2}
 
 // judgeGood accepts a good report only if all other files of the run agree with it.

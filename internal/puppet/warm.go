@@ -28,7 +28,7 @@ const (
 	warmReady  = time.Minute      // time to load Puppet
 	warmAnswer = 10 * time.Second // how long the parent may take to make a child
 	warmRetry  = 5 * time.Minute  // how long to wait after a failed start of a parent
-	warmMemory = 256 << 20        // a parent that uses more is replaced
+	warmMemory = 256 << 20        // a parent that uses more memory is replaced
 	factsAge   = time.Minute      // facts that were collected in advance may be at most this old
 )
 
@@ -60,8 +60,8 @@ type factsAhead struct {
 	code string // the code that the facts are for
 }
 
-// NewWarm returns a Warm that has not started. Puppet is searched below root. If nobody needs a parent for the time
-// idle, the parent ends. If idle is 0, there is never a parent.
+// NewWarm returns a Warm that has not started. Puppet is searched below root. If no run needs the parent for the
+// time `idle`, the parent ends. If `idle` is 0, there is never a parent.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
@@ -275,7 +275,8 @@ func (p *parent) current(root string) bool {
 	return err == nil && os.SameFile(ruby, p.ruby)
 }
 
-// socketPair returns our end and the end that a process gets as its stdin. No other process can use this socket.
+// socketPair returns the two ends of a socket: our end, and the end that a process gets as its stdin. No other
+// process can use this socket.
 func socketPair() (net.Conn, *os.File, error) {
 	syscall.ForkLock.RLock() // otherwise a process that starts now would inherit the descriptors
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)

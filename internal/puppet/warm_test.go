@@ -244,7 +244,7 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 	}
 }
 
-// TestWarmTurnedOff: if idle is 0, there is no parent. If a parent did not start, Warm
+// TestWarmTurnedOff: if the idle time is 0, there is no parent. If a parent did not start, Warm
 // waits for a while before it starts another one.
 func TestWarmTurnedOff(t *testing.T) {
 	if p, err := puppet.NewWarm("/", "/launcher", 0).Start(t.TempDir(), ""); p != nil || err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // BuildFrom builds the program of the release from its commit in the repository at root.
-// BuildFrom writes the program to the file out, and the source of the release to the
-// directory work. The commit must be in the history of the clone.
+// BuildFrom writes the program to the file `out`, and the source of the release to the directory
+// `work`. The commit must be in the history of the clone.
 func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 	if said, err := command(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
 		return fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)
@@ -38,8 +38,8 @@ func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 const WithoutDebug = ".firstRelease=run noop compile puppet_agent tags skip_tags fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 
-// Build builds the program of a source tree into the file out. Each variable has the form
-// PACKAGE.NAME=VALUE with the directory of the package, or .NAME=VALUE for the root package.
+// Build builds the program of a source tree, and writes it to the file `out`. Each variable has the
+// form PACKAGE.NAME=VALUE with the directory of the package, or .NAME=VALUE for the root package.
 func Build(ctx context.Context, source, out string, variables ...string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "add what is new to testdata/frozen.sha256; nothing is ever taken out of it")
 
-// frozenFile lists the contents that must stay in testdata for ever, in the format of sha256sum. All forms
-// of an event's fixture (KIND.json, KIND.1.json and so on) are listed as KIND.json, because the content of
-// KIND.json moves to the next number when the form changes.
+// frozenFile lists the contents that must stay in testdata for ever, in the format of sha256sum. The list
+// contains all forms of an event's fixture (KIND.json, KIND.1.json and so on) under the name KIND.json.
+// When the form changes, the content of KIND.json moves to the next number.
 const frozenFile = "frozen.sha256"
 
 var numberRE = regexp.MustCompile(`\.\d+\.json$`)

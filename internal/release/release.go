@@ -1,6 +1,6 @@
 // Package release reads docs/releases.md, which is the table of all releases. The package also
-// builds the program of a release from its commit. Package release is for tests with the programs of
-// several releases. The tests cannot use tags, because a clone of the repository may have none.
+// builds the program of a release from its commit. Tests with the programs of several releases use
+// this package. The tests cannot use tags, because a clone of the repository may have none.
 package release
 
 import (

@@ -63,16 +63,15 @@ func PublicKey(box *ecdh.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(box.PublicKey().Bytes())
 }
 
-// OpenNode opens a piece that was sealed to the key of a node. OpenNode returns CodeRefused if the content is another
-// secret than the one that v names.
+// OpenNode opens a piece that was sealed to the key of a node. OpenNode returns CodeRefused if the content is not the
+// secret that v names.
 func OpenNode(v tutti.SealedValue, box *ecdh.PrivateKey) (json.RawMessage, error) {
 	text, err := open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
 	return text.Value, err
 }
 
 // OpenRecovery opens a piece that was sealed to a recovery key, with the private half of this key (AGE-SECRET-KEY-1…).
-// OpenRecovery returns CodeRefused if the content is another secret than the one that v names, or was sealed for other
-// targets.
+// OpenRecovery returns CodeRefused if the content is not the secret that v names, or was sealed for other targets.
 func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) {
 	text, err := open(v, private)
 	if err == nil && !slices.Equal(text.For, v.For) {
@@ -134,8 +133,8 @@ func ValidateRecovery(public string) error {
 	return nil
 }
 
-// maxBatch is the largest size of a batch as JSON, so that it fits into every message together with the
-// rest of the message.
+// maxBatch is the largest size of a batch as JSON. A message has room for a batch of this size and for
+// the other content of the message.
 const maxBatch = 150 << 10
 
 // encoded returns approximately how many bytes of JSON a secret needs.
@@ -160,7 +159,7 @@ func CheckKey(boxKey string) error {
 }
 
 // Batches seals a secret to nodes, and returns requests that each fit into one message. Only the first request has
-// the other fields of secret.
+// the other fields of the argument `secret`.
 func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) ([]tutti.Secret, error) {
 	batches := []tutti.Secret{secret}
 	for _, n := range to {

@@ -39,8 +39,8 @@ type BackupOptions struct {
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether or not the server is running. Backup
-// reads the file again. If Backup leaves a file, the backup is therefore complete.
+// Backup copies a server as of one event, whether or not the server is running. Backup reads the
+// file again at the end. If Backup leaves a file, the backup is therefore complete.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)
@@ -92,8 +92,8 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	return tutti.Wrap("", err, "%s is a complete backup, but the note about it could not be written", o.File)
 }
 
-// LastBackup returns when the last backup of a server was made, and when its directory was made. The first
-// time is zero if there was no backup.
+// LastBackup returns when the last backup of a server was made, and when the server's directory was made.
+// The first time is zero if there was no backup.
 func LastBackup(dir string) (made, began time.Time) {
 	if info, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
 		began = info.ModTime()

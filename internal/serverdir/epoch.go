@@ -63,7 +63,7 @@ func (e *Epochs) Write() error {
 }
 
 // nextEpoch makes the next start of the server in dir begin another epoch. The epoch's number is higher than
-// above, which is a number that somebody has seen. If a clock was ahead, above may be higher than the present
+// the number `above`, which somebody has seen. If a clock was ahead, `above` may be higher than the present
 // time.
 func nextEpoch(dir string, above uint64) error {
 	e, err := OpenEpochs(dir)

@@ -26,7 +26,7 @@ var (
 )
 
 func (s *Identity) address(listen string) string {
-	_, port, _ := net.SplitHostPort(listen) // the server was listening there
+	_, port, _ := net.SplitHostPort(listen) // cannot fail, because the server was already listening on this address
 	return net.JoinHostPort(s.Config.Host, port)
 }
 
@@ -85,8 +85,8 @@ func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // KeySets implements server.Keys.
 func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus gets the new keys that let nodes in at once. Rotate forgets a key set
-// only when it restarts.
+// Rotate implements server.Keys. The running bus gets new keys at once, so that nodes with these keys can connect. The
+// bus forgets a key set only when it restarts.
 func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
 	case tutti.RotationFinished:
@@ -114,7 +114,7 @@ func (s *Identity) Settle() { s.OnSettle() }
 // Fleet implements server.Signers.
 func (s *Identity) Fleet() tutti.Digest { return s.Authority.Fleet() }
 
-// trust returns the code keys that sign after some statements.
+// trust returns the code keys that are trusted after some statements.
 func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
 	t := identity.Trust{Fleet: s.Authority.Fleet(), Keys: []ed25519.PublicKey{s.Authority.CodePublicKey()}}
 	for _, st := range said {

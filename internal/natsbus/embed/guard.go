@@ -21,8 +21,8 @@ const (
 
 // GuardOptions are functions that Guard calls when it finds something.
 type GuardOptions struct {
-	// Guard calls Refused after it closed count connections of one source because their clients had not
-	// authenticated.
+	// Guard calls Refused after it closed connections of one source because their clients had not
+	// authenticated. The argument `count` is the number of closed connections.
 	Refused func(from string, count int)
 	// Guard calls Violated if a client with a JWT used a subject that the client may not use. The JWT is empty if the
 	// connection is closed and the bus no longer knows it.
@@ -97,7 +97,8 @@ func (s *Server) expel(refused func(from string, count int)) {
 }
 
 // share returns how many connections each source may keep. share returns the largest number with which all sources
-// together have no more connections than most. Some sources may have fewer. share never returns less than alwaysOpen.
+// together have at most `most` connections. Some sources may have fewer connections. share never returns less than
+// alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most

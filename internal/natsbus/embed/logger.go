@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// logger sends the log of the NATS server to slog. logger also sends clients' violations to the channel violations,
-// because NATS reports violations only in its log.
+// logger sends the log of the NATS server to slog. logger also sends clients' violations to a channel, because NATS
+// reports violations only in its log.
 type logger struct {
 	to         *slog.Logger
 	failed     func(error)
