@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// answers are the answers that a compile gets. The map values has values by key and hiera
-// keys as hiera:KEY. A key that is absent has no entry. The map exports has the titles of
-// exports by type.
+// answers are the answers that a compile gets. The map `values` contains each value under
+// its key, and each hiera value under hiera:KEY. A key that is absent has no entry. The map
+// `exports` lists the titles of exports for each type.
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
@@ -34,7 +34,7 @@ type manifest struct {
 	hiera   []string
 	types   []string
 	compile func(answers) catalog
-	makes   func(fact string) string // the fact after each run that has applied; nil: the fact stays
+	makes   func(fact string) string // returns the fact after a run that has applied; nil: the fact does not change
 }
 
 // process is what a node knows of its own run.

@@ -77,8 +77,8 @@ func (tr *trouble) change(s *sim) {
 	s.write(key, value)
 }
 
-// crash ends a run of which the server hears nothing more, or hears later. Another kind
-// of crash ends the server, which then folds its log again.
+// crash ends a run. The server hears of the end at once, later, or never. Another kind of
+// crash ends the server, which then folds its log again.
 func (tr *trouble) crash(s *sim) {
 	if tr.d.roll(2, "who") == 0 {
 		if tr.starts > 0 {

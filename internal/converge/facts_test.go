@@ -97,7 +97,7 @@ func TestFactsThatChange(t *testing.T) {
 	once := func(string) string { return "installed" }
 	for name, tc := range map[string]struct {
 		manifest *manifest
-		change   func(s *sim) // called before the job and after a first job
+		change   func(s *sim) // called after a first job and before the job that is tested
 		silent   bool         // the agent reports no facts
 		restless bool
 		did      string
@@ -260,7 +260,7 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compile func(answers) catalog
 		program tutti.Program
-		delay   time.Duration // how long the report of the facts is delayed
+		delay   time.Duration // by how long the agent's report of facts is delayed
 		changes int           // resources of a run
 		every   time.Duration // how often the fact changes; 0: at each look
 		most    int           // compiles in six hours

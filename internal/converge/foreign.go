@@ -46,7 +46,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // otherwise its exports are not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // with other settings, the node's exports are not published
 		mends = s.mends(node, last, found)
 	}
 	for _, f := range last.Foreign { // the latest foreign run that counts decides
@@ -84,7 +84,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run that ended unseen may have run at the same time
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run whose end nobody saw may have been going on at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -93,7 +93,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // older runs are not kept, but a claimed run began after their end
+	if len(last.Partial) == retain.MaxPartial { // older runs with tags are not kept, but all of them ended before the last claimed run began
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is a run by somebody else on a node. A run of this kind ends well and changes
-// nothing. All other details of the run are unknown.
+// others returns a run that somebody else started on a node. A run of this kind ends well
+// and changes nothing. All other details of the run are unknown.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -51,7 +51,7 @@ func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) 
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
-// by sets the program of all nodes. Code of the agent has no digest.
+// by sets the program with which all nodes run. If the program is the agent, the code has no digest.
 func (s *sim) by(program tutti.Program) {
 	s.program, s.manifests[""] = program, s.nodes
 }

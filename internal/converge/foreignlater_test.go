@@ -38,7 +38,7 @@ func (s *sim) passes() tutti.RunID {
 	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program})
 }
 
-// orders begins a run of an order, and makes it pass its gate.
+// orders begins the run that an order describes, and makes the run pass its gate.
 func (s *sim) orders(o tutti.Order) tutti.RunID {
 	s.append(&tutti.RunWanted{Order: o})
 	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
@@ -157,7 +157,7 @@ func TestARunWithTagsThatGoesOn(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		id := s.tagged()
 		s.now = s.now.Add(time.Minute)
-		s.tell("a", s.now, others(whole)) // it may have begun before our run took the lock
+		s.tell("a", s.now, others(whole)) // the daemon's run may have begun before our run took the lock
 		s.needs(t, string(program), converge.Apply)
 		s.now = s.now.Add(time.Minute)
 		s.concludes(id)
@@ -185,7 +185,8 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.needs(t, "the next one", converge.Nothing)
 }
 
-// TestAWholeRunIsNews: a whole run only counts for what the server knew when the run began.
+// TestAWholeRunIsNews: a whole run makes a node good only if the server learned of no change after the run
+// began.
 func TestAWholeRunIsNews(t *testing.T) {
 	facts := func(s *sim) {
 		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: s.engine.Last("a").Claimed.Run, Facts: tutti.DigestOf([]byte("other"))}})

@@ -159,10 +159,10 @@ func permutations(n int, f func([]int)) {
 	next(nil)
 }
 
-// Nobody can know the values beforehand (ADR 0008). The chain's nodes look alike, so for
-// each rule there are names with which it finds the next node last. From four nodes on,
-// every rule then exceeds the bound. Our rule needs at most one run more than every rule
-// needs.
+// No rule can know beforehand which values the nodes will publish (ADR 0008). The nodes of
+// a chain look alike, so every rule has some order of names in which it tries the right
+// node last. With that order of names and four or more nodes, every rule exceeds the bound.
+// Our rule needs at most one run more than the best rule can need.
 func TestNobodyKnowsTheValues(t *testing.T) {
 	for _, tc := range []struct{ nodes, fewest, must, most int }{
 		{nodes: 2, fewest: 3, must: 4, most: 4},
@@ -187,10 +187,10 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 	}
 }
 
-// Nobody can know into which questions nodes will publish after they have read answers
-// that do not exist yet. The two fleets of this test look alike, and either p or y can
-// begin. The right choice in one fleet costs an extra run in the other. There are no
-// cycles, and four runs would be enough.
+// A node may choose a question to publish into only after it has read an answer. Before
+// this answer exists, no rule can know the question. The two fleets of this test look
+// alike, and either p or y can begin. The right choice in one fleet costs an extra run in
+// the other. There are no cycles, and four runs would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

@@ -28,7 +28,7 @@ func TestLocalRuns(t *testing.T) {
 		reason  string
 		told    func(last tutti.RunID) tutti.Foreign
 		need    converge.Need
-		foreign bool // the fleet does not react to it
+		foreign bool // true if the fleet does not react to the need
 	}{
 		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
 		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},

@@ -84,7 +84,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the order needs the record of the stopped compile
+		out.Changed = s.outdatedSince(passed, job) // the order of nodes is found from the stopped compile's record
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
 		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
 	}
@@ -109,11 +109,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
-	case s.supersedes(passed, job): // this job must not undo what that job has done
+	case s.supersedes(passed, job): // this job must not undo what the later job has done
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
-	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // if it is empty, the run used the node's own environment
+	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
 		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
@@ -133,7 +133,7 @@ func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
-// maxByFacts bounds the runs of a node in a step that only facts cause.
+// maxByFacts bounds how many runs of a node only facts may cause in one step.
 const maxByFacts = 2
 
 // factsWhy explains why a node with changed facts is not good.
@@ -157,7 +157,8 @@ func unfinished(last engine.Last) string {
 	return owed(last)
 }
 
-// owed says which refresh the node owes by the run that was told last; empty: none.
+// owed explains which refresh a node still owes, according to the last result that it reported. The function
+// returns an empty string if the node owes none.
 func owed(last engine.Last) string {
 	var latest *engine.Run
 	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
@@ -171,7 +172,8 @@ func owed(last engine.Last) string {
 	return latest.Result.Owes()
 }
 
-// ended says why the end of a node's last runs is not good; empty: there is no such reason.
+// ended explains why the node is not good after its last runs. The function returns an empty string if there
+// is no such reason.
 func ended(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -191,7 +193,7 @@ func ended(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil: // the run has not ended: the run before it counts (see goingOn)
+	case a.Result == nil: // the run has not ended, so the run before it counts (see goingOn)
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
 		return "" // the result of the run before still counts
@@ -347,6 +349,6 @@ func goodBasis(r *engine.Run) bool {
 	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()
 }
 
-// forgotten reports whether the log may lack what a run has published. A node publishes while it applies, and does not say it again
-// when it tells its result to a server that was restored.
+// forgotten reports whether the log may lack what a run has published. A node publishes while it applies. When the node
+// later reports its result to a restored server, it does not publish again.
 func forgotten(r *engine.Run) bool { return r.Restored && r.Passed() && len(r.Values) > 0 }

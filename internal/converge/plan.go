@@ -68,10 +68,10 @@ func (d *decision) plan() string {
 
 func nobody(tutti.NodeName) bool { return false }
 
-// planStops removes the nodes from a plan whose serial groups stop before their turn, and returns a
-// line for each with the reason.
+// planStops removes from a plan the nodes that do not get their turn in a serial group. For each
+// removed node, the method returns a line with the reason.
 func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
-	seats := maps.Clone(d.seats) // the seats of proved nodes are good
+	seats := maps.Clone(d.seats) // proved nodes are not in `todo`, and their seats are good
 	maps.Copy(seats, todo)
 	d.state.stop(d.view, d.job.ID, seats)
 	for _, n := range sortedSeats(todo) {

@@ -29,9 +29,9 @@ const aloneFor = 2 * time.Minute
 // long.
 const disabledFor = 30 * time.Minute
 
-// waked says since when a node has reasons to run. The field now is for reasons to run at
-// once, and wide for reasons to run later. A zero time means that the node has no reason
-// of this kind.
+// waked records since when a node has reasons to run. Reasons to run at once are in the
+// field `now`, and reasons to run later are in the field `wide`. A zero time means that the
+// node has no reason of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
@@ -104,7 +104,7 @@ func (s *State) due(v View) []tutti.NodeName {
 
 // turn reports whether the safety schedule has come to a node. The node's need does not
 // matter, because Tutti may not know what would repair the node. Nodes that keep changing
-// each other's data are left out, because a run would start this again.
+// each other's data are left out, because a run would restart these changes.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -199,7 +199,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 // urgency returns how soon a node's reasons let it run: now, or later together with many
 // others. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // the author of the foreign run may undo each reaction, for ever
+	if standing.Foreign { // whoever started the foreign run might undo each reaction, for ever
 		return false, false
 	}
 	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever
@@ -233,21 +233,21 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	return tutti.ReactNow
 }
 
-// hopeless reports whether a node has failed or waits, and nothing has changed since
-// then.
+// hopeless reports whether a node has failed or waits for an answer, and nothing has
+// changed since its last run.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node has reported changed facts since its last run, and a run
-// because of these facts may help.
+// otherFacts reports whether a node's facts have changed since its last run, and another run
+// may help for this reason.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed or waits, and its inputs except facts have not changed since
-// then.
+// same reports whether a node has failed or waits for an answer, and no input except facts has
+// changed since its last run.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||

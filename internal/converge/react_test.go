@@ -285,9 +285,9 @@ func TestSafetyRuns(t *testing.T) {
 	}
 }
 
-// The safety schedule also tries nodes that failed or wait, whoever ran them last.
-// Perhaps Tutti does not know what has to be repaired. Each try is one job, with the
-// bounds of a job.
+// The safety schedule also tries nodes that failed or wait, whoever ran them last. A run
+// may help, because Tutti may not know what has to be repaired. Each try is one job, with
+// the bounds of a job.
 func TestSafetyRunsOfWhatFailed(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string

@@ -23,7 +23,7 @@ type seat struct {
 	cycle    []link        // only in phase diverging: the nodes that react to each other
 	known    bool          // the order can rely on the known reads and exports of the node
 	stops    string        // the reason why the node's serial group keeps it from running; empty: the node may run
-	cause    phase         // the phase of the node at which this group stops
+	cause    phase         // the phase of the node at which this node's serial group stops
 }
 
 // phase is where a node is in a converge step.
@@ -42,7 +42,7 @@ const (
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
 	barred    phase = "barred"   // the node's serial group stops at another node
-	deferred  phase = "deferred" // the node's reasons belong to a later reaction
+	deferred  phase = "deferred" // the node runs in a later reaction
 	soon      phase = "soon"     // changes are collected for another moment
 	telling   phase = "telling"  // the node is good, but has not reported its facts after its run yet
 	restless  phase = "restless" // the node's facts keep changing, without any effect
@@ -252,8 +252,8 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says. To show this, a run has
-// applied the code, or has proved that nothing changes.
+// shows reports whether a run has shown that its node is as the code says. A run shows this if it
+// has applied the code, or if it has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node must still report its facts after its last run in the step. A node
@@ -274,8 +274,8 @@ func byFacts(runs []*engine.Run) int {
 	return n
 }
 
-// usable reports whether the order can rely on what is known about a node. The order can
-// rely on this if the node has compiled in this job, or if its record is of this code.
+// usable reports whether the order can rely on what is known about a node. This is true if
+// the node has compiled in this job, or if its record was made with this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {

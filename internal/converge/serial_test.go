@@ -56,7 +56,7 @@ func (s *sim) watchTurns() {
 			r := s.engine.Runs[b.Result.Run]
 			delete(applies, r.Node)
 			switch broke := !b.Result.Outcome.Good() && b.Result.Outcome != tutti.Waiting; {
-			case b.Result.Stopped, broke && r.Lost != "": // the result says nothing, or belongs to an earlier run
+			case b.Result.Stopped, broke && r.Lost != "": // the result shows nothing about the node, or belongs to a run that was already lost
 			default:
 				bad[r.Node] = broke
 			}
