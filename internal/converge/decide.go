@@ -22,8 +22,8 @@ type View struct {
 	// target means the whole fleet. Unjoined is nil if the nodes are not known.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
-	// Unnoted returns why a node could not record runs that Tutti did not start. The result is empty if the node could
-	// record them. If Unnoted is nil, no node is known to have this problem.
+	// Unnoted returns why a node could not note runs that Tutti did not start. The result is empty if the node could
+	// note them. If Unnoted is nil, no node is known to have this problem.
 	Unnoted func(tutti.NodeName) string
 	Order   []Order  // of the fleet file
 	Serial  []Serial // the serial groups of the fleet file, without nodes that have not joined

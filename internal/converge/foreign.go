@@ -46,7 +46,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // with other settings, the node's exports are not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // a server that records compiles does not publish a foreign run's exports
 		mends = s.mends(node, last, found)
 	}
 	for _, f := range last.Foreign { // the latest foreign run that counts decides

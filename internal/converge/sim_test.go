@@ -222,7 +222,7 @@ func (s *sim) emit(bodies []tutti.Body) {
 		s.append(b)
 		if _, proved := b.(*tutti.RunProved); !proved {
 			s.cut()
-			if s.dies != nil && s.dies() { // the rest of the events is never written
+			if s.dies != nil && s.dies() { // the remaining events of the decision are never written
 				s.fold()
 				return
 			}

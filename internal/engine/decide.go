@@ -13,7 +13,7 @@ import (
 type View struct {
 	Now      time.Time
 	Since    time.Time                          // when this server began to serve
-	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: it has heard nothing
+	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: no sign of life yet
 	Silence  time.Duration                      // a node that is silent for this long is lost
 	InFlight int                                // how many runs the fleet may have at once; 0: no limit
 	Hold     bool                               // no run may begin; present runs continue
@@ -71,7 +71,7 @@ func (s *State) losses(v View) []tutti.Body {
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
 			begun, what = v.from(r.WantedAt), "the node is connected but did not claim the run for %s, its timeout is %s"
-			if v.HeldTo.After(begun) { // the server refused claims until then
+			if v.HeldTo.After(begun) { // until HeldTo, the server refused all claims
 				begun = v.HeldTo
 			}
 		}

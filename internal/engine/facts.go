@@ -23,9 +23,8 @@ func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }
 
-// ToTell reports whether the server needs the node's facts after a run that has ended, and the node has not
-// reported them yet. The server needs them if the run has changed something, or was wanted only because of
-// facts.
+// ToTell reports whether the server still needs a report of the node's facts after a run that has ended.
+// The server needs this report if the run has changed something, or was wanted only because of facts.
 func (f *Facts) ToTell(r *Run) bool {
 	return r.Full() && r.Result != nil && (r.Result.Counts.Changed > 0 || r.ByFacts) && (f == nil || f.Seq < r.EndedSeq)
 }

@@ -36,7 +36,7 @@ Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
 # FakePuppetDB replaces PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The
-# fake PuppetDB records stored data in the file stored, and questions in the file asked.
+# fake PuppetDB records stored data in the file `stored`, and questions in the file `asked`.
 module FakePuppetDB
   def self.note(file, line)
     File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }

@@ -8,11 +8,11 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # This class finds the files that a compile uses from the node and not from the pushed code. These are modules of
-    # $basemodulepath, a manifest, and Hiera data elsewhere with the file that names this data. Each of the two kinds
-    # counts as one more fact. For example, a node becomes suspect after a package has installed another version of a
-    # module. Files are compared by path, size and change time, without reading them. The private files of a version
-    # control system do not count.
+    # This class finds the files that a compile uses from the node and not from the pushed code. There are two kinds:
+    # modules of $basemodulepath with the manifest, and Hiera data with the hiera.yaml that names this data. Each
+    # kind counts as one more fact. For example, a node becomes suspect after a package has installed another version
+    # of a module. Files are compared by path, size and change time, without reading them. The private files of a
+    # version control system do not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
