@@ -15,7 +15,7 @@ type choice struct {
 	run     string // run is a regular expression for promise, file or test. If run is empty, all rows match.
 	changed string // changed is a git revision. If changed is empty, all rows match.
 	part    string // K/N selects each Nth row, beginning with the Kth row
-	most    int    // most is the largest number of these rows, which are evenly spread. With a most of 0 all rows run.
+	most    int    // the largest number of rows to run, evenly spread; 0: all these rows run
 }
 
 // of returns the selected rows, in their order.

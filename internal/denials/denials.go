@@ -28,8 +28,8 @@ const (
 // strangers is the name in an entry that counts more than one stranger.
 const strangers = "strangers"
 
-// Entry returns the entry of a refused attempt. The field What usually says the most. A reason with the same text is
-// left out.
+// Entry returns the entry of a refused attempt. The field `What` is usually the most important one. A reason with
+// the same text is left out.
 func Entry(who, what string, cause error) *tutti.Denied {
 	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
 	if reason := cause.Error(); reason != what {
@@ -58,8 +58,8 @@ type attempts struct {
 	more     counts
 }
 
-// note gives an attempt its own entry if may is true and there is no equal entry yet. If may is false, or if there is
-// an equal entry, note only counts the attempt.
+// note gives an attempt its own entry if the argument `may` is true and there is no equal entry yet. If `may` is
+// false, or if there is an equal entry, note only counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)

@@ -61,16 +61,16 @@ func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f
 // nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns the event to append when a node reports its facts. Tell returns nil if
-// there is nothing new. Facts count only if the node collected them after its last run
-// that collected facts.
+// Tell returns the event to append when a node reports its facts. Tell returns nil if there
+// is nothing new. Reported facts do not count if a later run of the node has collected
+// facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the later run has its own facts
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the last claimed run has its own facts
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}

@@ -22,8 +22,8 @@ const maxRetired = 1000
 
 // Retire returns the jobs that should be retired now, in order, at most 1,000. Retire takes
 // the oldest finished job of the operator who has the most jobs or runs. Retire repeats
-// this until the rest is within the bounds. One operator can therefore not push out the
-// past of other operators. Unfinished jobs and the latest job always stay.
+// this until the remaining jobs and runs are within the bounds. One operator can therefore
+// not push out the past of other operators. Unfinished jobs and the latest job always stay.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
@@ -67,8 +67,8 @@ type share struct {
 	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether o has more jobs than s. If jobs is false, less compares runs. If the numbers are equal,
-// less reports whether o's oldest finished job is older.
+// less reports whether the share o has more jobs than the share s. If the argument `jobs` is false, less
+// compares runs. If the numbers are equal, less reports whether o's oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -110,8 +110,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last run of its node. The method forgets earlier runs that
-// were kept only because they were the last ones.
+// claim notes a run as the last run of its node. The method forgets earlier runs that were
+// kept only as the last runs of the node.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {

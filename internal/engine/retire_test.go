@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// past appends jobs that ran on nodes, by number. A job without a verdict is unfinished.
+// past appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
 func past(t *testing.T, f *fleet, jobs ...[]tutti.NodeName) []tutti.JobID {
 	t.Helper()
 	var ids []tutti.JobID

@@ -58,7 +58,7 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 }
 
 // grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
-// themselves to it. In both kinds of groups, nodes cannot add themselves.
+// themselves to it. This is true for both kinds of groups.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {

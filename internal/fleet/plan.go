@@ -15,8 +15,8 @@ import (
 type draft struct {
 	tutti.Step
 	at      *yaml.Node
-	named   *yaml.Node // the value of the key name, or nil if the step has no name
-	ordered bool       // the file has the key after, which may be empty
+	named   *yaml.Node // the value of the key `name`, or nil if the step has no name
+	ordered bool       // the step has the key `after`, whose list may be empty
 	after   []text
 	perNode *yaml.Node
 	target  string // the name for a step that has no name in the file

@@ -175,7 +175,7 @@ func removeState(dir string) (remains []string, err error) {
 		return nil, err
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
-		_ = os.Remove(parent) // fails if a server's directory is also there
+		_ = os.Remove(parent) // fails if the directory of a server is also in tutti
 	}
 	return nil, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Keeper keeps the membership up to date that lets a node onto the bus. A membership ends if it is
+// Keeper renews a node's membership, which lets the node onto the bus. A membership ends if it is
 // not renewed.
 type Keeper struct {
 	identity.EnrolResponse
@@ -38,7 +38,7 @@ type memberConn interface {
 // rotated, Keep takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
 // exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
-	var again time.Time // when to try following again after a failure; zero: it has not failed
+	var again time.Time // when to follow the server's keys again after a failure; zero: there was no failure
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
 		if err != nil {
@@ -76,8 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or earlier with asked if the server wants something. Without a connection, wait checks
-// at intervals of lookAgain whether the node has joined again.
+// wait returns after the time d. If the server wants something, wait returns earlier, and `asked` is true.
+// Without a connection, wait checks at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {

@@ -30,7 +30,7 @@ const TrustFile = "trust.json"
 type rotation struct {
 	*Signer
 	server cli.Server
-	sign   func(what []string) error // asks whether the new key may sign these things; if nil, it may
+	sign   func(what []string) error // asks the operator whether the new key may sign these things; nil: the new key may sign
 	agreed map[tutti.Digest]bool     // the bodies of the statements about which the operator was asked
 }
 
@@ -346,8 +346,8 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// tellAgain sends statements to the server that the server has lost because it was set back, or has never
-// accepted.
+// tellAgain sends statements to the server again, if the server was set back and has lost them, or has
+// never accepted them.
 func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {

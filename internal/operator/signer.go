@@ -27,13 +27,13 @@ type Signer struct {
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // the key that replaces own; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // the keys of own and next that sign now, the oldest first; empty if own was rotated elsewhere
-	now   identity.Trust       // the keys that sign by the last verified statement; empty if there are no statements
-	Known identity.Trust       // the keys whose signatures count as verified: these keys, or the own key
+	keys  []ed25519.PrivateKey // those of the keys own and next that sign now, the oldest first; empty if own was rotated elsewhere
+	now   identity.Trust       // the keys that sign according to the last verified statement; empty if there are no statements
+	Known identity.Trust       // the keys whose signatures count as verified: the keys in now, or own if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
 	old   bool // the server knows no statements
-	Again bool // sign again what the server has
+	Again bool // sign code again even if the server has it with a valid signature
 }
 
 // NewSigner reads the operator's directory, and the statements that the server has.

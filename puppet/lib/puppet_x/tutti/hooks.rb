@@ -128,7 +128,8 @@ module PuppetX
         end
       end
 
-      # These hooks set a run's id, and write the phases before its catalog is applied, and its report.
+      # These hooks set the run's id in Puppet, write the phases up to the application of the catalog, and
+      # write the report.
       module Configurer
         def initialize(transaction_uuid = nil, job_id = nil)
           run = Run.current.order.run
