@@ -218,7 +218,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case !r.Holds(j.ID):
 		return say(tutti.LeaseBroken, brokenBy(j, r))
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
-		return say(tutti.LeaseHeld, "") // the node is busy again, so the job waits for it
+		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
 		// This Puppet checked whether it was disabled before the job held the node, and then waited
 		// until now.
