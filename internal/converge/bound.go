@@ -129,9 +129,9 @@ type link struct {
 	by    tutti.NodeName
 }
 
-// cycle returns the links that keep changing the answer to a node's question if nodes react to each
-// other. The first link is that of the node. The last link is where the cycle closes. The result is
-// nil if there is no cycle.
+// cycle returns the links of nodes that react to each other and so keep changing the answer to a
+// node's question. The first link is that of the node. The last link is where the cycle closes. The
+// result is nil if there is no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link

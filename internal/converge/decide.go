@@ -66,7 +66,7 @@ const (
 	// holdFor is how long a compiled run is held at most. After that time the run ends.
 	// The node compiles again when its turn comes.
 	holdFor = time.Minute
-	// discoverFor is how long a step waits for the compiles of a node before it lets others go.
+	// discoverFor is how long a step waits for the compiles of a node before it lets other nodes run.
 	discoverFor = 5 * time.Minute
 	// recordedFor is discoverFor for a node that has a record of earlier code. Only the nodes that follow this node
 	// in that record wait longer.
@@ -150,7 +150,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and nothing runs there
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and no run begins on the node
 			d.phases[seat.phase]++
 		}
 	}

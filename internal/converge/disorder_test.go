@@ -178,8 +178,8 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	})
 }
 
-// The log may end after any batch. A new server that knows only this log comes to the
-// same end.
+// The log may end after any batch. A new server that reads only this log comes to the same
+// end.
 func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -201,8 +201,8 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	})
 }
 
-// A job with the mode compile or noop leaves the fleet and its needs unchanged. The same
-// holds for a new fleet, after a change, and if the server dies. After that, a job that
+// A job with the mode compile or noop leaves the fleet and its needs unchanged. This is
+// also true for a new fleet, after a change, and if the server dies. After that, a job that
 // applies comes to the expected end.
 func TestJobsThatChangeNothing(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {

@@ -76,7 +76,7 @@ func TestPackageFactSecondRun(t *testing.T) {
 	})
 }
 
-// restless gives a node a fact that is different after each collection.
+// restless makes a fact of a node different after each collection.
 func (s *sim) restless(n tutti.NodeName) {
 	count := 0
 	s.onWanted = func(b *tutti.RunWanted) {
@@ -298,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: facts that a node has reported still count after a run for another
-// reason, and after a run that does not judge the node.
+// TestOtherFactsAreNotForgotten: facts that a node has reported still have an effect after a run
+// for another reason, and after a run that does not judge the node.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}

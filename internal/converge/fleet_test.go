@@ -166,7 +166,7 @@ func operators(d dice) map[string]string {
 // kinds restricts the shape of random fleets.
 type kinds struct {
 	nodes   int  // at most
-	shapely bool // the questions into which a node publishes do not depend on what it reads
+	shapely bool // the questions into which a node publishes do not depend on the node's reads
 	calm    bool // no node waits
 }
 

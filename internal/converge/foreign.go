@@ -136,8 +136,9 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold returns the finding of a run that changed nothing, if the finding still counts. The finding counts if
-// the run's catalog is that of the last full run, or if its code and answers are still the present ones.
+// foretold returns the finding of a run that changed nothing, if the finding is still valid. The finding is
+// valid if the run's catalog is the same as that of the last full run, or if the run's code and answers are
+// still the present ones.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -161,9 +162,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending describes what a noop run would change, except what the full run before it has also reported. The function
-// returns an empty string if nothing is left. Every run reports resources that are noop by themselves, and Notify
-// resources.
+// pending describes what a noop run would change, without the changes that the previous full run has also reported.
+// The function returns an empty string if nothing is left. Every run reports resources that are noop by themselves,
+// and Notify resources.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {

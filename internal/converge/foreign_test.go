@@ -68,7 +68,7 @@ func TestForeignRuns(t *testing.T) {
 	type told []tutti.Foreign
 	for _, tc := range []struct {
 		reason       string
-		told         told // reported one after the other
+		told         told // these runs are reported one after the other
 		apply, agent string
 	}{
 		{"unchanged", told{others()}, "nothing", "nothing"},
@@ -182,7 +182,7 @@ func TestWhichRunIsLater(t *testing.T) {
 }
 
 // TestAForeignRunMakesNothingGoodThatIsStale: a foreign run does not make a stale node
-// good, because it has no record of its reads.
+// good, because there is no record of what the run read.
 func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
@@ -273,8 +273,8 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 	}
 }
 
-// TestAJobIsBoundedWhateverOthersDo: others change a node after each of its runs. A job
-// that a person started tries this node six times.
+// TestAJobIsBoundedWhateverOthersDo: other people change a node after each of its runs. A
+// job that a person started tries this node six times.
 func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tell("a", s.now, others(changed))
@@ -296,8 +296,8 @@ func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	}
 }
 
-// TestAProofDoesNotLetOffWhatOthersChanged: a proof does not make a node good that others
-// have changed. A proof compares catalogs, not machines.
+// TestAProofDoesNotLetOffWhatOthersChanged: if other people have changed a node, a proof
+// does not make the node good. A proof compares catalogs, not machines.
 func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	for _, tc := range []struct {

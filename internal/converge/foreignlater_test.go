@@ -145,8 +145,8 @@ func TestARunWithTagsBehindAWholeRun(t *testing.T) {
 	}
 }
 
-// TestARunWithTagsThatGoesOn: nobody knows yet the state in which the run will leave the
-// node.
+// TestARunWithTagsThatGoesOn: while the run goes on, nobody knows in which state it will
+// leave the node.
 func TestARunWithTagsThatGoesOn(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
 		s := daemons(t)
@@ -224,8 +224,8 @@ func TestAWholeRunIsNews(t *testing.T) {
 	s.needs(t, "an agent that does not say when it began", converge.Apply)
 }
 
-// TestFactsThatGoBackBehindAForeignRun: the daemon has applied a catalog of other facts, and then the
-// facts change back.
+// TestFactsThatGoBackBehindAForeignRun: the daemon has applied a catalog for changed facts, and then
+// the facts change back.
 func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
@@ -248,7 +248,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s.needs(t, "applied again", converge.Nothing)
 }
 
-// counted gives a foreign run the count of an agent that counts.
+// counted sets the count of the agent's clock in a foreign run.
 func counted(count uint64) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
 }
@@ -257,7 +257,8 @@ func onLine(line int, count uint64) tutti.Clock {
 	return tutti.Clock{Line: fmt.Sprintf("c%07d-0000-4000-8000-000000000000", line), Count: count}
 }
 
-// TestTheCountOfTheNode: the count of the node's agent shows which run is later, however the node's clock is set.
+// TestTheCountOfTheNode: the count of the node's agent shows which run is later, even if the node's clock is
+// wrong.
 func TestTheCountOfTheNode(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -285,8 +286,8 @@ func TestTheCountOfTheNode(t *testing.T) {
 	}
 }
 
-// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. A lower count does not mean that
-// its new runs happened earlier.
+// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. A lower count therefore does not
+// mean that the machine's new runs happened earlier.
 func TestACountThatWasSetBack(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 100) })

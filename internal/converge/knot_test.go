@@ -71,7 +71,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 				}
 				best := optimum(nodes, operator)
 				if best == 0 {
-					continue // the search has too many positions
+					continue // the search did not finish within its bound of positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)

@@ -26,7 +26,7 @@ const (
 // Standing is what a node needs.
 type Standing struct {
 	Need    Need
-	Changed []tutti.Query // its reads whose answers have changed
+	Changed []tutti.Query // the questions that the node has read and whose answers have changed
 	Run     *engine.Run   // the run that shows the need; nil: there is none
 
 	// Foreign is true if the need comes only from a run that Tutti did not start, or from the findings of
@@ -196,7 +196,7 @@ func ended(last engine.Last) string {
 	case a.Result == nil: // the run has not ended, so the run before it counts (see goingOn)
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
-		return "" // the result of the run before still counts
+		return "" // the result of the previous run is still valid
 	case a.Result.Stopped:
 		return "its last compile was stopped: " + cmp.Or(a.GateWhy, a.Result.Message)
 	case a.Result.Outcome == tutti.Waiting:
@@ -268,8 +268,8 @@ func (s *State) Needy(v View) []tutti.NodeName {
 
 // Standings returns what every node needs in the public view. The method judges a node again only if something has
 // happened to the node since the last call. A call is therefore cheap in a large fleet. Some changes have no event,
-// for example a heartbeat with another version of Puppet. A change without an event counts with the next event
-// about the node.
+// for example a heartbeat with another version of Puppet. A change without an event has its effect only after the
+// next event about the node.
 func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -311,8 +311,8 @@ func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
 }
 
-// outdatedSince returns the questions of a node's last good run whose answers have
-// changed, in the view of a job.
+// outdatedSince returns the questions that a node's last good run asked, and whose answers
+// have changed in the view of a job.
 func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query {
 	reads := slices.Clone(passed.Asked.Reads)
 	for _, key := range passed.Asked.Keys { // keys that were absent
@@ -340,8 +340,8 @@ func provable(passed, now *engine.Run) bool {
 		!before.Deferred && !after.Deferred
 }
 
-// goodBasis reports whether a run was full, good and not noop, or has shown that an
-// earlier such run still counts.
+// goodBasis reports whether a run was full, good and not noop, or has proved that an
+// earlier run of this kind is still valid.
 func goodBasis(r *engine.Run) bool {
 	if !r.Full() || r.Lost != "" {
 		return false

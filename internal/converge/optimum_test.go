@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// numbers are dice that give the same numbers each time.
+// numbers are dice that return the same numbers each time.
 type numbers struct{ *rand.Rand }
 
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
@@ -154,7 +154,7 @@ func TestFromNothingInTheMean(t *testing.T) {
 				nodes, operator := tc.fleet(d, tc.kinds), operators(d)
 				best := tc.fewest(nodes, operator)
 				if best == 0 {
-					continue // the search has too many positions
+					continue // the search did not finish within its bound of positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)

@@ -56,7 +56,7 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 	return o.predecessors()
 }
 
-// data adds edges from nodes to the nodes whose questions they answer.
+// data adds an edge from each node to every node whose question it answers.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
 	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; most questions have none
 	for _, name := range names {
@@ -100,11 +100,11 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 
 // breakCycles drops edges until no node precedes itself. First, breakCycles drops the soft edges of each cycle.
 // If a cycle remains, breakCycles chooses one node of the cycle and drops the edges that lead to this node. The
-// method chooses the node with the fewest unanswered questions that others in the cycle answer. Among equal
-// nodes, the method chooses the node that has run least. This prevents a node from running after each single
-// change of the other nodes. If the nodes are still equal, their turn in a serial group decides, and after that
-// their name. Edges of the fleet file are dropped only if they alone form a cycle. Nodes in several groups can
-// cause such a cycle.
+// method chooses the node with the fewest unanswered questions that other nodes of the cycle will answer. Among
+// equal nodes, the method chooses the node that has run least. This prevents a node from running after each
+// single change of the other nodes. If the nodes are still equal, their turn in a serial group decides, and
+// after that their name. Edges of the fleet file are dropped only if they alone form a cycle. Nodes in several
+// groups can cause a cycle of this kind.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {

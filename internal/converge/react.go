@@ -24,9 +24,8 @@ const (
 // After that, a reaction tries the node again.
 const aloneFor = 2 * time.Minute
 
-// disabledFor is how long a node is left alone after Puppet was disabled there, or after
-// its wait for PuppetDB has ended without success. The node's own daemon would wait as
-// long.
+// disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
+// its wait for PuppetDB has failed. The node's own daemon would wait as long.
 const disabledFor = 30 * time.Minute
 
 // waked records since when a node has reasons to run. Reasons to run at once are in the
@@ -102,9 +101,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule has come to a node. The node's need does not
-// matter, because Tutti may not know what would repair the node. Nodes that keep changing
-// each other's data are left out, because a run would restart these changes.
+// turn reports whether the safety schedule wants a run of a node now. The node's need does
+// not matter, because Tutti may not know what would repair the node. Nodes that keep
+// changing each other's data are left out, because a run would restart these changes.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -197,7 +196,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 }
 
 // urgency returns how soon a node's reasons let it run: now, or later together with many
-// others. If both results are false, the node runs at the next run for another reason.
+// other nodes. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	if standing.Foreign { // whoever started the foreign run might undo each reaction, for ever
 		return false, false
@@ -273,16 +272,16 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread returns a node's own part of a time span. The part is the same at each call, so
-// many nodes act one after the other.
+// spread returns a node's own part of a time span. Each node has its own part, which is the
+// same at each call, so that many nodes act one after the other.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))
 	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
 }
 
-// schedule notes the nodes whose last run is so long ago that they run although they need
-// nothing. The method looks at all nodes only at a time when a node can be due.
+// schedule notes the nodes whose last run was so long ago that they must run again, even if
+// they need nothing. The method looks at all nodes only when a node may be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

@@ -32,7 +32,7 @@ func reads(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
 }
 
-// living is a fleet that keeps itself converged, and is converged now.
+// living returns a converged fleet that keeps itself converged.
 func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s := newSim(t, nodes)
 	s.reaction = reactive()
@@ -396,7 +396,7 @@ func TestHeldNodesMakeRoom(t *testing.T) {
 	}
 }
 
-// A reaction has no more runs at once than the fleet file allows.
+// A reaction never has more runs at the same time than the fleet file allows.
 func TestAReactionsLimit(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{}
 	for _, n := range []tutti.NodeName{"a", "b", "c", "d", "e"} {

@@ -17,7 +17,7 @@ type seat struct {
 	standing Standing
 	run      *engine.Run   // the present run
 	runs     []*engine.Run // the runs of the step
-	why      string        // if why is empty, standing has the reason
+	why      string        // the reason; if empty, the reason is in standing
 	retryAt  time.Time     // of phase resting
 	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
@@ -118,8 +118,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction keeps only the nodes that may run by themselves in a job. A job has one code. While other
-// code is held, inReaction keeps the nodes that run with the job's code.
+// inReaction returns only those of the given nodes that may run by themselves in a job. A job has one
+// code. While other code is held, inReaction returns the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -252,8 +252,8 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says. A run shows this if it
-// has applied the code, or if it has proved that nothing changes.
+// shows reports whether a run has shown that its node's state is as the code describes. A run
+// shows this if it has applied the code, or if it has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node must still report its facts after its last run in the step. A node
@@ -296,7 +296,7 @@ func (s *State) recordedBefore(seat *seat) bool {
 }
 
 // begin finds the phase of a node that has not run in this step. A node that failed before is tried
-// again if a person wants it, if something has changed since then, or at its turn.
+// again if a person started the job, if something has changed, or if the safety schedule wants it.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
 	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, j.Code) {
@@ -341,7 +341,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if !v.Now.Before(again) {
 			seat.phase = ready
 		}
-	case outcome == tutti.Skipped: // Puppet is disabled there, and only a person can enable it
+	case outcome == tutti.Skipped: // Puppet is disabled on the node, and only a person can enable it
 		seat.phase = failed
 	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
@@ -362,8 +362,8 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs, the run would fail again. An error that a Puppet Server returns does
-// not count, because it may come from the server's machine.
+// the same inputs, the run would fail again. If a Puppet Server returned the error, final
+// returns false, because the error may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false

@@ -164,8 +164,8 @@ func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	return inOrder(queue, at, o.edges, len(components))
 }
 
-// broken reports whether a node broke in the step and was not good since then. A run that was stopped at its gate, or
-// is still going on, does not count. A good result counts even if it came after the run was given up.
+// broken reports whether a node broke in the step and was not good after that. Runs that were stopped at their gate
+// or are still going on are ignored. A good result makes the node good, even if the run had already been given up.
 func (st *seat) broken() bool {
 	for _, r := range slices.Backward(st.runs) {
 		switch {
@@ -180,7 +180,7 @@ func (st *seat) broken() bool {
 }
 
 // inOrder returns the components in an order that respects their edges. Components without a node of the queue come as
-// early as possible. The others come in the order of the queue.
+// early as possible. All other components come in the order of the queue.
 func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
 	place := make([]int, components) // the place of its first node in the queue, counted from 1; 0: none of its nodes is in the queue
 	nodes := make([][]tutti.NodeName, components)
@@ -371,8 +371,8 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 }
 
 // notGood returns the serial groups without the nodes that are good, in the order of their turns. The order in which
-// nodes read from each other comes before the lists of the groups. Reads through nodes that are in no group count,
-// too. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
+// nodes read from each other comes before the lists of the groups. This order includes reads through nodes that are
+// in no group. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
 	for n, seat := range seats {
@@ -397,8 +397,8 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf returns the order of nodes that follows from what they read from each other and
-// from the fleet file.
+// orderOf returns the order of nodes that results from their reads from each other and from
+// the fleet file.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }

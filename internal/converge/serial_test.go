@@ -30,7 +30,7 @@ func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[t
 }
 
 // watchTurns fails if a node of a serial group goes while another node of the group applies. The method also fails if
-// another node of the group broke in this job and is not good since. If several nodes broke, any of them may be tried
+// another node of the group broke in this job and is not good again. If several nodes broke, any of them may be tried
 // again.
 func (s *sim) watchTurns() {
 	applies, bad := map[tutti.NodeName]bool{}, map[tutti.NodeName]bool{}
@@ -110,7 +110,7 @@ func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	}
 }
 
-// The same must hold if runs are lost, messages arrive twice and late, and the server
+// This must also be true if runs are lost, messages arrive twice and late, and the server
 // restarts.
 func TestSerialGroupsInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -258,7 +258,7 @@ func TestAGoodNodeStopsNobody(t *testing.T) {
 }
 
 // A node that an earlier job left broken stops a job that does not try it. A reaction does not begin either. When the
-// node is repaired, the others run by themselves.
+// node is repaired, the other nodes run by themselves.
 func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{

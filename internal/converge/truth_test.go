@@ -129,7 +129,7 @@ type life struct {
 	d       seedDice
 	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
 	earlier map[tutti.NodeName][]string    // earlier ones
-	full    map[tutti.NodeName]*engine.Run // the last full run that the node knows to have passed its gate
+	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and whose result the node has
 	untold  map[tutti.NodeName]func()      // reports a run that the agent made by itself; the server does not know the run yet
 	twice   map[tutti.NodeName]bool        // whether a copy of the machine exists, too
 	checks  int
@@ -227,7 +227,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has notes the present state of a machine. Empty means that nobody knows the state.
+// has notes the present state of a machine. If `disk` is empty, nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)
@@ -272,7 +272,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 	}
 }
 
-// factThen returns the fact that a node had in the compile of its last run that counts.
+// factThen returns the fact that a node had when its last passed run compiled.
 func (s *sim) factThen(n tutti.NodeName) string {
 	if r := s.engine.Last(n).Passed; r != nil && s.memory[r.Run] != nil {
 		return s.memory[r.Run].got.fact

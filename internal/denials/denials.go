@@ -38,8 +38,8 @@ func Entry(who, what string, cause error) *tutti.Denied {
 	return out
 }
 
-// Minute has the attempts of the present minute. The minute begins with the first attempt, and ends
-// when Due returns its counts. The zero Minute has not begun.
+// Minute contains the attempts of the present minute. The minute begins with the first attempt, and
+// ends when Due returns its counts. The zero Minute has not begun.
 type Minute struct {
 	mu       sync.Mutex
 	since    time.Time // zero if the minute has not begun

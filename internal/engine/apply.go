@@ -148,8 +148,8 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
-// compile notes what a run has compiled. The catalog of a proof counts until another proof compiles, or until a full run
-// passes its gate or proves the node good.
+// compile notes what a run has compiled. The catalog of a proof is used until another proof compiles, or until a full
+// run passes its gate or proves the node good.
 func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -163,7 +163,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
 }
 
-// finishRun notes the result of a run. Only the first result counts.
+// finishRun notes the result of a run. Only the first result is kept.
 func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r := s.Runs[b.Result.Run]
 	if r == nil || r.Result != nil {

@@ -52,8 +52,8 @@ func (s *State) Decide(v View) []tutti.Body {
 }
 
 // losses gives up a run if its node is silent. The method also gives up a run if the node
-// is connected but does not claim or end the run in time. After its start, a server first
-// gives every node the whole time again.
+// is connected but does not claim or end the run in time. After a start of the server,
+// every node has the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -84,9 +84,9 @@ func (s *State) losses(v View) []tutti.Body {
 	return out
 }
 
-// from returns when something began, but never a time before this server began to serve.
-// If the logged time is in the future, the clock that wrote it was ahead. In that case,
-// from ignores the time, because a deadline that counts from it would come too late.
+// from returns when something began, but never a time before this server began to serve. If
+// the logged time is in the future, the clock that wrote it was ahead. In that case, from
+// ignores the logged time, because a deadline that depends on it would come too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -134,8 +134,8 @@ func (st *Step) count(state StepState) int {
 }
 
 // idle reports whether nothing in the job is running, and nothing can begin. While a node waits
-// for another job's run, the job is not idle. A node that waits for a failed step does not
-// count.
+// for another job's run, the job is not idle. If a node waits for a step that has failed, this
+// does not keep the job from being idle.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {
@@ -196,7 +196,7 @@ func describe(failed, never []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// budget counts the running runs, and the nodes on which this decision begins a run.
+// budget limits how many runs go on at the same time, including the runs that this decision begins.
 type budget struct {
 	state *State
 	taken map[tutti.NodeName]bool

@@ -57,7 +57,7 @@ const (
 // KeepChanging reports whether facts have changed so often that they alone cause no more runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing and the runs because of them have changed
+// Harmless reports whether facts keep changing, but the runs that this caused have changed
 // nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 

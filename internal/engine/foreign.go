@@ -72,8 +72,8 @@ func (s *State) repeats(f *Run, last Last) bool {
 	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
 }
 
-// touched reports whether the run may have done or tried anything on its node. A proof
-// counts if the run on which it rests has touched the node.
+// touched reports whether the run may have done or tried anything on its node. For a proof,
+// touched returns true because of the run on which it rests.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
@@ -105,8 +105,8 @@ func (r *Run) Clock() tutti.Clock {
 
 // After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
 // later if the node reported it before our run passed its gate. It is also not later if the agent saw its end before
-// our run began. If no result has the agent's clock, the node's time decides. If nobody knows when our run began,
-// the foreign run is later if it was reported after the claim.
+// our run began. If no result contains the agent's clock, the node's time decides. If nobody knows when our run
+// began, the foreign run is later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
@@ -123,15 +123,15 @@ func (r *Run) After(ours *Run) bool {
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began after an event of the log. The foreign run then found the
-// node's state of that time or a later state.
+// Since reports whether a foreign run certainly began after an event of the log. In that case, the foreign run
+// saw the node's state at the time of the event, or a later state.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
 // Undoes reports whether a foreign run certainly began after another run of any kind had ended. In that case, a full
-// foreign run has corrected the state that the other run left. If a run was given up after its gate, nobody knows when
-// it ends.
+// foreign run has corrected the state that the other run left. If the other run was given up after its gate, nobody
+// knows when it ends, so Undoes returns false.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

@@ -57,7 +57,8 @@ func (alone) busy(j *Job, st *Step) bool {
 
 func (alone) runEnded(*Step, *StepNode, *Run) {} // the step has no runs
 
-// begin begins the step if its turn has come. A noop job skips the step with a message.
+// begin returns the event that begins the step, if its turn has come. A noop job skips the step with a
+// message.
 func (alone) begin(j *Job, st *Step, noop string) []tutti.Body {
 	switch {
 	case j.Halted() || !j.ready(st, ""):

@@ -345,7 +345,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
-// Due returns the nodes for whose reports an exclusive job waits.
+// Due returns the nodes from which an exclusive job still needs a report.
 func (l *Leases) Due() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range l.Nodes {

@@ -442,7 +442,7 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			m := f.machines[rapid.SampledFrom(nodes).Draw(t, "node")]
 			switch rapid.IntRange(0, 11).Draw(t, "what") {
-			case 0: // somebody disables Puppet, whatever the file says
+			case 0: // somebody disables Puppet, whatever the file contains
 				m.file, theirs[m.node] = somebody, true
 			case 1: // or somebody enables it
 				m.file, theirs[m.node] = "", false

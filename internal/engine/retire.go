@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Keep is how much of the past the state keeps.
+// Keep limits how many jobs and runs the state keeps.
 type Keep struct {
 	Jobs int
 	Runs int // of the kept jobs
@@ -20,10 +20,11 @@ type Keep struct {
 // append.
 const maxRetired = 1000
 
-// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire takes
-// the oldest finished job of the operator who has the most jobs or runs. Retire repeats
-// this until the remaining jobs and runs are within the bounds. One operator can therefore
-// not push out the past of other operators. Unfinished jobs and the latest job always stay.
+// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire
+// chooses the oldest finished job of the operator who has the most jobs or runs. Retire
+// repeats this until the remaining jobs and runs are within the bounds. One operator can
+// therefore not push out the past of other operators. Unfinished jobs and the latest job
+// always stay.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {

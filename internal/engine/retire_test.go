@@ -130,7 +130,7 @@ func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	}
 }
 
-// However long a server has run, its state is only as large as what it keeps.
+// A server's state does not grow with the time for which it runs, but only with the jobs that it keeps.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFleet()
 	keep := engine.Keep{Jobs: 10, Runs: 15}

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// SetBack describes a node that lacks a run of the log, or knows a run that the log lacks.
+// SetBack describes a node that has lost a run of the log, or has a run that the log has lost.
 type SetBack struct {
 	*tutti.NodeSetBack
 	Seq uint64 // of the event

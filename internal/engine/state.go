@@ -129,7 +129,7 @@ type Run struct {
 	// run published in between.
 	Restored bool `json:"-"`
 
-	// ToldSeq and ToldAt say when the Result came. The server may have counted the run as
+	// ToldSeq and ToldAt are when the Result came. The server may have counted the run as
 	// ended before that.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
@@ -226,13 +226,13 @@ func (s *State) Last(node tutti.NodeName) Last {
 	return out
 }
 
-// Tells reports whether the server knows what the run's catalog exports. If a Puppet
-// Server compiles the catalog, the server knows the exports only after that Puppet Server
-// has handed them over.
+// Tells reports whether the server knows what the run's catalog exports. If a Puppet Server
+// compiles the catalog, the server knows the exports only after the Puppet Server has
+// reported them.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether the run's exports count from its gate on. Exports that go to
-// PuppetDB count from the compile on.
+// Publishes reports whether the run's exports are published when it passes its gate.
+// Exports that go to PuppetDB are already published by the compile.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.

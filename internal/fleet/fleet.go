@@ -91,7 +91,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
 	}
 	if fleet.Program == tutti.ProgramAgent && !code {
-		fleet.Environment = tutti.Environment{} // the Puppet Server has the code
+		fleet.Environment = tutti.Environment{} // the code is on the Puppet Server
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {

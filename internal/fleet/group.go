@@ -140,9 +140,9 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the sorted groups of a node. The groups of a node are the groups that
-// list it, and those groups of its join token that the fleet file declares with `joined:
-// true`. A token cannot put a node into a listed group.
+// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it.
+// It also belongs to those groups of its join token that the fleet file declares with
+// `joined: true`. A token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])
 	for _, g := range token {

@@ -91,9 +91,9 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// call waits until the server may handle one more request of the operator. So an operator who sends many requests at
-// once delays only their own requests. call returns CodeUnavailable if none of the operator's running requests ends
-// in time.
+// call waits until the server may handle one more request of the operator. An operator who sends many requests at
+// once therefore delays only their own requests. call returns CodeUnavailable if none of the operator's running
+// requests ends in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 
 // crowd is a set of connections with a limit. crowd counts clients without a certificate by address, and operators
 // by name. If a new connection exceeds the limit, the crowd closes the oldest connection of the source with the most
-// connections. So honest clients get in. A crowd prefers to close connections that have made little progress.
+// connections. Therefore honest clients still get a connection. A crowd prefers to close connections that have made
+// little progress.
 type crowd struct {
 	most int
 

@@ -181,7 +181,7 @@ func (o Options) survive(next http.Handler) http.Handler {
 	})
 }
 
-// streamLine is one line of a streamed answer. The last line has End or Error.
+// streamLine is one line of a streamed answer. The last line contains End or Error.
 type streamLine[Item any] struct {
 	Item  *Item      `json:"item,omitempty"`
 	End   bool       `json:"end,omitempty"`

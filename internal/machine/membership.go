@@ -35,8 +35,8 @@ type memberConn interface {
 }
 
 // Keep works until ctx ends. Keep renews the JWT when half of the JWT's life is left. When the server's keys are
-// rotated, Keep takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
-// exist after a crash.
+// rotated, Keep switches to the new keys. Keep writes new credentials to disk before it uses them, so good
+// credentials exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
 	var again time.Time // when to follow the server's keys again after a failure; zero: there was no failure
 	for {
@@ -132,8 +132,8 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand reports to the server which keys the node uses, and takes the keys that the node should
-// use.
+// stand reports to the server which keys the node uses, and switches to the keys that the node
+// should use.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -229,7 +229,7 @@ func (m *Keeper) renew(ctx context.Context) error {
 	return nil
 }
 
-// reload takes the credentials that a join in another process has written.
+// reload switches to the credentials that a join in another process has written.
 func (m *Keeper) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
 		_ = m.use(ctx, on) // the credentials are used for the next connection in any case

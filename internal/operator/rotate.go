@@ -22,8 +22,8 @@ import (
 )
 
 // TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
-// or made there. If a server was set back and has lost some statements, the operator sends them again. If a server has
-// different statements, the operator refuses the server.
+// or made in this directory. If a server was set back and has lost some statements, the operator sends them again. If
+// a server has different statements, the operator refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
@@ -392,7 +392,7 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 
 // notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
 // it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
-// function stores nothing that the server says.
+// function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

@@ -18,10 +18,10 @@ import (
 )
 
 // CountersFile is a file in an operator's directory. CountersFile contains, for each environment, the highest
-// counter that was signed there.
+// counter that was signed with this directory.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code. Signer also knows what was signed before.
+// Signer is an operator who may sign code. Signer also contains what was signed before.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
@@ -32,7 +32,7 @@ type Signer struct {
 	Known identity.Trust       // the keys whose signatures count as verified: the keys in now, or own if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
-	old   bool // the server knows no statements
+	old   bool // the server is of a release without statements
 	Again bool // sign code again even if the server has it with a valid signature
 }
 

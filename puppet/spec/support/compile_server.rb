@@ -9,8 +9,8 @@ require 'monitor'
 require 'puppet'
 require 'puppet/indirector/code'
 
-# Puppet has locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two threads
-# at the same time fails. Here one lock replaces all locks of Puppet.
+# Puppet uses locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two
+# threads at the same time fails. Here one lock replaces all locks of Puppet.
 module Locked
   LOCK = Monitor.new
 

@@ -144,8 +144,8 @@ module PuppetX
       end
       private_class_method :puppets
 
-      # Returns the directories of facts that Facter knows by itself or from facter.conf. Facter knows these
-      # directories only after it has found facts.
+      # Returns the directories of facts that Facter itself searches, including those in facter.conf. Facter
+      # has this list only after it has searched for facts.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
         dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }

@@ -12,7 +12,7 @@ module PuppetX
     # modules of $basemodulepath with the manifest, and Hiera data with the hiera.yaml that names this data. Each
     # kind counts as one more fact. For example, a node becomes suspect after a package has installed another version
     # of a module. Files are compared by path, size and change time, without reading them. The private files of a
-    # version control system do not count.
+    # version control system are left out.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'

@@ -70,7 +70,7 @@ module PuppetX
         private
 
         # If a Puppet Server compiled without Tutti, every value would look absent. Applications such as
-        # `puppet lookup` also have the server's run mode, but not its code.
+        # `puppet lookup` also have the server's run mode, but do not load the server's code.
         def outside
           return nil unless defined?(::Puppet::Server::Master)
 
