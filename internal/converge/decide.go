@@ -46,8 +46,8 @@ type Has struct {
 	// Environment is the fleet's present environment. If Environment is empty, the
 	// environment of the node's last run counts.
 	Environment string
-	// Meant reports whether the node is among the targets of a secret. If Meant is nil,
-	// the node is not.
+	// Meant reports whether the node is among the targets of a secret. If Meant is nil, the
+	// node is among no targets.
 	Meant func(targets []string) bool
 	// MayRead reports whether a grant lets the node read a value. If MayRead is nil, the
 	// node may read all values.

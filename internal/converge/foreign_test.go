@@ -37,7 +37,8 @@ func unwatched(f *tutti.Foreign) { f.Unwatched = true }
 
 func noop(f *tutti.Foreign) { f.Noop = true }
 
-// tell reports now a run that began at the given time and took a second.
+// tell makes node n report a run. The report comes now, and the run began at the given time and took a
+// second.
 func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
 	s.tellOf(n, began, began.Add(time.Second), f)
 }

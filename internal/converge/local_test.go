@@ -59,7 +59,7 @@ func TestLocalRuns(t *testing.T) {
 			check("told")
 			s.fold()
 			check("after a start")
-			s.write("x", "1") // after every local run, a change of data counts
+			s.write("x", "1") // after every local run, a change of data makes the node stale
 			if got := s.standing("a"); got.Need != converge.Apply {
 				t.Errorf("%s, %s: after a change it needs %s", tc.reason, program, got.Need)
 			}

@@ -24,8 +24,8 @@ func (s *sim) went(since int) []tutti.NodeName {
 	return out
 }
 
-// feeds is two nodes in a cycle. Node a exports what b collects, and reads the value that
-// b publishes.
+// feeds returns two nodes in a cycle. Node a exports what b collects, and reads the value
+// that b publishes.
 func feeds(n string) map[tutti.NodeName]*manifest {
 	return map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/b"}, compile: func(got answers) catalog {

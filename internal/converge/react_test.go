@@ -17,7 +17,7 @@ func reactive() *tutti.Reaction {
 	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
 }
 
-// since returns how many more runs each node has than before.
+// since returns how many runs each node had between the counts `before` and `now`.
 func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for n, runs := range now {

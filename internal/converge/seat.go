@@ -137,8 +137,8 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in returns what a node would run with in a job. A job keeps the code and environment
-// that it had when it began.
+// in returns with which Puppet, program, environment and grants a node would run in a job.
+// A job keeps the code and environment that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env

@@ -48,8 +48,8 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// busy reports whether a run is applying on a node, or will apply independent of a converge step. The
-// method also returns true if an exclusive job holds the node.
+// busy reports whether a run is applying on a node, or will apply without a converge step. The method
+// also returns true if an exclusive job holds the node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
@@ -258,7 +258,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt adds a node to out if the node is one of the halts.
+// halt adds a node to the map `out` if the node is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {

@@ -19,8 +19,8 @@ func one(name string, nodes ...tutti.NodeName) []converge.Serial {
 	return []converge.Serial{{Group: tutti.GroupName(name), Nodes: nodes}}
 }
 
-// plain returns nodes that read and publish nothing. The nodes in fails break when they
-// apply.
+// plain returns nodes that read and publish nothing. The nodes in the map `fails` break
+// when they apply.
 func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {

@@ -100,8 +100,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server that finds the first events of another server's log. The nodes of
-// the returned server remember what they did.
+// from returns a server whose log contains only the first events of another server's log.
+// The nodes of the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil

@@ -17,8 +17,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // TestParseGolden reads every testdata/*.yaml. A file with a .err file must be refused with exactly these
-// errors. For every other file, the test prints the compiled fleet, and for each plan the text that
-// people see.
+// errors. For every other file, the golden files contain the compiled fleet, and for each plan the text
+// that people see.
 func TestParseGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

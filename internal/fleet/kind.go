@@ -31,8 +31,8 @@ type reading struct {
 	// keys contains the keys of this kind, in addition to the keys that every step may have.
 	// If a step has the key with the name of a kind, the step is of this kind.
 	keys fields
-	// end makes the draft a step of this kind. The map `given` contains the values of all keys of the step,
-	// by key.
+	// end turns the draft into a step of this kind. The map `given` contains the values of all keys of the
+	// step, by key.
 	end func(d *draft, given map[string]*yaml.Node)
 }
 

@@ -55,7 +55,7 @@ func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	r.sign = in.Confirm
 	finished := false
 	switch {
-	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // an earlier call was killed before it was done
+	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // an earlier call was killed before it finished
 		finished, err = true, r.useNext()
 	case in.Finish:
 		finished, err = true, r.finish(ctx, in.Leave)
