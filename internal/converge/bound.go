@@ -86,7 +86,7 @@ func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	return ""
 }
 
-// spentOn returns the reactions of a node to a question within the time of the bound.
+// spentOn returns the reactions of a node to a question during the time for which the bound counts.
 func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	of := s.reactions[n][key]
 	if of == nil {

@@ -58,8 +58,8 @@ type Has struct {
 	TellsFacts bool
 }
 
-// Order is an edge of the fleet file. The nodes in First must be good before those in Then
-// run.
+// Order is an edge of the fleet file. The nodes in `First` must be good before the nodes in
+// `Then` run.
 type Order struct{ First, Then []tutti.NodeName }
 
 const (

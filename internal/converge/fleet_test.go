@@ -152,7 +152,7 @@ func mix(seed int, used []string, got answers) int {
 	return int(h.Sum32() >> 4 & 0xffff)
 }
 
-// operators returns values of persons that random fleets read.
+// operators returns the values that persons set and random fleets read.
 func operators(d dice) map[string]string {
 	out := map[string]string{}
 	for i := range 3 {

@@ -68,7 +68,7 @@ func TestADaemonThatHadTheLockFirst(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		ours   func(*tutti.Result)
-		after  time.Duration // how long after our run's end it is reported
+		after  time.Duration // how long after the end of our run the daemon's run is reported
 		want   converge.Need
 	}{
 		{"ours failed", broken, -time.Second, converge.Apply},
@@ -264,7 +264,7 @@ func TestTheCountOfTheNode(t *testing.T) {
 		reason string
 		ours   tutti.Clock
 		told   tutti.Foreign
-		ended  time.Duration // since our run began, by the node's clock
+		ended  time.Duration // the end of the foreign run, counted from the beginning of our run by the node's clock
 		want   converge.Need
 	}{
 		{"seen behind ours, and the time was set back", onLine(1, 5), others(changed, counted(6)), -time.Hour, converge.Apply},
@@ -312,7 +312,7 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
 	s.now = s.now.Add(time.Minute)
-	s.concludes(s.passes(), broken) // the agent of the earlier release concluded it
+	s.concludes(s.passes(), broken) // the agent of the earlier release ended this run
 	s.now = s.now.Add(time.Second)
 	s.tell("a", s.now.Add(-30*time.Second), others(whole, counted(4)))
 	s.needs(t, "it began before ours was told", converge.Apply)

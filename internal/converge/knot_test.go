@@ -38,11 +38,11 @@ func ring(d dice, k kinds) map[tutti.NodeName]*manifest {
 	return nodes
 }
 
-// From nothing, a fleet needs at most the smallest possible number of runs, plus one for
-// each node in a cycle. The smallest number is what someone with full knowledge would
-// need. The bound holds if no cycle has more than two nodes, or if the fleet is a ring.
-// Without cycles of several nodes, the fleet needs just the smallest number. For larger
-// knots no rule can promise the bound (see below).
+// A new fleet needs at most the smallest possible number of runs, plus one for each node in
+// a cycle. The smallest number is what someone with full knowledge would need. The bound
+// holds if no cycle has more than two nodes, or if the fleet is a ring. Without cycles of
+// several nodes, the fleet needs just the smallest number. For larger knots no rule can
+// promise the bound (see below).
 func TestFromNothingWithinTheBound(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
@@ -95,8 +95,8 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 }
 
 // A node's own questions do not count as unanswered, because no other node will answer
-// them. The test uses the smallest fleet that broke the bound. When a's two own questions
-// counted, a ran after each single change of b.
+// them. The test uses the smallest fleet that broke the bound. When the two own questions
+// of node a counted as unanswered, a ran after each single change of b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {

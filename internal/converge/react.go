@@ -146,9 +146,9 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
-// soon returns the nodes that are not due yet but will be within the window. A job does
-// not end before that. Changes that nodes cause in each other belong in one job, and the
-// bounds of one job apply to them.
+// soon returns the nodes that are not due yet but will be due within the window. A job does
+// not end before these nodes are due. Changes that nodes cause in each other belong in one
+// job, and the bounds of one job apply to them.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -256,8 +256,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns until when a node is left alone. A node is left alone if its last run
-// ended unknown, waited for PuppetDB too long, or could not begin.
+// alone returns until when a node is left alone. A node is left alone if its last run was
+// lost or interrupted, waited for PuppetDB too long, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {

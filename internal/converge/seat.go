@@ -185,8 +185,8 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// If a node runs by the agent, nothing more is known after its compile. Only a Puppet
-	// Server with the module reports what the compile read.
+	// If a node runs with Puppet's agent, nothing more is known after its compile. Only a
+	// Puppet Server with the module reports what the compile read.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r

@@ -130,7 +130,7 @@ func (o *order) againFirst(queue []tutti.NodeName) {
 	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
 }
 
-// ranked puts the nodes first that broke in the step.
+// ranked puts the nodes that broke in the step before all other nodes.
 func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	rank := func(n tutti.NodeName) int {
 		if o.seats[n].broken() {
@@ -370,9 +370,10 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	}
 }
 
-// notGood returns the serial groups without the nodes that are good, in the order of their turns. The order in which
-// nodes read from each other comes before the lists of the groups. This order includes reads through nodes that are
-// in no group. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
+// notGood returns the serial groups with only the nodes that are not good, in the order of their turns. The order
+// that results from reads between nodes takes precedence over the lists of the groups. This order includes reads
+// through nodes that are in no group. The fleet file's order also takes precedence over the lists. The result is
+// nil if no node stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
 	for n, seat := range seats {

@@ -29,9 +29,9 @@ func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[t
 	return out
 }
 
-// watchTurns fails if a node of a serial group goes while another node of the group applies. The method also fails if
-// another node of the group broke in this job and is not good again. If several nodes broke, any of them may be tried
-// again.
+// watchTurns fails if a node of a serial group passes its gate while another node of the group applies. The method
+// also fails if another node of the group broke in this job and is not good again. If several nodes broke, any of
+// them may be tried again.
 func (s *sim) watchTurns() {
 	applies, bad := map[tutti.NodeName]bool{}, map[tutti.NodeName]bool{}
 	for _, e := range s.log {

@@ -23,7 +23,7 @@ type State struct {
 
 	looking sync.Mutex                  // locked while nodes are judged again, which changes the fields below
 	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
-	needy   map[tutti.NodeName]Standing // nodes that need something, except those in dirty
+	needy   map[tutti.NodeName]Standing // nodes that need something, except those in `dirty`
 
 	// withdrawn is the sequence at which values of a node were last withdrawn because no grant covers them
 	// any more.

@@ -242,7 +242,7 @@ func (d *decision) tell(seat *seat) string {
 	return seat.reason()
 }
 
-// endOf describes in a line how a run ended.
+// endOf describes in one line how a run ended.
 func endOf(r *engine.Run) string {
 	text, said := string(r.Outcome()), []string{r.Lost}
 	if r.Result != nil {

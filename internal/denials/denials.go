@@ -17,7 +17,7 @@ const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
 	maxDenials   = 300 // entries of all known callers; each caller still has a first entry
 	// strangersAtOnce is how many strangers get their own entry before the server only counts them.
-	// After that there is room for one more entry in each strangersEvery.
+	// After that, one more entry is possible in each period of strangersEvery.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
 	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.

@@ -88,7 +88,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	return nil
 }
 
-// end ends a step. If the step was skipped or had nothing to do, it begins at the same time.
+// end ends a step. If the step was skipped or had nothing to do, its beginning is the same as its end.
 func (st *Step) end(at time.Time, ok bool, message string) {
 	st.Message, st.EndedAt, st.State = message, at, Failed
 	if ok {

@@ -198,7 +198,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
 			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
-			return nil // the server orders the node to release
+			return nil // the server orders the node to end the lease
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
 		case j.Leases.keep:
@@ -368,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor explains what a job waits for because this job or another job is exclusive.
-// WaitsFor returns an empty string if the job does not wait.
+// WaitsFor explains what a job waits for, if it waits because this job or another job is
+// exclusive. WaitsFor returns an empty string if the job does not wait.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""

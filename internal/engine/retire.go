@@ -111,8 +111,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last run of its node. The method forgets earlier runs that were
-// kept only as the last runs of the node.
+// claim notes that a run is the last run of its node. The method forgets earlier runs that
+// were kept only as the last runs of the node.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -130,7 +130,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	})
 }
 
-// pass notes a full run as the last one that passed its gate or proved its node good.
+// pass notes that a full run is the last one that passed its gate or proved its node good.
 func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
@@ -138,7 +138,7 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes a run that has sent a report as its node's latest reported run. The method does nothing if a
+// report notes that a run is the latest one of its node whose report has come. The method does nothing if a
 // later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }

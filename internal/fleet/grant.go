@@ -77,7 +77,7 @@ func (r *reader) patterns(n *yaml.Node, what string) []text {
 	return patterns
 }
 
-// exportGrant is an element of exports with its place.
+// exportGrant is an element of the key `exports` with its place in the file.
 type exportGrant struct {
 	tutti.ExportGrant
 	at *yaml.Node

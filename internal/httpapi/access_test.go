@@ -19,7 +19,7 @@ import (
 )
 
 // byAll and the lists below name the verbs that may call a route, in addition to admin. An operator
-// with run may also read, and every operator may view.
+// with the verb `run` may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"

@@ -106,8 +106,8 @@ const (
 	lookAgain = 15 * time.Second
 	// followAgain is the pause before Keeper tries again to follow the server's keys.
 	followAgain = time.Minute
-	// maxFollow is how many consecutive changes a node follows. The node stops after that if the server wants
-	// something else each time.
+	// maxFollow is how many consecutive changes a node follows. After that, the node pauses, even if the
+	// server wants yet another change.
 	maxFollow = 4
 )
 

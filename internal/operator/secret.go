@@ -23,7 +23,7 @@ import (
 
 // The constants are the files of an operator's directory that secrets need.
 const (
-	RecoveryFile = "recovery.key" // the private half, made by secret init
+	RecoveryFile = "recovery.key" // the private half, made by `tutti secret init`
 	PinsFile     = "pins.json"
 )
 

@@ -199,7 +199,7 @@ module PuppetX
 
       private
 
-      # Puppet logs much while it is loaded.
+      # Puppet logs many messages while it is loaded.
       def debug
         return 'the order asks for debug messages' if @order.debug?
 

@@ -68,7 +68,7 @@ module PuppetX
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # Returns the directories of data files that are links.
+      # Returns the directories of the files to which data files are links.
       def behind_links
         links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
         links.map { |path| File.dirname(File.realpath(path)) }
@@ -89,8 +89,8 @@ module PuppetX
         [] # the compile says what is wrong with it
       end
 
-      # Returns the existing files of a path for any node. If the whole path is a variable, nothing is known about
-      # the path, and the result is empty.
+      # Returns the existing files that match a path with any values of its variables. If the path begins with a
+      # variable, the result is empty.
       def matching(path)
         pattern = path.gsub(/%\{[^}]*\}/, '*')
         pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []
