@@ -59,7 +59,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // the run f was later than the run mends, or at the same time
+		mends = nil // f ran after mends, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // the fleet reacts to this need, because the node makes an away run only while the server cannot react
