@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Tests use ports below the ports that Linux gives to outgoing connections (ip_local_port_range).
+// Tests use ports below those that Linux uses for outgoing connections (ip_local_port_range).
 // Otherwise a connection could take the port while no server listens on it.
 const (
 	firstPort = 20_000

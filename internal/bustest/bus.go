@@ -116,8 +116,8 @@ func (b *Bus) start(t testing.TB, listen string, change func(*embed.Options)) {
 	b.addr = b.Server.Addr().String()
 }
 
-// Log returns the server's connection to the account of the log. Nodes returns its connection to
-// the account of the nodes. Both connections end with the test.
+// Log returns the server's connection to the account of the log. Nodes returns the server's
+// connection to the account of the nodes. Both connections end with the test.
 func (b *Bus) Log(t testing.TB) *nats.Conn {
 	t.Helper()
 	return b.connect(t, b.creds(t).Log)

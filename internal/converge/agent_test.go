@@ -9,35 +9,35 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// answers are the answers that a compile gets. The map values has values by key and hiera
-// keys as hiera:KEY. A key that is absent has no entry. The map exports has the titles of
-// exports by type.
+// answers are the answers that a compile gets. The map `values` contains each value under
+// its key, and each hiera value under hiera:KEY. A key that is absent has no entry. The map
+// `exports` lists the titles of exports for each type.
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
 	fact    string // that the node has
 }
 
-// catalog is what a compile makes of its answers.
+// catalog is the result of a compile.
 type catalog struct {
 	exports map[string][]string // titles by type
 	values  map[string]string   // published when applied
 	fails   tutti.Reason        // when applied
 	waits   string              // a missing key that prevents the catalog
-	extra   string              // the rest of the catalog
+	extra   string              // further content of the catalog
 }
 
-// manifest is a node's code. The manifest says what the node asks, and which catalog the
-// node makes of the answers.
+// manifest is a node's code. The manifest lists the questions of the node, and its function
+// `compile` makes the catalog from the answers.
 type manifest struct {
 	values  []string
 	hiera   []string
 	types   []string
 	compile func(answers) catalog
-	makes   func(fact string) string // the fact after each run that has applied; nil: the fact stays
+	makes   func(fact string) string // returns the fact after a run that has applied; nil: the fact does not change
 }
 
-// process is what a node knows of its own run.
+// process is the data that a node has about its own run.
 type process struct {
 	got       answers
 	asked     *tutti.Questions

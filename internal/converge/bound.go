@@ -21,8 +21,8 @@ const (
 	reactedFor = tutti.MaxReactionTime
 )
 
-// reacted is a run that a node began by itself, because a run of the node by had changed the answer to
-// a question.
+// reacted is a run that a node began by itself, because another node's run had changed the answer to a
+// question. The field `by` names the other node.
 type reacted struct {
 	at time.Time
 	by tutti.NodeName
@@ -54,7 +54,7 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 			all = reactionsOf{}
 			s.reactions[r.Node] = all
 		}
-		for key, old := range all { // only this node's questions, so there are few
+		for key, old := range all { // a node reacts to few questions
 			if at.Sub(old.runs[len(old.runs)-1].at) > reactedFor {
 				delete(all, key)
 			}
@@ -86,7 +86,7 @@ func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	return ""
 }
 
-// spentOn returns the reactions of a node to a question within the time of the bound.
+// spentOn returns the reactions of a node to a question during the time for which the bound counts.
 func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	of := s.reactions[n][key]
 	if of == nil {
@@ -121,17 +121,17 @@ func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Quer
 	return worst, from
 }
 
-// link says that a node reacts to a question. The node by changes the answer to this
-// question.
+// link says that a node reacts to a question. The field `by` names the node that changes
+// the answer to this question.
 type link struct {
 	node  tutti.NodeName
 	query tutti.Query
 	by    tutti.NodeName
 }
 
-// cycle returns the links that keep changing the answer to a node's question if nodes react to each
-// other. The links go from the node to the node where the cycle closes. The result is nil if there is
-// no cycle.
+// cycle returns the links of nodes that react to each other and so keep changing the answer to a
+// node's question. The first link is that of the node. The last link is where the cycle closes. The
+// result is nil if there is no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link
@@ -172,8 +172,8 @@ func sources(runs []reacted) []tutti.NodeName {
 // maxShown bounds an answer in a message, in bytes.
 const maxShown = 60
 
-// tellCycle prints a cycle as one chain. Each node of the chain changes an answer for
-// which the next node runs. The chain shows each answer as it is now.
+// tellCycle prints a cycle as one chain. Each node of the chain changes an answer, and the
+// next node runs because of the change. The chain shows each answer as it is now.
 func (s *State) tellCycle(v View, cycle []link) string {
 	first := cycle[0]
 	bound := v.Reaction.Bounds()

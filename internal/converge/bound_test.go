@@ -291,10 +291,10 @@ func TestHoldsEnd(t *testing.T) {
 	slow := map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"), "v/a"), "c": publishes("v/c", constant("1"))}
 	cases := map[string]struct {
 		reason  string
-		until   func(*sim) bool // a stops at this point
+		until   func(*sim) bool // node a stops as soon as this returns true
 		stopped string
 		after   time.Duration
-		goes    bool // others run in the meantime
+		goes    bool // whether other nodes run in the meantime
 	}{
 		"applies":  {"a run that applies is waited for, not at a gate", func(s *sim) bool { r := s.of("a"); return r != nil && r.Passed() }, "it waited for a for 1m0s", time.Minute, true},
 		"compiles": {"a compile is waited for five minutes", func(s *sim) bool { r := s.of("a"); return r != nil && !r.ClaimedAt.IsZero() }, "", 5 * time.Minute, false},
@@ -350,7 +350,7 @@ func (s *sim) stepSeen(n tutti.NodeName) {
 }
 
 // TestASlowCompileIsWaitedForOnce: a node compiles for four minutes, is stopped, and compiles again. Other
-// nodes are held for five minutes in all, and not for five minutes more.
+// nodes are held for five minutes in all. The second compile does not hold them for five more minutes.
 func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "c": publishes("v/c", constant("1"))})
 	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
@@ -369,8 +369,9 @@ func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// After a push, only some nodes wait long for a slow compile. The waiting nodes are those that could
-// follow the slow node, according to its last record, which is of the earlier code.
+// After a push, only some nodes wait long for a slow compile. These are the nodes that may have to
+// follow the slow node. The slow node's last record, made with the earlier code, shows which nodes
+// these are.
 func TestOnlyWhoCouldFollowWaitsForASlowCompile(t *testing.T) {
 	nodes := func(by string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The constants bound the cause that a job shows. The number of changes is at most
-// maxCauses, and each has at most maxCause bytes. The text may contain a node's message.
+// The constants bound the cause that a job shows. A job shows at most maxCauses changes,
+// each with at most maxCause bytes. The text may contain a node's message.
 const (
 	maxCauses = 3
 	maxCause  = 160

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// causes returns the causes of the jobs that began after the first since jobs.
+// causes returns the causes of all jobs except the first ones, whose number is `since`.
 func (s *sim) causes(since int) []string {
 	var out []string
 	for _, id := range s.engine.Order[since:] {
@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // nodes in addition to a, which reads x, and b, which exports
+		nodes  map[tutti.NodeName]*manifest // nodes besides a and b; a reads x, and b exports
 		change func(*sim)
 		want   string
 	}{

@@ -9,9 +9,9 @@ import (
 )
 
 // chain prints a cycle in which nodes of this job keep changing each other's answers. The
-// method returns an empty string if there is no cycle. In a cycle, each node publishes
-// into the question that the next node asks. The search begins at a changed question of a
-// node that keeps changing.
+// method returns an empty string if there is no cycle. In a cycle, each node publishes into
+// the question that the next node asks. The search begins at a node that keeps changing,
+// with one of its changed questions.
 func (d *decision) chain() string {
 	nodes := sortedSeats(d.seats)
 	if !slices.ContainsFunc(nodes, func(n tutti.NodeName) bool { return d.seats[n].phase == diverging && d.seats[n].cycle == nil }) {
@@ -40,9 +40,9 @@ func (d *decision) chain() string {
 	return ""
 }
 
-// answers considers the nodes that ran more than once in this job. For each node, answers returns
-// which of these nodes get their answers from it, and the question of each. If there are several
-// questions, answers takes the first by name.
+// answers considers the nodes that ran more than once in this job. For each of these nodes,
+// answers returns which other ones get an answer from this node, and to which question. If there
+// are several questions, the first by name is returned.
 func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	out := map[tutti.NodeName]map[tutti.NodeName]tutti.Query{}
 	for n, seat := range d.seats {

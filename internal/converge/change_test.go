@@ -110,8 +110,8 @@ func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	}
 }
 
-// In fleets of any size, each run has a reason at its time, and each node runs if its
-// inputs are different in the end.
+// In fleets of any size, each run has a reason when it is wanted. Each node whose inputs
+// are different in the end runs.
 func TestAChangeInALargerFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

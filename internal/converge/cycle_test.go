@@ -188,8 +188,9 @@ func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 	}
 }
 
-// A node is stale in the public view until another node publishes what this node has read of the other's
-// compile. After that, no job names the node as stale, whenever the node was judged in between.
+// A node reads what another node's compile exports. Until the other node publishes these exports, the
+// first node is stale in the public view. After that, no job names the first node as stale, at whatever
+// time the node was judged before.
 func TestWhatIsNotStaleAnyMoreIsNotNamed(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSim(t, map[tutti.NodeName]*manifest{"builder": {types: []string{"Sshkey"}, compile: func(a answers) catalog {

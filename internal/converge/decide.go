@@ -22,10 +22,11 @@ type View struct {
 	// target means the whole fleet. Unjoined is nil if the nodes are not known.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
-	// Unnoted returns why a node could not note runs that Tutti did not start; empty: it could. nil: nobody knows of any.
+	// Unnoted returns why a node could not note runs that Tutti did not start. The result is empty if the node could
+	// note them. If Unnoted is nil, no node is known to have this problem.
 	Unnoted func(tutti.NodeName) string
 	Order   []Order  // of the fleet file
-	Serial  []Serial // of the fleet file, without nodes that have not joined
+	Serial  []Serial // the serial groups of the fleet file, without nodes that have not joined
 	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
 	// react. Environment is the environment of its code.
 	Reaction    *tutti.Reaction
@@ -38,15 +39,15 @@ type View struct {
 	halts   *halts   // found by State
 }
 
-// Has describes what a node would run with.
+// Has describes with which Puppet, program, environment and grants a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // by which it runs
 	// Environment is the fleet's present environment. If Environment is empty, the
 	// environment of the node's last run counts.
 	Environment string
-	// Meant reports whether the node is among the targets of a secret. If Meant is nil,
-	// the node is not.
+	// Meant reports whether the node is among the targets of a secret. If Meant is nil, the
+	// node is among no targets.
 	Meant func(targets []string) bool
 	// MayRead reports whether a grant lets the node read a value. If MayRead is nil, the
 	// node may read all values.
@@ -57,18 +58,18 @@ type Has struct {
 	TellsFacts bool
 }
 
-// Order is an edge of the fleet file. The nodes in First must be good before those in Then
-// run.
+// Order is an edge of the fleet file. The nodes in `First` must be good before the nodes in
+// `Then` run.
 type Order struct{ First, Then []tutti.NodeName }
 
 const (
 	// holdFor is how long a compiled run is held at most. After that time the run ends.
 	// The node compiles again when its turn comes.
 	holdFor = time.Minute
-	// discoverFor is how long a step waits for the compiles of a node before it lets others go.
+	// discoverFor is how long a step waits for the compiles of a node before it lets other nodes run.
 	discoverFor = 5 * time.Minute
-	// recordedFor is discoverFor for a node that has a record of earlier code. Some nodes follow this node according
-	// to that record, and only those wait longer.
+	// recordedFor is discoverFor for a node that has a record of earlier code. Only the nodes that follow this node
+	// in that record wait longer.
 	recordedFor = holdFor
 	// factsFor is how long a step waits for the facts of a node that it has changed.
 	factsFor = time.Minute
@@ -149,7 +150,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and nothing runs there
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and no run begins on the node
 			d.phases[seat.phase]++
 		}
 	}
@@ -243,7 +244,7 @@ func (d *decision) start(seat *seat) {
 		return
 	case !seat.known:
 	case d.unknown, !d.before.free(seat.node), !d.room(compiling, applying):
-		return // its answers would change each time another node compiles
+		return // otherwise the node's answers would change each time another node compiles
 	}
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
@@ -293,8 +294,9 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good. After them, proveAll ends
-// those held runs whose nodes waited for these nodes.
+// proveAll ends the held runs that show that their nodes are good. If other held nodes
+// waited only for these nodes, proveAll also ends the runs of the other nodes that show
+// this.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -383,8 +385,8 @@ func (d *decision) discovering() bool {
 		}
 		switch seat.phase {
 		case ready, compiling:
-			// Count from the node's first compile in the step, because a step waits only once for
-			// each node.
+			// The limit counts from the node's first compile in the step, so a step waits only
+			// once for each node.
 			limit := discoverFor
 			if d.state.recordedBefore(seat) {
 				limit = recordedFor

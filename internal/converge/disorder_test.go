@@ -77,8 +77,8 @@ func (tr *trouble) change(s *sim) {
 	s.write(key, value)
 }
 
-// crash ends a run of which the server hears nothing more, or hears later. Another kind
-// of crash ends the server, which then folds its log again.
+// crash ends a run. The server hears of the end at once, later, or never. Another kind of
+// crash ends the server, which then folds its log again.
 func (tr *trouble) crash(s *sim) {
 	if tr.d.roll(2, "who") == 0 {
 		if tr.starts > 0 {
@@ -178,8 +178,8 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	})
 }
 
-// The log may end after any batch. A new server that knows only this log comes to the
-// same end.
+// The log may end after any batch. A new server that reads only this log comes to the same
+// end.
 func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -201,8 +201,8 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	})
 }
 
-// A job with the mode compile or noop leaves the fleet and its needs unchanged. The same
-// holds for a new fleet, after a change, and if the server dies. After that, a job that
+// A job with the mode compile or noop leaves the fleet and its needs unchanged. This is
+// also true for a new fleet, after a change, and if the server dies. After that, a job that
 // applies comes to the expected end.
 func TestJobsThatChangeNothing(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {

@@ -76,7 +76,7 @@ func TestPackageFactSecondRun(t *testing.T) {
 	})
 }
 
-// restless gives a node a fact that is different after each collection.
+// restless makes a fact of a node different after each collection.
 func (s *sim) restless(n tutti.NodeName) {
 	count := 0
 	s.onWanted = func(b *tutti.RunWanted) {
@@ -97,7 +97,7 @@ func TestFactsThatChange(t *testing.T) {
 	once := func(string) string { return "installed" }
 	for name, tc := range map[string]struct {
 		manifest *manifest
-		change   func(s *sim) // called before the job and after a first job
+		change   func(s *sim) // called after a first job and before the job that is tested
 		silent   bool         // the agent reports no facts
 		restless bool
 		did      string
@@ -260,7 +260,7 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compile func(answers) catalog
 		program tutti.Program
-		delay   time.Duration // how long the report of the facts is delayed
+		delay   time.Duration // by how long the agent's report of facts is delayed
 		changes int           // resources of a run
 		every   time.Duration // how often the fact changes; 0: at each look
 		most    int           // compiles in six hours
@@ -298,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: facts that a node has reported still count after a run for another
-// reason, and after a run that does not judge the node.
+// TestOtherFactsAreNotForgotten: facts that a node has reported still have an effect after a run
+// for another reason, and after a run that does not judge the node.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// world is what a fleet has published, and what its nodes read before they published it.
+// world contains what the nodes of a fleet have published, and what each node read before it published.
 type world struct {
 	Values  map[string]string
 	Exports map[tutti.NodeName]map[string][]string
@@ -152,7 +152,7 @@ func mix(seed int, used []string, got answers) int {
 	return int(h.Sum32() >> 4 & 0xffff)
 }
 
-// operators returns values of persons that random fleets read.
+// operators returns the values that persons set and random fleets read.
 func operators(d dice) map[string]string {
 	out := map[string]string{}
 	for i := range 3 {
@@ -166,13 +166,14 @@ func operators(d dice) map[string]string {
 // kinds restricts the shape of random fleets.
 type kinds struct {
 	nodes   int  // at most
-	shapely bool // the questions into which a node publishes do not depend on what it reads
+	shapely bool // the questions into which a node publishes do not depend on the node's reads
 	calm    bool // no node waits
 }
 
-// acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N,
-// sometimes w/N and the hiera key hN, and exports resources of the types of its place. A
-// node of the fleet reads what nodes before it publish, and what operators set.
+// acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N, and
+// sometimes w/N and the hiera key hN. N is the number of the node. The number also
+// determines the types of the resources that the node exports. A node reads what nodes with
+// lower numbers publish, and what operators set.
 func acyclic(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for i := range 1 + d.roll(k.nodes, "nodes") {
@@ -270,8 +271,8 @@ func bits(s string) int {
 	return n
 }
 
-// mustNeed fails if a run is wanted without a reason. There is no reason if the node's
-// last run was good and of the same code, and all that it read is unchanged.
+// mustNeed fails if a run is wanted without a reason. There is no reason if the node's last
+// run was good and had the same code, and if all answers that the run read are unchanged.
 func (s *sim) mustNeed(o tutti.Order) {
 	last := s.engine.Last(o.Node)
 	r := last.Passed

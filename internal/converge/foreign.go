@@ -46,7 +46,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // otherwise its exports are not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // a server that records compiles does not publish a foreign run's exports
 		mends = s.mends(node, last, found)
 	}
 	for _, f := range last.Foreign { // the latest foreign run that counts decides
@@ -62,7 +62,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		mends = nil // f ran after mends, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // the fleet reacts to this need, because an away run happens only while nothing else can react
+			out.Need = Apply // the fleet reacts to this need, because the node makes an away run only while the server cannot react
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -84,7 +84,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run that ended unseen may have run at the same time
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run whose end nobody saw may have been going on at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -93,7 +93,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // older runs are not kept, but a claimed run began after their end
+	if len(last.Partial) == retain.MaxPartial { // older runs with tags are not kept, but all of them ended before the last claimed run began
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack
@@ -136,8 +136,9 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold returns the finding of a run that changed nothing, if the finding still counts. The finding counts if
-// the run's catalog is that of the last full run, or if its code and answers are still the present ones.
+// foretold returns the finding of a run that changed nothing, if the finding is still valid. The finding is
+// valid if the run's catalog is the same as that of the last full run, or if the run's code and answers are
+// still the present ones.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -161,9 +162,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending describes what a noop run would change, except what the full run before it has also reported. The function
-// returns an empty string if nothing is left. Every run reports resources that are noop by themselves, and Notify
-// resources.
+// pending describes what a noop run would change, without the changes that the previous full run has also reported.
+// The function returns an empty string if nothing is left. Every run reports resources that are noop by themselves,
+// and Notify resources.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others is a run by somebody else on a node. A run of this kind ends well and changes
-// nothing. All other details of the run are unknown.
+// others returns a run that somebody else started on a node. A run of this kind ends well
+// and changes nothing. All other details of the run are unknown.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -37,7 +37,8 @@ func unwatched(f *tutti.Foreign) { f.Unwatched = true }
 
 func noop(f *tutti.Foreign) { f.Noop = true }
 
-// tell reports now a run that began at the given time and took a second.
+// tell makes node n report a run. The report comes now, and the run began at the given time and took a
+// second.
 func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
 	s.tellOf(n, began, began.Add(time.Second), f)
 }
@@ -51,7 +52,7 @@ func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) 
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
-// by sets the program of all nodes. Code of the agent has no digest.
+// by sets the program with which all nodes run. If the program is the agent, the code has no digest.
 func (s *sim) by(program tutti.Program) {
 	s.program, s.manifests[""] = program, s.nodes
 }
@@ -68,7 +69,7 @@ func TestForeignRuns(t *testing.T) {
 	type told []tutti.Foreign
 	for _, tc := range []struct {
 		reason       string
-		told         told // reported one after the other
+		told         told // these runs are reported one after the other
 		apply, agent string
 	}{
 		{"unchanged", told{others()}, "nothing", "nothing"},
@@ -182,7 +183,7 @@ func TestWhichRunIsLater(t *testing.T) {
 }
 
 // TestAForeignRunMakesNothingGoodThatIsStale: a foreign run does not make a stale node
-// good, because it has no record of its reads.
+// good, because there is no record of what the run read.
 func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
@@ -273,8 +274,8 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 	}
 }
 
-// TestAJobIsBoundedWhateverOthersDo: others change a node after each of its runs. A job
-// that a person started tries this node six times.
+// TestAJobIsBoundedWhateverOthersDo: other people change a node after each of its runs. A
+// job that a person started tries this node six times.
 func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tell("a", s.now, others(changed))
@@ -296,8 +297,8 @@ func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	}
 }
 
-// TestAProofDoesNotLetOffWhatOthersChanged: a proof does not make a node good that others
-// have changed. A proof compares catalogs, not machines.
+// TestAProofDoesNotLetOffWhatOthersChanged: if other people have changed a node, a proof
+// does not make the node good. A proof compares catalogs, not machines.
 func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	for _, tc := range []struct {

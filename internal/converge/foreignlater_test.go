@@ -38,7 +38,7 @@ func (s *sim) passes() tutti.RunID {
 	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program})
 }
 
-// orders begins a run of an order, and makes it pass its gate.
+// orders begins the run that an order describes, and makes the run pass its gate.
 func (s *sim) orders(o tutti.Order) tutti.RunID {
 	s.append(&tutti.RunWanted{Order: o})
 	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
@@ -68,7 +68,7 @@ func TestADaemonThatHadTheLockFirst(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		ours   func(*tutti.Result)
-		after  time.Duration // how long after our run's end it is reported
+		after  time.Duration // how long after the end of our run the daemon's run is reported
 		want   converge.Need
 	}{
 		{"ours failed", broken, -time.Second, converge.Apply},
@@ -145,8 +145,8 @@ func TestARunWithTagsBehindAWholeRun(t *testing.T) {
 	}
 }
 
-// TestARunWithTagsThatGoesOn: nobody knows yet the state in which the run will leave the
-// node.
+// TestARunWithTagsThatGoesOn: while the run goes on, nobody knows in which state it will
+// leave the node.
 func TestARunWithTagsThatGoesOn(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
 		s := daemons(t)
@@ -157,7 +157,7 @@ func TestARunWithTagsThatGoesOn(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		id := s.tagged()
 		s.now = s.now.Add(time.Minute)
-		s.tell("a", s.now, others(whole)) // it may have begun before our run took the lock
+		s.tell("a", s.now, others(whole)) // the daemon's run may have begun before our run took the lock
 		s.needs(t, string(program), converge.Apply)
 		s.now = s.now.Add(time.Minute)
 		s.concludes(id)
@@ -185,7 +185,8 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.needs(t, "the next one", converge.Nothing)
 }
 
-// TestAWholeRunIsNews: a whole run only counts for what the server knew when the run began.
+// TestAWholeRunIsNews: a whole run makes a node good only if the server learned of no change after the run
+// began.
 func TestAWholeRunIsNews(t *testing.T) {
 	facts := func(s *sim) {
 		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: s.engine.Last("a").Claimed.Run, Facts: tutti.DigestOf([]byte("other"))}})
@@ -223,8 +224,8 @@ func TestAWholeRunIsNews(t *testing.T) {
 	s.needs(t, "an agent that does not say when it began", converge.Apply)
 }
 
-// TestFactsThatGoBackBehindAForeignRun: the daemon has applied a catalog of other facts, and then the
-// facts change back.
+// TestFactsThatGoBackBehindAForeignRun: the daemon has applied a catalog for changed facts, and then
+// the facts change back.
 func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
@@ -247,7 +248,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s.needs(t, "applied again", converge.Nothing)
 }
 
-// counted gives a foreign run the count of an agent that counts.
+// counted sets the count of the agent's clock in a foreign run.
 func counted(count uint64) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
 }
@@ -256,13 +257,14 @@ func onLine(line int, count uint64) tutti.Clock {
 	return tutti.Clock{Line: fmt.Sprintf("c%07d-0000-4000-8000-000000000000", line), Count: count}
 }
 
-// TestTheCountOfTheNode: the count of the node's agent shows which run is later, however the node's clock is set.
+// TestTheCountOfTheNode: the count of the node's agent shows which run is later, even if the node's clock is
+// wrong.
 func TestTheCountOfTheNode(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		ours   tutti.Clock
 		told   tutti.Foreign
-		ended  time.Duration // since our run began, by the node's clock
+		ended  time.Duration // the end of the foreign run, counted from the beginning of our run by the node's clock
 		want   converge.Need
 	}{
 		{"seen behind ours, and the time was set back", onLine(1, 5), others(changed, counted(6)), -time.Hour, converge.Apply},
@@ -284,8 +286,8 @@ func TestTheCountOfTheNode(t *testing.T) {
 	}
 }
 
-// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. A lower count does not mean that
-// its new runs happened earlier.
+// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. A lower count therefore does not
+// mean that the machine's new runs happened earlier.
 func TestACountThatWasSetBack(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 100) })
@@ -310,7 +312,7 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
 	s.now = s.now.Add(time.Minute)
-	s.concludes(s.passes(), broken) // the agent of the earlier release concluded it
+	s.concludes(s.passes(), broken) // the agent of the earlier release ended this run
 	s.now = s.now.Add(time.Second)
 	s.tell("a", s.now.Add(-30*time.Second), others(whole, counted(4)))
 	s.needs(t, "it began before ours was told", converge.Apply)

@@ -38,11 +38,11 @@ func ring(d dice, k kinds) map[tutti.NodeName]*manifest {
 	return nodes
 }
 
-// From nothing, a fleet needs at most the smallest possible number of runs, plus one for
-// each node in a cycle. The smallest number is what someone with full knowledge would
-// need. The bound holds if no cycle has more than two nodes, or if the fleet is a ring.
-// Without cycles of several nodes, the fleet needs just the smallest number. For larger
-// knots no rule can promise the bound (see below).
+// A new fleet needs at most the smallest possible number of runs, plus one for each node in
+// a cycle. The smallest number is what someone with full knowledge would need. The bound
+// holds if no cycle has more than two nodes, or if the fleet is a ring. Without cycles of
+// several nodes, the fleet needs just the smallest number. For larger knots no rule can
+// promise the bound (see below).
 func TestFromNothingWithinTheBound(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
@@ -71,7 +71,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 				}
 				best := optimum(nodes, operator)
 				if best == 0 {
-					continue // the search has too many positions
+					continue // the search did not finish within its bound of positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)
@@ -95,8 +95,8 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 }
 
 // A node's own questions do not count as unanswered, because no other node will answer
-// them. The test uses the smallest fleet that broke the bound. When a's two own questions
-// counted, a ran after each single change of b.
+// them. The test uses the smallest fleet that broke the bound. When the two own questions
+// of node a counted as unanswered, a ran after each single change of b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {
@@ -159,10 +159,10 @@ func permutations(n int, f func([]int)) {
 	next(nil)
 }
 
-// Nobody can know the values beforehand (ADR 0008). The chain's nodes look alike, so for
-// each rule there are names with which it finds the next node last. From four nodes on,
-// every rule then exceeds the bound. Our rule needs at most one run more than every rule
-// needs.
+// No rule can know beforehand which values the nodes will publish (ADR 0008). The nodes of
+// a chain look alike, so every rule has some order of names in which it tries the right
+// node last. With that order of names and four or more nodes, every rule exceeds the bound.
+// Our rule needs at most one run more than the best rule can need.
 func TestNobodyKnowsTheValues(t *testing.T) {
 	for _, tc := range []struct{ nodes, fewest, must, most int }{
 		{nodes: 2, fewest: 3, must: 4, most: 4},
@@ -187,10 +187,10 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 	}
 }
 
-// Nobody can know into which questions nodes will publish after they have read answers
-// that do not exist yet. The two fleets of this test look alike, and either p or y can
-// begin. The right choice in one fleet costs an extra run in the other. There are no
-// cycles, and four runs would be enough.
+// A node may choose a question to publish into only after it has read an answer. Before
+// this answer exists, no rule can know the question. The two fleets of this test look
+// alike, and either p or y can begin. The right choice in one fleet costs an extra run in
+// the other. There are no cycles, and four runs would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

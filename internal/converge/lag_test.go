@@ -19,8 +19,8 @@ func collecting() map[tutti.NodeName]*manifest {
 	}
 }
 
-// However often PuppetDB is too late for a node, this does not count as a try. The node
-// compiles again, and runs once when PuppetDB has stored the exports.
+// A run that ends because PuppetDB is too late does not count as a try, however often this
+// happens. The node compiles again, and runs once when PuppetDB has stored the exports.
 func TestConvergingWaitsForPuppetDB(t *testing.T) {
 	s := newSim(t, collecting())
 	until := s.now.Add(4 * time.Minute)

@@ -28,7 +28,7 @@ func TestLocalRuns(t *testing.T) {
 		reason  string
 		told    func(last tutti.RunID) tutti.Foreign
 		need    converge.Need
-		foreign bool // the fleet does not react to it
+		foreign bool // true if the fleet does not react to the need
 	}{
 		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
 		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},
@@ -59,7 +59,7 @@ func TestLocalRuns(t *testing.T) {
 			check("told")
 			s.fold()
 			check("after a start")
-			s.write("x", "1") // after every local run, a change of data counts
+			s.write("x", "1") // after every local run, a change of data makes the node stale
 			if got := s.standing("a"); got.Need != converge.Apply {
 				t.Errorf("%s, %s: after a change it needs %s", tc.reason, program, got.Need)
 			}

@@ -26,7 +26,7 @@ const (
 // Standing is what a node needs.
 type Standing struct {
 	Need    Need
-	Changed []tutti.Query // its reads whose answers have changed
+	Changed []tutti.Query // the questions that the node has read and whose answers have changed
 	Run     *engine.Run   // the run that shows the need; nil: there is none
 
 	// Foreign is true if the need comes only from a run that Tutti did not start, or from the findings of
@@ -84,7 +84,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the order needs the record of the stopped compile
+		out.Changed = s.outdatedSince(passed, job) // the order of nodes is found from the stopped compile's record
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
 		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
 	}
@@ -109,11 +109,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
-	case s.supersedes(passed, job): // this job must not undo what that job has done
+	case s.supersedes(passed, job): // this job must not undo what the later job has done
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
-	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // if it is empty, the run used the node's own environment
+	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
 		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
@@ -133,7 +133,7 @@ func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
-// maxByFacts bounds the runs of a node in a step that only facts cause.
+// maxByFacts bounds how many runs of a node only facts may cause in one step.
 const maxByFacts = 2
 
 // factsWhy explains why a node with changed facts is not good.
@@ -157,7 +157,8 @@ func unfinished(last engine.Last) string {
 	return owed(last)
 }
 
-// owed says which refresh the node owes by the run that was told last; empty: none.
+// owed explains which refresh a node still owes, according to the last result that it reported. The function
+// returns an empty string if the node owes none.
 func owed(last engine.Last) string {
 	var latest *engine.Run
 	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
@@ -171,7 +172,8 @@ func owed(last engine.Last) string {
 	return latest.Result.Owes()
 }
 
-// ended says why the end of a node's last runs is not good; empty: there is no such reason.
+// ended explains why the node is not good after its last runs. The function returns an empty string if there
+// is no such reason.
 func ended(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -191,10 +193,10 @@ func ended(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil: // the run has not ended: the run before it counts (see goingOn)
+	case a.Result == nil: // the run has not ended, so the run before it counts (see goingOn)
 		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
-		return "" // the result of the run before still counts
+		return "" // the result of the previous run is still valid
 	case a.Result.Stopped:
 		return "its last compile was stopped: " + cmp.Or(a.GateWhy, a.Result.Message)
 	case a.Result.Outcome == tutti.Waiting:
@@ -266,8 +268,8 @@ func (s *State) Needy(v View) []tutti.NodeName {
 
 // Standings returns what every node needs in the public view. The method judges a node again only if something has
 // happened to the node since the last call. A call is therefore cheap in a large fleet. Some changes have no event,
-// for example a heartbeat with another version of Puppet. A change without an event counts with the next event
-// about the node.
+// for example a heartbeat with another version of Puppet. A change without an event has its effect only after the
+// next event about the node.
 func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -309,8 +311,8 @@ func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
 }
 
-// outdatedSince returns the questions of a node's last good run whose answers have
-// changed, in the view of a job.
+// outdatedSince returns the questions that a node's last good run asked, and whose answers
+// have changed in the view of a job.
 func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query {
 	reads := slices.Clone(passed.Asked.Reads)
 	for _, key := range passed.Asked.Keys { // keys that were absent
@@ -338,8 +340,8 @@ func provable(passed, now *engine.Run) bool {
 		!before.Deferred && !after.Deferred
 }
 
-// goodBasis reports whether a run was full, good and not noop, or has shown that an
-// earlier such run still counts.
+// goodBasis reports whether a run was full, good and not noop, or has proved that an
+// earlier run of this kind is still valid.
 func goodBasis(r *engine.Run) bool {
 	if !r.Full() || r.Lost != "" {
 		return false
@@ -347,6 +349,6 @@ func goodBasis(r *engine.Run) bool {
 	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()
 }
 
-// forgotten reports whether the log may lack what a run has published. A node publishes while it applies, and does not say it again
-// when it tells its result to a server that was restored.
+// forgotten reports whether the log may lack what a run has published. A node publishes while it applies. When the node
+// later reports its result to a restored server, it does not publish again.
 func forgotten(r *engine.Run) bool { return r.Restored && r.Passed() && len(r.Values) > 0 }

@@ -14,14 +14,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// numbers are dice that give the same numbers each time.
+// numbers are dice that return the same numbers each time.
 type numbers struct{ *rand.Rand }
 
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
 
-// optimum returns the smallest number of runs after which all nodes of a fleet are good,
-// from nothing. The function assumes full knowledge and free compiles, and tries all
-// orders. The function returns 0 if it finds no result within its bound of positions.
+// optimum returns the smallest number of runs after which all nodes of a new fleet are
+// good. The function assumes full knowledge and free compiles, and tries all orders. The
+// function returns 0 if it finds no result within its bound of positions.
 func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
 	names := sortedKeys(nodes)
 	start := newWorld(operator)
@@ -117,8 +117,8 @@ func runsOf(j *engine.Job) int {
 	return count
 }
 
-// From nothing, each node runs once if two conditions hold. There are no cycles, and the
-// questions into which nodes publish do not depend on what they read. Nobody can know
+// In a new fleet without cycles, each node runs once. This is true only if the questions
+// into which nodes publish do not depend on what the nodes read, because no rule can know
 // such questions beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -132,7 +132,7 @@ func TestFromNothingEachRunsOnce(t *testing.T) {
 	})
 }
 
-// The test compares the mean number of runs that converging from nothing needs with the
+// The test compares the mean number of runs that a new fleet needs to converge with the
 // smallest possible number.
 func TestFromNothingInTheMean(t *testing.T) {
 	fewest := func(nodes map[tutti.NodeName]*manifest, _ map[string]string) int { return len(nodes) }
@@ -154,7 +154,7 @@ func TestFromNothingInTheMean(t *testing.T) {
 				nodes, operator := tc.fleet(d, tc.kinds), operators(d)
 				best := tc.fewest(nodes, operator)
 				if best == 0 {
-					continue // the search has too many positions
+					continue // the search did not finish within its bound of positions
 				}
 				s := newSim(t, nodes)
 				s.writeAll(operator)

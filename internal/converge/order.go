@@ -10,8 +10,8 @@ import (
 )
 
 // vertex is a node or a question. A question stands between the nodes that publish into it
-// and the nodes that ask it. If all nodes read and feed the same question, this costs 2n
-// edges in place of n².
+// and the nodes that ask it. If n nodes read and feed the same question, there are 2n edges
+// instead of n².
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
@@ -21,17 +21,17 @@ type vertex struct {
 
 func (v vertex) isNode() bool { return v.node != "" }
 
-// edge says that one vertex comes before another. On a cycle, soft edges are dropped
-// first, because a compile alone answers their questions. Firm edges come from the fleet
-// file and are dropped last.
+// edge says that one vertex comes before another. In a cycle, soft edges are dropped first,
+// because their questions are answered by a compile without an apply. Firm edges come from
+// the fleet file and are dropped last.
 type edge struct {
 	from, to vertex
 	soft     bool
 	firm     bool
 }
 
-// order says which nodes precede which other nodes. It contains only nodes that are not
-// good.
+// order says which nodes precede which other nodes. The order contains only nodes that are
+// not good.
 type order struct {
 	state *State
 	job   tutti.JobID
@@ -56,7 +56,7 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 	return o.predecessors()
 }
 
-// data adds edges from nodes to the nodes whose questions they answer.
+// data adds an edge from each node to every node whose question it answers.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
 	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; most questions have none
 	for _, name := range names {
@@ -100,10 +100,11 @@ func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 
 // breakCycles drops edges until no node precedes itself. First, breakCycles drops the soft edges of each cycle.
 // If a cycle remains, breakCycles chooses one node of the cycle and drops the edges that lead to this node. The
-// method chooses the node with the fewest unanswered questions that others in the cycle answer. Among equal
-// nodes, the method chooses the node that has run least. So no node runs after each single change of the
-// others. After that, the turn in a serial group decides, and then the name. Edges of the fleet file are
-// dropped only if they alone form a cycle. Nodes in several groups can cause such a cycle.
+// method chooses the node with the fewest unanswered questions that other nodes of the cycle will answer. Among
+// equal nodes, the method chooses the node that has run least. This prevents a node from running after each
+// single change of the other nodes. If the nodes are still equal, their turn in a serial group decides, and
+// after that their name. Edges of the fleet file are dropped only if they alone form a cycle. Nodes in several
+// groups can cause a cycle of this kind.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -146,7 +147,7 @@ func (o *order) knots() []map[vertex]bool {
 	return out
 }
 
-// drop removes the edges inside the knots for which goes returns true.
+// drop removes those edges inside the knots for which the function `goes` returns true.
 func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
 	of := map[vertex]int{}
 	for i, knot := range knots {
@@ -161,8 +162,8 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 }
 
 // first returns the node of a knot that starts, although all nodes in the knot wait for
-// each other. The method chooses a node that has to wait by the fleet file only if there
-// is no other node.
+// each other. The method chooses a node that must wait because of the fleet file only if
+// there is no other choice.
 func (o *order) first(knot map[vertex]bool) vertex {
 	feeds := map[vertex][]vertex{}
 	for _, e := range o.edges {
@@ -196,9 +197,9 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	})
 }
 
-// predecessors are the nodes that each node directly follows. The edges are stored by the
-// vertex between the nodes. Pairs of nodes would be n² if all nodes read what all nodes
-// feed.
+// predecessors are the nodes that each node directly follows. The edges are stored under
+// the vertex between the nodes. If they were stored as pairs of nodes, there could be n² of
+// them.
 type predecessors struct {
 	between map[tutti.NodeName][]vertex
 	before  map[vertex][]tutti.NodeName

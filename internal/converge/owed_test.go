@@ -11,7 +11,8 @@ import (
 
 func owes(r *tutti.Result) { r.Owed = []tutti.Owed{{Resource: "Service[x]", Run: r.Run}} }
 
-// TestANodeThatOwesARefreshIsNotGood: by what its last run said. No proof and no run with other tags makes it good.
+// TestANodeThatOwesARefreshIsNotGood: the result of a node's last run reports an owed refresh. Neither a proof nor
+// a run with other tags makes this node good.
 func TestANodeThatOwesARefreshIsNotGood(t *testing.T) {
 	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})

@@ -68,10 +68,10 @@ func (d *decision) plan() string {
 
 func nobody(tutti.NodeName) bool { return false }
 
-// planStops removes the nodes from a plan whose serial groups stop before their turn, and returns a
-// line for each with the reason.
+// planStops removes from a plan the nodes that do not get their turn in a serial group. For each
+// removed node, the method returns a line with the reason.
 func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
-	seats := maps.Clone(d.seats) // the seats of proved nodes are good
+	seats := maps.Clone(d.seats) // proved nodes are not in `todo`, and their seats are good
 	maps.Copy(seats, todo)
 	d.state.stop(d.view, d.job.ID, seats)
 	for _, n := range sortedSeats(todo) {
@@ -84,8 +84,8 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 }
 
 // unmet explains why a node that has compiled would apply. The method returns an empty
-// string if the node would not apply. The node's record is already what the compile has
-// read, so unmet looks at the node's last run.
+// string if the node would not apply. The compile has already replaced the node's record,
+// so unmet looks at the node's last run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
@@ -113,8 +113,8 @@ func (d *decision) unmet(seat *seat) string {
 	return "its catalog, or what that names, is another than that of its last run"
 }
 
-// whatChanged names the questions of a node whose answers differ from those of its last
-// run. The method also says what changed each answer: public data, or exports of this
+// whatChanged names those questions of a node whose answers differ from the answers in its
+// last run. The method also says what changed each answer: public data, or exports of this
 // job's compiles.
 func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) string {
 	var public []tutti.Query

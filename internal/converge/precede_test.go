@@ -24,8 +24,8 @@ func (s *sim) went(since int) []tutti.NodeName {
 	return out
 }
 
-// feeds is two nodes in a cycle. Node a exports what b collects, and reads the value that
-// b publishes.
+// feeds returns two nodes in a cycle. Node a exports what b collects, and reads the value
+// that b publishes.
 func feeds(n string) map[tutti.NodeName]*manifest {
 	return map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/b"}, compile: func(got answers) catalog {
@@ -66,16 +66,16 @@ func TestTheFewestUnansweredQuestionsStart(t *testing.T) {
 	}
 }
 
-// The order of the fleet file always holds, even against what nodes read from each other.
-// No first run of a node begins before the nodes that the file names first have ended a
-// run.
+// The order of the fleet file always holds, even if nodes read from each other in the
+// opposite order. No first run of a node begins before the nodes that the file names first
+// have ended a run.
 func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
 		nodes := monotone(d, kinds{nodes: 5})
 		s := newSim(rt, nodes)
 		names := s.names()
-		at := d.roll(len(names), "turn") // an order that does not depend on the cycles
+		at := d.roll(len(names), "turn") // the fleet file's order, independent of the cycles
 		names = append(names[at:], names[:at]...)
 		if d.roll(2, "back") == 1 {
 			slices.Reverse(names)

@@ -24,14 +24,13 @@ const (
 // After that, a reaction tries the node again.
 const aloneFor = 2 * time.Minute
 
-// disabledFor is how long a node is left alone after Puppet was disabled there, or after
-// its wait for PuppetDB has ended without success. The node's own daemon would wait as
-// long.
+// disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
+// its wait for PuppetDB has failed. The node's own daemon would wait as long.
 const disabledFor = 30 * time.Minute
 
-// waked says since when a node has reasons to run. The field now is for reasons to run at
-// once, and wide for reasons to run later. A zero time means that the node has no reason
-// of this kind.
+// waked records since when a node has reasons to run. Reasons to run at once are in the
+// field `now`, and reasons to run later are in the field `wide`. A zero time means that the
+// node has no reason of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
@@ -102,9 +101,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule has come to a node. The node's need does not
-// matter, because Tutti may not know what would repair the node. Nodes that keep changing
-// each other's data are left out, because a run would start this again.
+// turn reports whether the safety schedule wants a run of a node now. The node's need does
+// not matter, because Tutti may not know what would repair the node. Nodes that keep
+// changing each other's data are left out, because a run would restart these changes.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -147,9 +146,9 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
-// soon returns the nodes that are not due yet but will be within the window. A job does
-// not end before that. Changes that nodes cause in each other belong in one job, and the
-// bounds of one job apply to them.
+// soon returns the nodes that are not due yet but will be due within the window. A job does
+// not end before these nodes are due. Changes that nodes cause in each other belong in one
+// job, and the bounds of one job apply to them.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -197,9 +196,9 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 }
 
 // urgency returns how soon a node's reasons let it run: now, or later together with many
-// others. If both results are false, the node runs at the next run for another reason.
+// other nodes. If both results are false, the node runs at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
-	if standing.Foreign { // the author of the foreign run may undo each reaction, for ever
+	if standing.Foreign { // whoever started the foreign run might undo each reaction, for ever
 		return false, false
 	}
 	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // facts that keep changing would cause runs for ever
@@ -233,21 +232,21 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	return tutti.ReactNow
 }
 
-// hopeless reports whether a node has failed or waits, and nothing has changed since
-// then.
+// hopeless reports whether a node has failed or waits for an answer, and nothing has
+// changed since its last run.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node has reported changed facts since its last run, and a run
-// because of these facts may help.
+// otherFacts reports whether a node's facts have changed since its last run, and another run
+// may help for this reason.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed or waits, and its inputs except facts have not changed since
-// then.
+// same reports whether a node has failed or waits for an answer, and no input except facts has
+// changed since its last run.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
@@ -257,8 +256,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns until when a node is left alone. A node is left alone if its last run
-// ended unknown, waited for PuppetDB too long, or could not begin.
+// alone returns until when a node is left alone. A node is left alone if its last run was
+// lost or interrupted, waited for PuppetDB too long, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -273,16 +272,16 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread returns a node's own part of a time span. The part is the same at each call, so
-// many nodes act one after the other.
+// spread returns a node's own part of a time span. Each node has its own part, which is the
+// same at each call, so that many nodes act one after the other.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))
 	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
 }
 
-// schedule notes the nodes whose last run is so long ago that they run although they need
-// nothing. The method looks at all nodes only at a time when a node can be due.
+// schedule notes the nodes whose last run was so long ago that they must run again, even if
+// they need nothing. The method looks at all nodes only when a node may be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

@@ -17,7 +17,7 @@ func reactive() *tutti.Reaction {
 	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
 }
 
-// since returns how many more runs each node has than before.
+// since returns how many runs each node had between the counts `before` and `now`.
 func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for n, runs := range now {
@@ -32,7 +32,7 @@ func reads(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
 }
 
-// living is a fleet that keeps itself converged, and is converged now.
+// living returns a converged fleet that keeps itself converged.
 func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s := newSim(t, nodes)
 	s.reaction = reactive()
@@ -285,9 +285,9 @@ func TestSafetyRuns(t *testing.T) {
 	}
 }
 
-// The safety schedule also tries nodes that failed or wait, whoever ran them last.
-// Perhaps Tutti does not know what has to be repaired. Each try is one job, with the
-// bounds of a job.
+// The safety schedule also tries nodes that failed or wait, whoever ran them last. A run
+// may help, because Tutti may not know what has to be repaired. Each try is one job, with
+// the bounds of a job.
 func TestSafetyRunsOfWhatFailed(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
@@ -396,7 +396,7 @@ func TestHeldNodesMakeRoom(t *testing.T) {
 	}
 }
 
-// A reaction has no more runs at once than the fleet file allows.
+// A reaction never has more runs at the same time than the fleet file allows.
 func TestAReactionsLimit(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{}
 	for _, n := range []tutti.NodeName{"a", "b", "c", "d", "e"} {

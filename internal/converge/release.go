@@ -14,7 +14,7 @@ import (
 type rollout struct {
 	pushed   tutti.CodePushed
 	ahead    map[tutti.NodeName]bool // nodes that have run with this code, or are running with it
-	canaries map[tutti.NodeName]bool // nodes that may run with this code, including those in ahead
+	canaries map[tutti.NodeName]bool // nodes that may run with this code, including the nodes in `ahead`
 	could    int                     // how many nodes could run with Tutti's code
 }
 
@@ -90,7 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node by the code with which it runs by itself.
+// reacts judges a node with the code that the node uses when it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {

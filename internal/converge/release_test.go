@@ -168,8 +168,8 @@ func TestWhoRanWithCodeThatWasPassedOverRests(t *testing.T) {
 	}
 }
 
-// If a person's converge of the whole fleet ends well, it releases the code. A failed converge or a converge of a
-// part of the fleet does not.
+// If a person's converge of the whole fleet ends well, it releases the code. A failed converge, or a converge of
+// a part of the fleet, does not release the code.
 func TestAConvergeOfAllLetsCodeGo(t *testing.T) {
 	cases := map[string]struct {
 		target string

@@ -17,13 +17,13 @@ type seat struct {
 	standing Standing
 	run      *engine.Run   // the present run
 	runs     []*engine.Run // the runs of the step
-	why      string        // if why is empty, standing has the reason
+	why      string        // the reason; if empty, the reason is in standing
 	retryAt  time.Time     // of phase resting
 	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
 	known    bool          // the order can rely on the known reads and exports of the node
 	stops    string        // the reason why the node's serial group keeps it from running; empty: the node may run
-	cause    phase         // the phase of the node at which this group stops
+	cause    phase         // the phase of the node at which this node's serial group stops
 }
 
 // phase is where a node is in a converge step.
@@ -42,7 +42,7 @@ const (
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
 	barred    phase = "barred"   // the node's serial group stops at another node
-	deferred  phase = "deferred" // the node's reasons belong to a later reaction
+	deferred  phase = "deferred" // the node runs in a later reaction
 	soon      phase = "soon"     // changes are collected for another moment
 	telling   phase = "telling"  // the node is good, but has not reported its facts after its run yet
 	restless  phase = "restless" // the node's facts keep changing, without any effect
@@ -118,8 +118,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction keeps only the nodes that may run by themselves in a job. A job has one code. While other
-// code is held, inReaction keeps the nodes that run with the job's code.
+// inReaction returns only those of the given nodes that may run by themselves in a job. A job has one
+// code. While other code is held, inReaction returns the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -137,8 +137,8 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in returns what a node would run with in a job. A job keeps the code and environment
-// that it had when it began.
+// in returns with which Puppet, program, environment and grants a node would run in a job.
+// A job keeps the code and environment that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env
@@ -185,8 +185,8 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// If a node runs by the agent, nothing more is known after its compile. Only a Puppet
-	// Server with the module reports what the compile read.
+	// If a node runs with Puppet's agent, nothing more is known after its compile. Only a
+	// Puppet Server with the module reports what the compile read.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
@@ -252,8 +252,8 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node is as the code says. To show this, a run has
-// applied the code, or has proved that nothing changes.
+// shows reports whether a run has shown that its node's state is as the code describes. A run
+// shows this if it has applied the code, or if it has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node must still report its facts after its last run in the step. A node
@@ -274,8 +274,8 @@ func byFacts(runs []*engine.Run) int {
 	return n
 }
 
-// usable reports whether the order can rely on what is known about a node. The order can
-// rely on this if the node has compiled in this job, or if its record is of this code.
+// usable reports whether the order can rely on what is known about a node. This is true if
+// the node has compiled in this job, or if its record was made with this code.
 func (s *State) usable(j *engine.Job, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {
@@ -296,7 +296,7 @@ func (s *State) recordedBefore(seat *seat) bool {
 }
 
 // begin finds the phase of a node that has not run in this step. A node that failed before is tried
-// again if a person wants it, if something has changed since then, or at its turn.
+// again if a person started the job, if something has changed, or if the safety schedule wants it.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
 	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, j.Code) {
@@ -341,7 +341,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if !v.Now.Before(again) {
 			seat.phase = ready
 		}
-	case outcome == tutti.Skipped: // Puppet is disabled there, and only a person can enable it
+	case outcome == tutti.Skipped: // Puppet is disabled on the node, and only a person can enable it
 		seat.phase = failed
 	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
@@ -362,8 +362,8 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs, the run would fail again. An error that a Puppet Server returns does
-// not count, because it may come from the server's machine.
+// the same inputs, the run would fail again. If a Puppet Server returned the error, final
+// returns false, because the error may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false

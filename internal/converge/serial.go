@@ -22,7 +22,7 @@ type Serial struct {
 // serial.
 type turns struct {
 	groups []Serial
-	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began it
+	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began the run
 }
 
 // turns returns the serial groups for a step. A job that changes nothing ignores serial
@@ -35,7 +35,7 @@ func (d *decision) turns() turns {
 }
 
 // places numbers the nodes of the groups. A node in several groups gets its place from the
-// first group.
+// first of these groups.
 func (t turns) places() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, group := range t.groups {
@@ -48,8 +48,8 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// busy reports whether a run is applying on a node, or will apply independent of a converge step. The
-// method also returns true if an exclusive job holds the node.
+// busy reports whether a run is applying on a node, or will apply without a converge step. The method
+// also returns true if an exclusive job holds the node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
@@ -57,8 +57,8 @@ func (s *State) busy(n tutti.NodeName) bool {
 	return s.engine.ExclusiveOn(n) != nil
 }
 
-// inTurn makes the nodes of each serial group wait for each other. The order has no
-// cycles before this call. The turns of a group follow that order, so they make no cycle.
+// inTurn makes the nodes of each serial group wait for each other. The order has no cycles
+// before this call. The turns of a group respect the order, so they add no cycle.
 func (o *order) inTurn(t turns) {
 	for g, group := range t.groups {
 		queue, busy := o.queue(group, t)
@@ -92,7 +92,7 @@ func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	return queue, busy
 }
 
-// after adds edges so that the node then follows the nodes in first.
+// after adds edges that make one node, `then`, follow all nodes in `first`.
 func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeName) {
 	for _, n := range first {
 		o.edges = append(o.edges, edge{from: vertex{node: n}, to: between})
@@ -102,8 +102,8 @@ func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeNam
 	}
 }
 
-// againFirst considers a node that broke in this step. The method drops the edges by which this node follows
-// others of its group, because the others do not run until this node is good.
+// againFirst considers a node that broke in this step. The method drops the edges that make this node follow
+// other nodes of its group, because the other nodes do not run until this node is good.
 func (o *order) againFirst(queue []tutti.NodeName) {
 	again := map[vertex]bool{}
 	others := map[vertex]bool{}
@@ -130,7 +130,7 @@ func (o *order) againFirst(queue []tutti.NodeName) {
 	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
 }
 
-// ranked puts the nodes first that broke in the step.
+// ranked puts the nodes that broke in the step before all other nodes.
 func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	rank := func(n tutti.NodeName) int {
 		if o.seats[n].broken() {
@@ -142,8 +142,8 @@ func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	return queue
 }
 
-// sorted returns the nodes in an order that respects all edges outside cycles. In all other respects,
-// sorted keeps their order.
+// sorted returns the nodes in an order that respects all edges outside cycles. Where no edge decides,
+// the nodes stay in the order in which they came.
 func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	if len(queue) < 2 {
 		return queue
@@ -164,8 +164,8 @@ func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	return inOrder(queue, at, o.edges, len(components))
 }
 
-// broken reports whether a node broke in the step and was not good since then. A run that was stopped at its gate, or
-// is still going on, does not count. A good result counts even if it came after the run was given up.
+// broken reports whether a node broke in the step and was not good after that. Runs that were stopped at their gate
+// or are still going on are ignored. A good result makes the node good, even if the run had already been given up.
 func (st *seat) broken() bool {
 	for _, r := range slices.Backward(st.runs) {
 		switch {
@@ -180,7 +180,7 @@ func (st *seat) broken() bool {
 }
 
 // inOrder returns the components in an order that respects their edges. Components without a node of the queue come as
-// early as possible. The others come in the order of the queue.
+// early as possible. All other components come in the order of the queue.
 func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
 	place := make([]int, components) // the place of its first node in the queue, counted from 1; 0: none of its nodes is in the queue
 	nodes := make([][]tutti.NodeName, components)
@@ -258,7 +258,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt adds a node to out if the node is one of the halts.
+// halt adds a node to the map `out` if the node is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {
@@ -283,8 +283,8 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	}
 }
 
-// haltsFor names the node of a serial group with an earlier turn that stops a node which runs by itself.
-// The method returns an empty string if nothing stops the node.
+// haltsFor explains which node stops another node, n, that would run by itself. The stopping node has an
+// earlier turn in a serial group of n. The method returns an empty string if nothing stops the node.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
 	if !slices.ContainsFunc(v.Serial, in) {
@@ -304,8 +304,8 @@ func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	return ""
 }
 
-// queues returns the serial groups in the order of their turns, with n and their nodes that are not good. All
-// groups share one order, so that no two nodes stop each other.
+// queues returns the serial groups, each with its nodes that are not good, in the order of their turns. Node
+// n is included in any case. All groups share one order, so that no two nodes stop each other.
 func (s *State) queues(v View, n tutti.NodeName) []Serial {
 	if slices.ContainsFunc(v.halts.queues, func(g Serial) bool { return slices.Contains(g.Nodes, n) }) {
 		return v.halts.queues
@@ -334,8 +334,8 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes of serial groups that do not run in a job. The nodes do not run because of a node with
-// an earlier turn. That node is not good and does not run either. If a node was tried and broke in the step,
+// stop finds the nodes that their serial groups keep from running in a job. Such a node comes after a node
+// with an earlier turn that is not good and does not run either. If a node was tried and broke in the step,
 // all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
@@ -370,9 +370,10 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	}
 }
 
-// notGood returns the serial groups without the nodes that are good, in the order of their turns. The order in which
-// nodes read from each other comes before the lists of the groups. Reads through nodes that are in no group count,
-// too. The fleet file's order also comes before the lists. The result is nil if no node stops its groups.
+// notGood returns the serial groups with only the nodes that are not good, in the order of their turns. The order
+// that results from reads between nodes takes precedence over the lists of the groups. This order includes reads
+// through nodes that are in no group. The fleet file's order also takes precedence over the lists. The result is
+// nil if no node stops its groups.
 func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
 	in, some := map[tutti.NodeName]bool{}, false
 	for n, seat := range seats {
@@ -397,8 +398,8 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf returns the order of nodes that follows from what they read from each other and
-// from the fleet file.
+// orderOf returns the order of nodes that results from their reads from each other and from
+// the fleet file.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }

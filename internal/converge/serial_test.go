@@ -19,8 +19,8 @@ func one(name string, nodes ...tutti.NodeName) []converge.Serial {
 	return []converge.Serial{{Group: tutti.GroupName(name), Nodes: nodes}}
 }
 
-// plain returns nodes that read and publish nothing. The nodes in fails break when they
-// apply.
+// plain returns nodes that read and publish nothing. The nodes in the map `fails` break
+// when they apply.
 func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {
@@ -29,9 +29,9 @@ func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[t
 	return out
 }
 
-// watchTurns fails if a node of a serial group goes while another node of the group applies. The method also fails if
-// another node of the group broke in this job and is not good since. If several nodes broke, any of them may be tried
-// again.
+// watchTurns fails if a node of a serial group passes its gate while another node of the group applies. The method
+// also fails if another node of the group broke in this job and is not good again. If several nodes broke, any of
+// them may be tried again.
 func (s *sim) watchTurns() {
 	applies, bad := map[tutti.NodeName]bool{}, map[tutti.NodeName]bool{}
 	for _, e := range s.log {
@@ -56,7 +56,7 @@ func (s *sim) watchTurns() {
 			r := s.engine.Runs[b.Result.Run]
 			delete(applies, r.Node)
 			switch broke := !b.Result.Outcome.Good() && b.Result.Outcome != tutti.Waiting; {
-			case b.Result.Stopped, broke && r.Lost != "": // the result says nothing, or belongs to an earlier run
+			case b.Result.Stopped, broke && r.Lost != "": // the result shows nothing about the node, or belongs to a run that was already lost
 			default:
 				bad[r.Node] = broke
 			}
@@ -110,7 +110,7 @@ func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	}
 }
 
-// The same must hold if runs are lost, messages arrive twice and late, and the server
+// This must also be true if runs are lost, messages arrive twice and late, and the server
 // restarts.
 func TestSerialGroupsInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -258,7 +258,7 @@ func TestAGoodNodeStopsNobody(t *testing.T) {
 }
 
 // A node that an earlier job left broken stops a job that does not try it. A reaction does not begin either. When the
-// node is repaired, the others run by themselves.
+// node is repaired, the other nodes run by themselves.
 func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{

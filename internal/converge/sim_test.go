@@ -100,8 +100,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server that finds the first events of another server's log. The nodes of
-// the returned server remember what they did.
+// from returns a server whose log contains only the first events of another server's log.
+// The nodes of the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
@@ -222,7 +222,7 @@ func (s *sim) emit(bodies []tutti.Body) {
 		s.append(b)
 		if _, proved := b.(*tutti.RunProved); !proved {
 			s.cut()
-			if s.dies != nil && s.dies() { // the rest of the events is never written
+			if s.dies != nil && s.dies() { // the remaining events of the decision are never written
 				s.fold()
 				return
 			}

@@ -17,20 +17,21 @@ import (
 type State struct {
 	engine *engine.State
 	data   *data.State
-	pushed map[string]tutti.CodePushed // the last push of each environment; Held ends with its release
+	pushed map[string]tutti.CodePushed // the last push of each environment; Held becomes false when the code is released
 	nodes  map[tutti.NodeName]bool     // nodes that have joined
-	since  map[tutti.NodeName]uint64   // the sequence at which each of them joined with its present machine
+	since  map[tutti.NodeName]uint64   // the sequence at which each node joined with its present machine
 
 	looking sync.Mutex                  // locked while nodes are judged again, which changes the fields below
 	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
-	needy   map[tutti.NodeName]Standing // nodes that need something, except those in dirty
+	needy   map[tutti.NodeName]Standing // nodes that need something, except those in `dirty`
 
-	// withdrawn is when values of a node were last withdrawn because no grant covers them any more.
+	// withdrawn is the sequence at which values of a node were last withdrawn because no grant covers them
+	// any more.
 	withdrawn map[tutti.NodeName]uint64
 
-	// The following fields are for reactions (react.go). The nodes in diverged are left alone
-	// until the digest of their answers changes. If the digest is empty, the nodes are left
-	// alone until new code or a person's converge.
+	// The following fields are for reactions (react.go). The nodes in `diverged` are left
+	// alone until the digest of their answers changes. If the digest is empty, the nodes are
+	// left alone until new code or a person's converge.
 	diverged   map[tutti.NodeName]tutti.Digest
 	reactions  map[tutti.NodeName]reactionsOf
 	waked      map[tutti.NodeName]waked
@@ -148,8 +149,9 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 	}
 }
 
-// follow updates a node's record according to its run. In a converge step the record is
-// what the run has just compiled. In other steps the record is what the run applies.
+// follow updates a node's record according to its run. In a converge step, the record
+// changes when the run has compiled. In other steps, it changes when the run passes its
+// gate.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {
@@ -171,8 +173,8 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		// A Puppet Server's message about a compile counts from the run's gate on, or
-		// from its end.
+		// If a Puppet Server sent this message about a compile, the message does not count
+		// before the run's gate or its end.
 		if b.Served == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}
@@ -199,8 +201,8 @@ func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	}
 }
 
-// leave makes the records of a job's nodes the records of their own runs, without the job's
-// overlay.
+// leave resets the record of each node of a job. After that, the record no longer contains
+// what the node read in the job's overlay.
 func (s *State) leave(j *engine.Job) {
 	if j == nil {
 		return
@@ -218,7 +220,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore makes a node's record that of the run which determines its standing.
+// restore sets a node's record to that of the run which determines the node's standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
@@ -241,8 +243,8 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	return last.Passed
 }
 
-// overlay returns the job whose overlay a run reads and writes, because the run belongs
-// to a converge step. The method returns an empty id for other runs.
+// overlay returns the job whose overlay a run reads and writes. Only a run of a converge
+// step in an unfinished job has an overlay. For other runs the method returns an empty id.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
 	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
 		return r.Job

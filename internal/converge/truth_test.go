@@ -32,8 +32,8 @@ func (d seedDice) roll(n int, _ string) int {
 // replaces the first seed.
 const truthFleets = 200
 
-// TestTruth checks random fleets at each moment of their lives. For each node that counts as good, a compile at this
-// moment must lead to the applied catalog, the present exports and the published values.
+// TestTruth checks random fleets at each moment of their lives. If a node counts as good, a compile at this moment
+// must result in the catalog, exports and values that the node already has.
 func TestTruth(t *testing.T) {
 	number := func(variable string, without int) int {
 		text := os.Getenv(variable)
@@ -67,7 +67,7 @@ func TestTruth(t *testing.T) {
 }
 
 // TestANoopJobMakesNobodyGood: a noop run does not make its node good, because the node
-// does not get what the run reads.
+// does not apply the answers that the run reads.
 func TestANoopJobMakesNobodyGood(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeNoop, tutti.ModeCompile} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x"), "b": reads("x")})
@@ -91,8 +91,8 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 }
 
 // TestAStoppedCompileMakesNobodyGood: a stopped compile and a compile that waits for its turn do not make a node good.
-// A stopped compile does not make the node good while the job goes on, either. The node does not have what these
-// compiles read.
+// A stopped compile does not make the node good while the job goes on, either. The node has not applied the answers
+// that these compiles read.
 func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.write("x", "1")
@@ -110,7 +110,7 @@ func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s.settle()
 	s.write("x", "2")
 	act() // it compiles
-	act() // and comes to its gate
+	act() // it comes to its gate
 	s.write("x", "3")
 	s.settle()
 	s.write("x", "2")
@@ -129,14 +129,14 @@ type life struct {
 	d       seedDice
 	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
 	earlier map[tutti.NodeName][]string    // earlier ones
-	full    map[tutti.NodeName]*engine.Run // the last full run that the node knows to have passed its gate
-	untold  map[tutti.NodeName]func()      // a run without an order that the server does not know yet
-	twice   map[tutti.NodeName]bool        // a copy of the machine lives, too
+	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and whose result the node has
+	untold  map[tutti.NodeName]func()      // reports a run that the agent made by itself; the server does not know the run yet
+	twice   map[tutti.NodeName]bool        // whether a copy of the machine exists, too
 	checks  int
 }
 
-// lives lets one fleet live. A long life has four to seven jobs, a short one has one or two. The function returns
-// how often it checked a node that counted as good.
+// lives simulates the life of one fleet. A long life has four to seven jobs, a short one has one or two. The
+// function returns how often it checked a node that counted as good.
 func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
 	nodes := acyclic(d, kinds{nodes: 6})
@@ -184,8 +184,8 @@ func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	return l.checks
 }
 
-// livelier makes a node's code use more than in random fleets of other tests. The code may use a fact and all
-// that the node reads. The code may make a fact, or fail.
+// livelier makes a node's code use more input than in the random fleets of other tests. The code may use a
+// fact, and every answer that the node reads. The code may make a fact, or fail.
 func livelier(d seedDice, m *manifest) *manifest {
 	compile, uses, all, fails := m.compile, d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(5) == 0
 	m.compile = func(got answers) catalog {
@@ -227,7 +227,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has notes the present state of a machine. Empty means that nobody knows the state.
+// has notes the present state of a machine. If `disk` is empty, nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)
@@ -245,14 +245,14 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 	job := slices.ContainsFunc(slices.Collect(maps.Values(s.engine.Jobs)), func(j *engine.Job) bool { return !j.Ended() })
 	for _, n := range s.names() {
 		stands := s.standing(n)
-		// While a job goes on, the list reflects what its nodes have read in the job.
+		// While a job goes on, the list `needy` reflects what the nodes have read in this job.
 		if !job && slices.Contains(needy, n) != (stands.Need != converge.Nothing) {
 			t.Fatalf("seed %d, after %s: %s needs %s, and is counted otherwise\n%s", seed, did, n, stands.Need, s.tail())
 		}
-		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil || l.twice[n] { // who is two machines is not called good
+		if s.engine.Active[n] != "" || stands.Need != converge.Nothing || l.untold[n] != nil || l.twice[n] { // a node with two machines does not count as good
 			continue
 		}
-		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // the node will report them within a minute
+		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // the node will report its facts within a minute
 			continue
 		}
 		l.checks++
@@ -272,7 +272,7 @@ func (l *life) look(t *testing.T, seed uint64, did string) {
 	}
 }
 
-// factThen returns the fact that a node had in the compile of its last run that counts.
+// factThen returns the fact that a node had when its last passed run compiled.
 func (s *sim) factThen(n tutti.NodeName) string {
 	if r := s.engine.Last(n).Passed; r != nil && s.memory[r.Run] != nil {
 		return s.memory[r.Run].got.fact
@@ -368,8 +368,8 @@ func (l *life) setBack(n tutti.NodeName) string {
 	return "a set back of " + string(n)
 }
 
-// interrupt ends a run that goes on. Either its process dies, or the server hears no more of its machine,
-// where the run goes on.
+// interrupt simulates the interruption of a run. Either the run's process dies, or the server hears
+// nothing more from the machine, and the run goes on there.
 func (l *life) interrupt(n tutti.NodeName) string {
 	r := l.engine.Runs[l.engine.Active[n]]
 	if r == nil || r.ClaimedAt.IsZero() {
@@ -394,8 +394,8 @@ func (l *life) interrupt(n tutti.NodeName) string {
 	return "the end of a process on " + string(n)
 }
 
-// alone is a run that the node's agent makes by itself, with the code of its last full run and the last known
-// answers. The server hears of this run at once, or later.
+// alone simulates a run that a node's agent makes by itself. The run uses the code of the node's last full
+// run and the last known answers. The server hears of this run at once, or later.
 func (l *life) alone(n tutti.NodeName) string {
 	s, r := l.sim, l.full[n]
 	if r == nil || s.engine.Active[n] != "" || l.untold[n] != nil {
@@ -435,7 +435,7 @@ func (l *life) alone(n tutti.NodeName) string {
 }
 
 // lastKnown returns the last answers that a node's agent got to the questions of its code. The method also reports
-// whether they equal the answers in then.
+// whether these answers equal the argument `then`.
 func (l *life) lastKnown(n tutti.NodeName, m *manifest, then answers) (answers, bool) {
 	out := answers{values: map[string]string{}, exports: map[string][]string{}}
 	var runs []tutti.RunID

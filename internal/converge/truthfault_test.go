@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// clone lets a copy of a machine live beside it. The server takes nothing from either of them until somebody says which one is the
-// node.
+// clone simulates a copy of a machine that runs at the same time as the machine. The server accepts nothing from either
+// machine until somebody decides which one is the node.
 func (l *life) clone(n tutti.NodeName) string {
 	if l.engine.Active[n] != "" || l.untold[n] != nil {
 		return "nothing"
@@ -20,7 +20,8 @@ func (l *life) clone(n tutti.NodeName) string {
 	return "a copy of " + string(n)
 }
 
-// keep ends that. If the copy is the node from then on, the server hears that it is another machine, and nobody knows what it has.
+// keep simulates the decision which machine is the node. If the copy becomes the node, the server hears that the node
+// is another machine. The state of the copy is unknown, or an earlier state of the node.
 func (l *life) keep(n tutti.NodeName) string {
 	delete(l.twice, n)
 	delete(l.gone, n)
@@ -39,13 +40,14 @@ func (l *life) keep(n tutti.NodeName) string {
 	return "the end of " + string(n) + ", whose copy is the node"
 }
 
-// restore puts the server back to a backup. The machines go on from what they have, and tell what they have told since.
+// restore resets the server to a backup. The machines keep their state, and report again what they have reported since
+// the backup.
 func (l *life) restore() string {
 	s := l.sim
 	joined := slices.IndexFunc(s.log, func(e tutti.Event) bool { _, is := e.Body.(*tutti.CodePushed); return is }) + 1
 	for i, e := range s.log {
 		switch e.Body.(type) {
-		case *tutti.NodeEnrolled, *tutti.NodeConflicted, *tutti.NodeKept: // else the server does not know a machine, or who is the node
+		case *tutti.NodeEnrolled, *tutti.NodeConflicted, *tutti.NodeKept: // an earlier backup would lack a machine, or the decision which machine is the node
 			joined = max(joined, i+1)
 		}
 	}
@@ -74,7 +76,7 @@ func (l *life) restore() string {
 	return "a restore of the server"
 }
 
-// tellAgain is what nodes say to a server that has forgotten these events.
+// tellAgain simulates what nodes report to a server that has forgotten these events.
 func (l *life) tellAgain(since []tutti.Event) {
 	wanted, results, passed := map[tutti.RunID]uint64{}, map[tutti.RunID]tutti.Result{}, map[tutti.RunID]bool{}
 	begun, back := map[tutti.NodeName]uint64{}, map[tutti.NodeName]bool{}
@@ -85,7 +87,7 @@ func (l *life) tellAgain(since []tutti.Event) {
 			wanted[b.Order.Run] = e.Seq
 		case *tutti.RunClaimed:
 			begun[b.Node] = wanted[b.Run]
-			if r := l.engine.Runs[b.Run]; r != nil { // its order is in the backup
+			if r := l.engine.Runs[b.Run]; r != nil { // the run's order is in the backup
 				begun[b.Node] = r.Fence.Seq
 			}
 		case *tutti.RunGated:
@@ -118,8 +120,8 @@ func (l *life) tellAgain(since []tutti.Event) {
 	}
 }
 
-// TestARestoreDuringARun: a node publishes while it applies. If the server is put back to before that, and the node tells the
-// result again, the server lacks the values. The node has to run once more.
+// TestARestoreDuringARun: a node publishes while it applies. If a backup from before the publication is restored, and
+// the node reports its result again, the server lacks the values. The node must then run once more.
 func TestARestoreDuringARun(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

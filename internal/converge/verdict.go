@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// verdict describes how a step ended after all its runs, with what a person must know to
-// act.
+// verdict describes how a step ended, and tells a person what they must know to act.
 func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	var lines []string
 	say := func(verdict tutti.Verdict) (tutti.Verdict, string) {
@@ -89,7 +88,8 @@ func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
-// NotNoted says that a node could not note runs that Tutti did not start, and why; empty if why is.
+// NotNoted explains that and why a node could not note runs that Tutti did not start. The result is empty if
+// the argument `why` is empty.
 func NotNoted(why string) string {
 	if why == "" {
 		return ""
@@ -97,7 +97,8 @@ func NotNoted(why string) string {
 	return "a run that Tutti did not start may have changed it: the node cannot note such runs: " + why
 }
 
-// doubted says which nodes would be good if they could note what else runs there. Of a reaction these are the nodes that took part.
+// doubted returns a line for each node that would be good if it could note runs that Tutti did not start. For a
+// reaction, only nodes that took part are considered.
 func (d *decision) doubted() []string {
 	if d.view.Unnoted == nil {
 		return nil
@@ -115,7 +116,8 @@ func (d *decision) doubted() []string {
 	return out
 }
 
-// hasLeft says that a node left during its run. A node that is not of the fleet cannot have failed.
+// hasLeft says that a node left during its run. A node that no longer belongs to the fleet does not count as
+// failed.
 func hasLeft(r *engine.Run, listed bool) string {
 	if listed {
 		return fmt.Sprintf("%s has left, and the fleet file still lists it: %s", r.Node, r.Lost)
@@ -184,9 +186,9 @@ func (d *decision) broken() []string {
 	return out
 }
 
-// left explains why some nodes do not run now. These nodes are not good after a reaction and
-// did not take part in it. The map later has the nodes that will run at another time, and
-// gone has the nodes that cannot run.
+// left explains why some nodes are not good after a reaction in which they did not run. The
+// lines in `later` name nodes that will run at another time. The lines in `gone` name nodes
+// that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -195,11 +197,11 @@ func (d *decision) left() (later, gone []string) {
 	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
 		seat := d.seats[n]
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
-			continue // the phase in the node's seat counts
+			continue // for this node, the phase in its seat counts
 		}
-		// Judge the node again. In the view of this job, other nodes may already have published what
-		// this node has read from their compiles. A publication of this kind changes nothing for a
-		// node that already sees these values. The node is therefore not judged again.
+		// Judge the node again here. In this job's view, the node may have read values from the
+		// compiles of other nodes. When the other nodes published these values, nothing changed for
+		// the node, so it was not judged again at that time.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
 			continue
@@ -240,7 +242,7 @@ func (d *decision) tell(seat *seat) string {
 	return seat.reason()
 }
 
-// endOf describes in a line how a run ended.
+// endOf describes in one line how a run ended.
 func endOf(r *engine.Run) string {
 	text, said := string(r.Outcome()), []string{r.Lost}
 	if r.Result != nil {

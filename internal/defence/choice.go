@@ -15,7 +15,7 @@ type choice struct {
 	run     string // run is a regular expression for promise, file or test. If run is empty, all rows match.
 	changed string // changed is a git revision. If changed is empty, all rows match.
 	part    string // K/N selects each Nth row, beginning with the Kth row
-	most    int    // most is the largest number of these rows, which are evenly spread. With a most of 0 all rows run.
+	most    int    // the largest number of rows to run, evenly spread; 0: all these rows run
 }
 
 // of returns the selected rows, in their order.
@@ -56,8 +56,8 @@ func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	return chosen, nil
 }
 
-// share reads part. The rows of one package are adjacent and take about the same time. If a part
-// has every Nth row, all parts take about the same time.
+// share reads part. The rows of one package are adjacent and take about the same time. If each
+// part consists of every Nth row, all parts take about the same time.
 func (c choice) share() (k, n int, err error) {
 	_, err = fmt.Sscanf(c.part+"\n", "%d/%d\n", &k, &n)
 	if err != nil || k < 1 || k > n {

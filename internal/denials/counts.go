@@ -15,10 +15,11 @@ const (
 	maxName    = 80   // bytes of a name in a text
 )
 
-// counts says how often each name occurred. The type needs no more memory for many names than for maxCounted names.
+// counts stores how often each name occurred. The type needs no more memory for many names than for maxCounted
+// names.
 type counts struct {
 	total int
-	of    map[string]int // at most maxCounted names; the others are only in total
+	of    map[string]int // at most maxCounted names; all other names are only in total
 }
 
 func (c *counts) add(name string) {
@@ -33,7 +34,7 @@ func (c *counts) add(name string) {
 }
 
 // String lists the most frequent names, with their counts if there are several. String also
-// has the number of all other attempts.
+// shows the number of all other attempts.
 func (c *counts) String() string {
 	names := sorted(c.of)
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(c.of[b], c.of[a]) })

@@ -17,7 +17,7 @@ const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
 	maxDenials   = 300 // entries of all known callers; each caller still has a first entry
 	// strangersAtOnce is how many strangers get their own entry before the server only counts them.
-	// After that there is room for one more entry in each strangersEvery.
+	// After that, one more entry is possible in each period of strangersEvery.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
 	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.
@@ -28,8 +28,8 @@ const (
 // strangers is the name in an entry that counts more than one stranger.
 const strangers = "strangers"
 
-// Entry returns the entry of a refused attempt. The field What usually says the most. A reason with the same text is
-// left out.
+// Entry returns the entry of a refused attempt. The field `What` is usually the most important one. A reason with
+// the same text is left out.
 func Entry(who, what string, cause error) *tutti.Denied {
 	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
 	if reason := cause.Error(); reason != what {
@@ -38,8 +38,8 @@ func Entry(who, what string, cause error) *tutti.Denied {
 	return out
 }
 
-// Minute has the attempts of the present minute. The minute begins with the first attempt, and ends
-// when Due returns its counts. The zero Minute has not begun.
+// Minute contains the attempts of the present minute. The minute begins with the first attempt, and
+// ends when Due returns its counts. The zero Minute has not begun.
 type Minute struct {
 	mu       sync.Mutex
 	since    time.Time // zero if the minute has not begun
@@ -58,8 +58,8 @@ type attempts struct {
 	more     counts
 }
 
-// note gives an attempt its own entry if may is true and there is no equal entry yet. If may is false, or if there is
-// an equal entry, note only counts the attempt.
+// note gives an attempt its own entry if the argument `may` is true and there is no equal entry yet. If `may` is
+// false, or if there is an equal entry, note only counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)

@@ -55,7 +55,7 @@ func SyncDir(dir string) error {
 // skips files that do not exist.
 func SyncFiles(dir string, names ...string) error {
 	for _, name := range names {
-		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the file may have become a pipe
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block if the file has become a pipe
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // syncfs sets an attribute, so that package powerfs learns of a call that FUSE does not
-// pass on. Other file systems do not know the attribute.
+// pass on. Other file systems do not support the attribute.
 func syncfs(dir *os.File) error {
 	_ = unix.Fsetxattr(int(dir.Fd()), killpoint.SyncAttr, nil, 0)
 	return unix.Syncfs(int(dir.Fd()))

@@ -7,9 +7,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Apply folds one event into the state and returns the runs that the state then no longer
-// knows. Apply ignores events that do not concern jobs. Apply also ignores events about
-// unknown jobs or runs, because the beginning of the log may have been dropped.
+// Apply folds one event into the state and returns the runs that the state dropped because
+// of the event. Apply ignores events that do not concern jobs. Apply also ignores events
+// about unknown jobs or runs, because the beginning of the log may have been dropped.
 func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 	gone = s.fold(e)
 	s.followPhases(e.At)
@@ -35,7 +35,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 			j.Verdict, j.Message, j.EndedAt = b.Verdict, b.Message, e.At
 			s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
 			if j.Leases != nil {
-				j.Leases.after = nil // otherwise each job would keep all earlier ones in memory
+				j.Leases.after = nil // otherwise each job would keep all earlier jobs in memory
 			}
 			s.exclusive = slices.DeleteFunc(s.exclusive, func(o *Job) bool { return o == j })
 		}
@@ -88,7 +88,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	return nil
 }
 
-// end ends a step. If the step was skipped or had nothing to do, it begins at the same time.
+// end ends a step. If the step was skipped or had nothing to do, its beginning is the same as its end.
 func (st *Step) end(at time.Time, ok bool, message string) {
 	st.Message, st.EndedAt, st.State = message, at, Failed
 	if ok {
@@ -148,8 +148,8 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
-// compile notes what a run has compiled. The catalog of a proof counts until another proof compiles, or until a full run
-// passes its gate or proves the node good.
+// compile notes what a run has compiled. The catalog of a proof is used until another proof compiles, or until a full
+// run passes its gate or proves the node good.
 func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -163,7 +163,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
 }
 
-// finishRun notes the result of a run. Only the first result counts.
+// finishRun notes the result of a run. Only the first result is kept.
 func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r := s.Runs[b.Result.Run]
 	if r == nil || r.Result != nil {
@@ -176,8 +176,8 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	return s.report(r)
 }
 
-// gate notes the gate's decision. In logs of releases that had no run.compiled,
-// run.gated has the values.
+// gate notes the gate's decision. Logs of releases without run.compiled contain the values
+// in run.gated.
 func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {

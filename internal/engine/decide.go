@@ -13,7 +13,7 @@ import (
 type View struct {
 	Now      time.Time
 	Since    time.Time                          // when this server began to serve
-	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: it has heard nothing
+	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: no sign of life yet
 	Silence  time.Duration                      // a node that is silent for this long is lost
 	InFlight int                                // how many runs the fleet may have at once; 0: no limit
 	Hold     bool                               // no run may begin; present runs continue
@@ -52,8 +52,8 @@ func (s *State) Decide(v View) []tutti.Body {
 }
 
 // losses gives up a run if its node is silent. The method also gives up a run if the node
-// is connected but does not claim or end the run in time. After its start, a server first
-// gives every node the whole time again.
+// is connected but does not claim or end the run in time. After a start of the server,
+// every node has the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -71,7 +71,7 @@ func (s *State) losses(v View) []tutti.Body {
 		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
 		if r.ClaimedAt.IsZero() {
 			begun, what = v.from(r.WantedAt), "the node is connected but did not claim the run for %s, its timeout is %s"
-			if v.HeldTo.After(begun) { // the server refused claims until then
+			if v.HeldTo.After(begun) { // until HeldTo, the server refused all claims
 				begun = v.HeldTo
 			}
 		}
@@ -84,9 +84,9 @@ func (s *State) losses(v View) []tutti.Body {
 	return out
 }
 
-// from returns when something began, but never a time before this server began to serve.
-// If the logged time is in the future, the clock that wrote it was ahead. In that case,
-// from ignores the time, because a deadline that counts from it would come too late.
+// from returns when something began, but never a time before this server began to serve. If
+// the logged time is in the future, the clock that wrote it was ahead. In that case, from
+// ignores the logged time, because a deadline that depends on it would come too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -134,8 +134,8 @@ func (st *Step) count(state StepState) int {
 }
 
 // idle reports whether nothing in the job is running, and nothing can begin. While a node waits
-// for another job's run, the job is not idle. A node that waits for a failed step does not
-// count.
+// for another job's run, the job is not idle. If a node waits for a step that has failed, this
+// does not keep the job from being idle.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {
@@ -196,7 +196,7 @@ func describe(failed, never []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// budget counts the running runs, and the nodes on which this decision begins a run.
+// budget limits how many runs go on at the same time, including the runs that this decision begins.
 type budget struct {
 	state *State
 	taken map[tutti.NodeName]bool

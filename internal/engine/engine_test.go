@@ -174,8 +174,8 @@ func TestOneFailureDoesNotStopTheOthersOfItsStep(t *testing.T) {
 	}
 }
 
-// In a noop job, the runs do not make the value for which a wait waits. The job therefore
-// skips the wait.
+// In a noop job, the runs do not create the value for which a wait step waits. The job
+// therefore skips the wait.
 func TestANoopJobPassesItsWaitsOver(t *testing.T) {
 	f := newFleet()
 	wait := tutti.Step{Name: "w", After: []tutti.StepName{"a"}, Timeout: time.Hour, Wait: &tutti.WaitStep{Value: "k"}}

@@ -23,9 +23,8 @@ func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }
 
-// ToTell reports whether the server needs the node's facts after a run that has ended, and the node has not
-// reported them yet. The server needs them if the run has changed something, or was wanted only because of
-// facts.
+// ToTell reports whether the server still needs a report of the node's facts after a run that has ended.
+// The server needs this report if the run has changed something, or was wanted only because of facts.
 func (f *Facts) ToTell(r *Run) bool {
 	return r.Full() && r.Result != nil && (r.Result.Counts.Changed > 0 || r.ByFacts) && (f == nil || f.Seq < r.EndedSeq)
 }
@@ -58,20 +57,20 @@ const (
 // KeepChanging reports whether facts have changed so often that they alone cause no more runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing and the runs because of them have changed
+// Harmless reports whether facts keep changing, but the runs that this caused have changed
 // nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns the event to append when a node reports its facts. Tell returns nil if
-// there is nothing new. Facts count only if the node collected them after its last run
-// that collected facts.
+// Tell returns the event to append when a node reports its facts. Tell returns nil if there
+// is nothing new. Reported facts do not count if a later run of the node has collected
+// facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the later run has its own facts
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the last claimed run has its own facts
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tellForeign adds a run that no server ordered to the latest foreign runs of its node.
+// tellForeign adds a foreign run, which no server ordered, to the kept foreign runs of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	id := b.Result.Run
 	if s.Runs[id] != nil { // the node has reported this run before
@@ -38,7 +38,7 @@ func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 	return gone
 }
 
-// KeepsForeign reports whether the state would keep a foreign run that it does not have yet.
+// KeepsForeign reports whether a foreign run is new to the state, and the state would keep the run.
 func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
 	return s.Runs[f.Result.Run] == nil && !slices.Contains(gone, f.Result.Run)
@@ -53,8 +53,9 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	return out
 }
 
-// foreignAfter returns the foreign runs that are later than ours. The method leaves out a
-// noop run, unless another run may have happened unseen before it.
+// foreignAfter returns the foreign runs that are later than all runs in the argument
+// `ours`. The method leaves out a noop run, unless another run may have happened unseen
+// before it.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
 		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
@@ -71,15 +72,15 @@ func (s *State) repeats(f *Run, last Last) bool {
 	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
 }
 
-// touched reports whether the run may have done or tried anything on its node. A proof
-// counts if the run on which it rests has touched the node.
+// touched reports whether the run may have done or tried anything on its node. For a proof,
+// touched returns true because of the run on which it rests.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
 
-// Began returns when the run began by its node's clock. For a proof, Began returns the
-// beginning of the run that applied the node's present state. Began returns the zero time
-// if this is not known yet.
+// Began returns when the run began, according to its node's clock. For a proof, Began
+// returns the beginning of the run that applied the node's present state. Began returns the
+// zero time if this is not known yet.
 func (r *Run) Began() time.Time {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -90,8 +91,8 @@ func (r *Run) Began() time.Time {
 	return time.Time{}
 }
 
-// Clock returns when the run began by its agent's clock. For a proof, Clock returns the clock of the run that applied
-// the node's present state.
+// Clock returns when the run began, according to its agent's clock. For a proof, Clock returns the clock of the run
+// that applied the node's present state.
 func (r *Run) Clock() tutti.Clock {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -104,8 +105,8 @@ func (r *Run) Clock() tutti.Clock {
 
 // After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
 // later if the node reported it before our run passed its gate. It is also not later if the agent saw its end before
-// our run began. If no result has the agent's clock, the node's time decides. If nobody knows when our run began,
-// the foreign run is later if it was reported after the claim.
+// our run began. If no result contains the agent's clock, the node's time decides. If nobody knows when our run
+// began, the foreign run is later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
@@ -122,15 +123,15 @@ func (r *Run) After(ours *Run) bool {
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began after an event of the log. The foreign run then found the
-// node's state of that time or a later state.
+// Since reports whether a foreign run certainly began after an event of the log. In that case, the foreign run
+// saw the node's state at the time of the event, or a later state.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
 // Undoes reports whether a foreign run certainly began after another run of any kind had ended. In that case, a full
-// foreign run has corrected the state that the other run left. If a run was given up after its gate, nobody knows when
-// it ends.
+// foreign run has corrected the state that the other run left. If the other run was given up after its gate, nobody
+// knows when it ends, so Undoes returns false.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

@@ -7,10 +7,9 @@ import (
 )
 
 // stepKind implements the steps of one kind. Each kind is one type in one file. The type
-// kinds has one method for each kind, which is the kind's row in the table.
+// `kinds` is a table: each of its methods is the row of one kind.
 type stepKind interface {
-	// next returns the events with which something in an unfinished step may begin or
-	// end.
+	// next returns the events that begin or end something in an unfinished step.
 	next(j *Job, st *Step, v View, b *budget) []tutti.Body
 	// busy reports whether something in an unfinished step is running or may begin. While
 	// busy returns true, the job is not over.
@@ -40,8 +39,8 @@ func (unknown) next(*Job, *Step, View, *budget) []tutti.Body { return nil }
 
 func (unknown) busy(*Job, *Step) bool { return true }
 
-// runEnded treats an outcome that only a later release knows as good. The server reports
-// how the step ends.
+// runEnded treats an unknown outcome as good, because it is from a later release. The
+// server reports how the step ends.
 func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	n.State = Done
 	if o := r.Outcome(); slices.Contains(tutti.Outcomes, o) && !o.Good() {
@@ -58,7 +57,8 @@ func (alone) busy(j *Job, st *Step) bool {
 
 func (alone) runEnded(*Step, *StepNode, *Run) {} // the step has no runs
 
-// begin begins the step if its turn has come. A noop job skips the step with a message.
+// begin returns the event that begins the step, if its turn has come. A noop job skips the step with a
+// message.
 func (alone) begin(j *Job, st *Step, noop string) []tutti.Body {
 	switch {
 	case j.Halted() || !j.ready(st, ""):

@@ -29,7 +29,7 @@ func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Re
 
 // Lagging returns when a node whose last run lagged compiles again. Lagging also reports
 // whether the node has already compiled maxLags times. If the last run did not lag, the
-// time is zero. The function from translates a time of the log.
+// time is zero. The argument `from` translates a time of the log.
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)

@@ -11,14 +11,14 @@ import (
 
 // Leases are the states of all nodes of an exclusive job (ADR 0012).
 type Leases struct {
-	Nodes []*Lease  `json:"nodes"` // the nodes of its run steps, sorted by name
+	Nodes []*Lease  `json:"nodes"` // the nodes of the job's run steps, sorted by name
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began
 
 	of     map[tutti.NodeName]*Lease
 	counts map[tutti.LeaseState]int
 	failed []string // the reasons why no more runs begin
-	after  []*Job   // older exclusive jobs that share nodes with this one
+	after  []*Job   // older exclusive jobs that have some of the same nodes as this job
 	wanted bool     // all nodes were enabled, so the job may hold them
 	quiet  bool     // no run of another job is going on on the job's nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
@@ -37,13 +37,13 @@ type Phase string
 
 // The constants are the phases, in their order.
 const (
-	PhaseQueue   Phase = "queue"   // an older exclusive job still holds some of its nodes
+	PhaseQueue   Phase = "queue"   // an older exclusive job with some of the same nodes has not ended
 	PhaseCheck   Phase = "check"   // the server asks the nodes whether they are enabled
 	PhaseQuiet   Phase = "quiet"   // waits until the runs of other jobs have ended
 	PhaseHold    Phase = "hold"    // the job disables every node
 	PhaseIdle    Phase = "idle"    // waits for the end of Puppet processes that others began
 	PhaseRun     Phase = "run"     // the steps of the plan
-	PhaseEnd     Phase = "end"     // nothing more begins; waits until its runs have ended
+	PhaseEnd     Phase = "end"     // nothing more begins; waits until the job's runs have ended
 	PhaseRelease Phase = "release" // every node gets back its earlier state
 	PhaseOver    Phase = "over"
 )
@@ -137,16 +137,16 @@ func (l *Leases) queuedBehind() *Job {
 	return nil
 }
 
-// mayHold reports whether a node may hold the lease, so that the job must release the
-// node. If the server ordered a node to hold and the node has not confirmed this, the
-// node may hold it, too.
+// mayHold reports whether a node may hold the lease. If it may, the job must release the
+// node. A node may also hold the lease if the server has ordered this and the node has not
+// confirmed it yet.
 func (l *Leases) mayHold(n *Lease) bool {
 	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
 		n.State == tutti.LeaseEnabled && l.quiet
 }
 
 // stranger returns another job's unfinished run on a node of this job. The method returns
-// nil if no other job has a run there.
+// nil if there is no such run.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -198,7 +198,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
 			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
-			return nil // the server orders the node to release
+			return nil // the server orders the node to end the lease
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
 		case j.Leases.keep:
@@ -206,7 +206,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		}
 		return say(tutti.LeaseReleased, byOther(r))
 	case n.State == "" && r.Job != "" && r.Job != j.ID:
-		return nil // the server first orders the node to release the other job
+		return nil // the server first orders the node to end the other job's lease
 	case n.State == "" && (r.Enabled || r.Job == j.ID):
 		return say(tutti.LeaseEnabled, "")
 	case n.State == "", n.State == tutti.LeaseEnabled && !r.Enabled && !r.Holds(j.ID):
@@ -220,8 +220,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
 		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// Before the job held the node, this Puppet had checked whether it was disabled. This Puppet has
-		// waited since then.
+		// This Puppet checked whether it was disabled before the job held the node, and then waited
+		// until now.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
@@ -262,7 +262,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 		if r.Job == j.ID {
 			out.Want = tutti.LeaseHold
 		}
-	case PhaseQueue, PhaseCheck, PhaseQuiet, PhaseRelease, PhaseOver: // the job holds no node
+	case PhaseQueue, PhaseCheck, PhaseQuiet, PhaseRelease, PhaseOver: // in these phases the job holds no node
 	}
 	if out.Want == tutti.LeaseHold {
 		out.Length, out.Message = j.Plan.Exclusive.Lease, j.notice()
@@ -345,7 +345,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
-// Due returns the nodes for whose reports an exclusive job waits.
+// Due returns the nodes from which an exclusive job still needs a report.
 func (l *Leases) Due() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range l.Nodes {
@@ -368,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor explains what a job waits for because this job or another job is exclusive.
-// WaitsFor returns an empty string if the job does not wait.
+// WaitsFor explains what a job waits for, if it waits because this job or another job is
+// exclusive. WaitsFor returns an empty string if the job does not wait.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""
@@ -391,7 +391,7 @@ func (s *State) WaitsFor(j *Job) string {
 		if r := s.stranger(j); r != nil {
 			return fmt.Sprintf("waits for the run of job %s on %s", r.Job, r.Node)
 		}
-	default: // if the job waits, it waits for nodes
+	default: // in the other phases, the job can wait only for nodes
 	}
 	if due := j.Leases.Due(); len(due) > 0 {
 		return fmt.Sprintf("phase %s: waits for %s", j.Leases.Phase, some(due, ", "))

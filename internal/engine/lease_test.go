@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// machine is a node as an exclusive job sees it: its agent's note and Puppet's file.
+// machine is a node with the data that an exclusive job sees: the note of the agent, and Puppet's file.
 type machine struct {
 	node tutti.NodeName
 	note tutti.JobID
@@ -66,8 +66,8 @@ func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
 	f.talk(t)
 }
 
-// tell makes a node report once and follow the order. If crash is true, its agent ends
-// after it has written its note and before it changes Puppet's file.
+// tell makes a node report once and follow the order. If crash is true, the node's agent
+// ends after it has written its note and before it changes Puppet's file.
 func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	if m.dead {
 		return false
@@ -344,8 +344,8 @@ func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
 	f.wantEnded(t, "the end", "j-1", tutti.VerdictSucceeded, "")
 }
 
-// TestANodeThatIsGoneWhileOthersRun: the lease of a node that is gone ends by itself, so
-// the job no longer holds the node.
+// TestANodeThatIsGoneWhileOthersRun: if a node no longer answers, its lease ends by itself,
+// so the job no longer holds the node.
 func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	f.beginOneByOne(t, tutti.DefaultExclusive("new kernel"))
@@ -361,8 +361,9 @@ func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of it for 6m0s: its lease has ended by itself")
 }
 
-// TestNothingToLookIntoIsNotKept: all runs were good, so keep does not apply. A node that
-// is silent at the release is released when it is back.
+// TestNothingToLookIntoIsNotKept: all runs were good, so the option `keep` has no effect.
+// If a node is silent when the job releases its nodes, the node is released when it answers
+// again.
 func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	x := tutti.DefaultExclusive("new kernel")
@@ -385,8 +386,9 @@ func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForAnExclusiveJob: no run of another job begins on its nodes. Present
-// runs there end first. A second exclusive job comes after this one.
+// TestOthersWaitForAnExclusiveJob: no run of another job begins on the nodes of an
+// exclusive job. Present runs on these nodes end first. A second exclusive job comes after
+// this one.
 func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	one := map[tutti.StepName][]tutti.NodeName{"a": {"n1"}}
@@ -440,7 +442,7 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			m := f.machines[rapid.SampledFrom(nodes).Draw(t, "node")]
 			switch rapid.IntRange(0, 11).Draw(t, "what") {
-			case 0: // somebody disables Puppet, whatever the file says
+			case 0: // somebody disables Puppet, whatever the file contains
 				m.file, theirs[m.node] = somebody, true
 			case 1: // or somebody enables it
 				m.file, theirs[m.node] = "", false

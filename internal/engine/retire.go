@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Keep is how much of the past the state keeps.
+// Keep limits how many jobs and runs the state keeps.
 type Keep struct {
 	Jobs int
 	Runs int // of the kept jobs
@@ -20,10 +20,11 @@ type Keep struct {
 // append.
 const maxRetired = 1000
 
-// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire takes
-// the oldest finished job of the operator who has the most jobs or runs. Retire repeats
-// this until the rest is within the bounds. One operator can therefore not push out the
-// past of other operators. Unfinished jobs and the latest job always stay.
+// Retire returns the jobs that should be retired now, in order, at most 1,000. Retire
+// chooses the oldest finished job of the operator who has the most jobs or runs. Retire
+// repeats this until the remaining jobs and runs are within the bounds. One operator can
+// therefore not push out the past of other operators. Unfinished jobs and the latest job
+// always stay.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
@@ -67,8 +68,8 @@ type share struct {
 	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether o has more jobs than s. If jobs is false, less compares runs. If the numbers are equal,
-// less reports whether o's oldest finished job is older.
+// less reports whether the share o has more jobs than the share s. If the argument `jobs` is false, less
+// compares runs. If the numbers are equal, less reports whether o's oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -110,8 +111,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last run of its node. The method forgets earlier runs that
-// were kept only because they were the last ones.
+// claim notes that a run is the last run of its node. The method forgets earlier runs that
+// were kept only as the last runs of the node.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -129,7 +130,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	})
 }
 
-// pass notes a full run as the last one that passed its gate or proved its node good.
+// pass notes that a full run is the last one that passed its gate or proved its node good.
 func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
@@ -137,7 +138,7 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes a run that has sent a report as its node's latest reported run. The method does nothing if a
+// report notes that a run is the latest one of its node whose report has come. The method does nothing if a
 // later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }

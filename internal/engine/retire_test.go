@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// past appends jobs that ran on nodes, by number. A job without a verdict is unfinished.
+// past appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
 func past(t *testing.T, f *fleet, jobs ...[]tutti.NodeName) []tutti.JobID {
 	t.Helper()
 	var ids []tutti.JobID
@@ -130,7 +130,7 @@ func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	}
 }
 
-// However long a server has run, its state is only as large as what it keeps.
+// A server's state does not grow with the time for which it runs, but only with the jobs that it keeps.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFleet()
 	keep := engine.Keep{Jobs: 10, Runs: 15}

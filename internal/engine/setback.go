@@ -6,17 +6,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// SetBack describes a node that lacks a run of the log, or knows a run that the log lacks.
+// SetBack describes a node that has lost a run of the log, or has a run that the log has lost.
 type SetBack struct {
 	*tutti.NodeSetBack
 	Seq uint64 // of the event
 	At  time.Time
 }
 
-// Compare compares the last fence that a node has begun with the log. The result lost is the node's
-// last run that the node does not know although it must. The result lost is nil if the node knows
-// all its runs. The result unknown is true if the node has begun a run that is not in the log. A run
-// can only be lost if the node kept fences when it claimed the run.
+// Compare compares the log with the last fence that a node has begun. The result `lost` is the
+// latest run that the node should know but does not know. It is nil if the node knows all its runs.
+// The result `unknown` is true if the node has begun a run that is not in the log. A run can only be
+// lost if the node kept fences when it claimed the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
@@ -33,8 +33,8 @@ func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	return lost, begun.Compare(newest) > 0
 }
 
-// Parts reports whether a node was set back between a run of ours and a foreign run. If the node was set back, the
-// count of its agent's clock went back, too, and cannot order the two runs.
+// Parts reports whether a node was set back between a run of ours and a foreign run. If so, the count of the
+// agent's clock was set back, too, and does not show the order of the two runs.
 func (b *SetBack) Parts(ours, foreign *Run) bool {
 	return b != nil && ours.ToldSeq != 0 && ours.ToldSeq < b.Seq && foreign.EndedSeq > b.Seq
 }

@@ -26,7 +26,7 @@ func asleep(t *testing.T, mode tutti.Mode, more ...tutti.Step) *fleet {
 	return f
 }
 
-// told returns what the log has about the job since its start.
+// told returns the events since the job's start, as text.
 func (f *fleet) told() []string {
 	var out []string
 	for _, e := range f.log[1:] {

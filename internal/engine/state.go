@@ -13,18 +13,18 @@ import (
 type State struct {
 	Jobs   map[tutti.JobID]*Job           // the jobs that were not retired
 	Order  []tutti.JobID                  // ids of the jobs in the order of their start
-	Runs   map[tutti.RunID]*Run           // the runs of Jobs, and the last runs of each node (see last)
-	Active map[tutti.NodeName]tutti.RunID // the run that has each node
+	Runs   map[tutti.RunID]*Run           // the runs of all jobs in Jobs, and the last runs of each node (see last)
+	Active map[tutti.NodeName]tutti.RunID // for each node, its wanted or present run
 	Epoch  tutti.Epoch                    // the present epoch of the log
 
 	open      []*Job // the unfinished jobs
-	exclusive []*Job // the exclusive ones among open
+	exclusive []*Job // the unfinished jobs that are exclusive
 	last      map[tutti.NodeName]last
 	setBack   map[tutti.NodeName]*SetBack
 	facts     map[tutti.NodeName]*Facts
 	foreign   map[tutti.NodeName]retain.Foreigns
 	partial   map[tutti.NodeName][]tutti.RunID // see Last.Partial
-	runs      int                              // how many runs Jobs have
+	runs      int                              // how many runs the jobs in Jobs have
 	started   int                              // how many jobs have ever started
 }
 
@@ -123,13 +123,14 @@ type Run struct {
 	EndedSeq   uint64 `json:"-"`
 
 	Fence  tutti.Fence `json:"-"` // of the order
-	Fenced bool        `json:"-"` // the node that claimed the run keeps fences
+	Fenced bool        `json:"-"` // the node that claimed the run stores fences
 	Told   bool        `json:"-"` // the node itself sent the Result
-	// Restored: the log was put back to a backup between its order and its end. Nobody knows what it published meanwhile.
+	// Restored is true if the log was reset to a backup between the order and the end of the run. Nobody knows what the
+	// run published in between.
 	Restored bool `json:"-"`
 
-	// ToldSeq and ToldAt say when the Result came. For the server, the run may have ended
-	// before.
+	// ToldSeq and ToldAt are when the Result came. The server may have counted the run as
+	// ended before that.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
 
@@ -141,27 +142,27 @@ type Run struct {
 	// CompiledAt is when the node handed over the catalog. A compiled run without a gate
 	// decision is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
-	// Compiled and Asked are what the node handed over. Both are nil if the node has not
-	// handed over anything.
+	// Compiled and Asked are what the node reported about its compile. Both are nil if the
+	// node has reported nothing.
 	Compiled *tutti.CatalogReport `json:"compiled,omitempty"`
 	Asked    *tutti.Questions     `json:"-"`
 	Set      tutti.Digest         `json:"set,omitempty"` // digest of the exports that the node handed over
-	// Served is what the run's Puppet Server handed over before that. Served is nil if the
-	// Puppet Server has handed over nothing.
+	// Served is what the run's Puppet Server reported before that. Served is nil if the
+	// Puppet Server has reported nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
-	Records int               `json:"-"` // how often the Puppet Server handed something over
+	Records int               `json:"-"` // how often the Puppet Server reported something
 	GatedAt time.Time         `json:"gated_at,omitzero"`
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // the run was stopped because its node is good
 	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied the present state of the node
-	RestsAt tutti.Clock       `json:"-"`                // Rests by the agent's clock
-	Values  []string          `json:"values,omitempty"` // the keys that its catalog publishes
+	RestsAt tutti.Clock       `json:"-"`                // the same time as Rests, by the agent's clock
+	Values  []string          `json:"values,omitempty"` // the keys that the run's catalog publishes
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // the reason why the run was given up; empty if it was not given up
-	Left    bool              `json:"left,omitempty"`   // it was given up because its node left
-	Result  *tutti.Result     `json:"result,omitempty"` // may also be a result that came after Lost
+	Left    bool              `json:"left,omitempty"`   // the run was given up because its node left the fleet
+	Result  *tutti.Result     `json:"result,omitempty"` // the result, even if it came after Lost was set
 	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
 	// no gate. Its EndedAt is when the node reported the run.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
@@ -187,8 +188,8 @@ type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // the last run in mode apply that passed its gate or proved that its node is good
-	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The later run is
-	// the run that was wanted later, because results may arrive in another order.
+	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The latest run
+	// is the one that was wanted last, because results may arrive in another order.
 	Reported *Run
 	// Left is the latest full run whose report contains resources.
 	Left *Run
@@ -225,13 +226,13 @@ func (s *State) Last(node tutti.NodeName) Last {
 	return out
 }
 
-// Tells reports whether the server knows what the run's catalog exports. If a Puppet
-// Server compiles the catalog, the server knows the exports only after that Puppet Server
-// has handed them over.
+// Tells reports whether the server knows what the run's catalog exports. If a Puppet Server
+// compiles the catalog, the server knows the exports only after the Puppet Server has
+// reported them.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether the run's exports count from its gate on. Exports that go to
-// PuppetDB count from the compile on.
+// Publishes reports whether the run's exports are published when it passes its gate.
+// Exports that go to PuppetDB are already published by the compile.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.

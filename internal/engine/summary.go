@@ -31,7 +31,7 @@ func (j *Job) Summary(now time.Time) Summary {
 		for _, n := range st.Nodes {
 			for _, r := range n.Runs {
 				if r.Left && st.ActsOn() == tutti.NodesFound {
-					continue // the step does not need the node, and its verdict says that the node left
+					continue // the step does not need the node, and the step's verdict reports that the node left
 				}
 				out.count(r)
 			}

@@ -13,7 +13,7 @@ func Unfinished(s *State, by string) []*Job {
 	return out
 }
 
-// JobsBegun returns the jobs of which a node has claimed a run.
+// JobsBegun returns the jobs with at least one run that a node has claimed.
 func JobsBegun(s *State) map[tutti.JobID]bool {
 	out := map[tutti.JobID]bool{}
 	for _, r := range s.Runs {

@@ -16,7 +16,7 @@ func (kinds) Wait() stepKind { return waiting{} }
 
 func (k waiting) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
 	if st.State != Active {
-		// In a noop job, the earlier runs do not make what the step waits for.
+		// A noop job skips the wait, because its earlier runs do not create what the step waits for.
 		return k.begin(j, st, "not waited for: noop")
 	}
 	waited := v.Now.Sub(v.from(st.StartedAt))

@@ -49,13 +49,13 @@ func defaultName(d draft) string {
 	kind := cmp.Or(string(d.Kind()), "step") // a step without a kind is already reported
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
-	if len(name) > 56 { // a shorter name has room for a number
+	if len(name) > 56 { // so that a number fits behind the name
 		name = name[:56]
 	}
 	return strings.Trim(name, "-")
 }
 
-// connect resolves the edges. A step without the key after gets an edge from the previous step.
+// connect resolves the edges. A step without the key `after` gets an edge from the previous step.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
 	known := map[string]bool{}

@@ -20,9 +20,9 @@ import (
 // MaxSource is the largest size of a fleet file, in bytes.
 const MaxSource = 1 << 20
 
-// Parse reads a fleet file. The parameter name is used only in messages. An error is a tutti.Error with
-// CodeInvalid. The message has one line `name:line: what is wrong (what to do)` for each problem, in the
-// order of the lines. After an error the caller must not use the fleet.
+// Parse reads a fleet file. The parameter `name` is used only in messages. An error is a tutti.Error
+// with CodeInvalid. The message has one line `name:line: what is wrong (what to do)` for each problem,
+// in the order of the lines. After an error the caller must not use the fleet.
 func Parse(name string, source []byte) (tutti.Fleet, error) {
 	r := &reader{file: name}
 	if len(source) > MaxSource {
@@ -91,7 +91,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
 	}
 	if fleet.Program == tutti.ProgramAgent && !code {
-		fleet.Environment = tutti.Environment{} // the Puppet Server has the code
+		fleet.Environment = tutti.Environment{} // the code is on the Puppet Server
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {

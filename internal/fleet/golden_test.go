@@ -17,7 +17,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // TestParseGolden reads every testdata/*.yaml. A file with a .err file must be refused with exactly these
-// errors. Every other file gives the compiled fleet, and for each plan the text that people see.
+// errors. For every other file, the golden files contain the compiled fleet, and for each plan the text
+// that people see.
 func TestParseGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -25,7 +26,7 @@ func TestParseGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		if filepath.Base(file) == "defences.yaml" {
-			continue // this file has rows of internal/defence
+			continue // this file contains rows of internal/defence
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			source, err := os.ReadFile(file)

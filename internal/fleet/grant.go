@@ -58,7 +58,7 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 }
 
 // grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
-// themselves to it. In both kinds of groups, nodes cannot add themselves.
+// themselves to it. This is true for both kinds of groups.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {
@@ -77,7 +77,7 @@ func (r *reader) patterns(n *yaml.Node, what string) []text {
 	return patterns
 }
 
-// exportGrant is an element of exports with its place.
+// exportGrant is an element of the key `exports` with its place in the file.
 type exportGrant struct {
 	tutti.ExportGrant
 	at *yaml.Node

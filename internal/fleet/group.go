@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// members are the names that grants, plans and order may refer to.
+// members are the names to which grants, plans and the order between groups may refer.
 type members struct {
 	groups map[tutti.GroupName]bool
 	nodes  map[tutti.NodeName]bool // nodes that a group lists
@@ -107,7 +107,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 // isTrue accepts only `true`. Instead of false, the key must be left out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is accepts only the value want. The value want is the only one that has a meaning.
+// is returns true only for the value `want`. For every other value, is reports a problem.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {
@@ -140,9 +140,9 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the sorted groups of a node. The groups of a node are the groups that
-// list it, and those groups of its join token that the fleet file declares with `joined:
-// true`. A token cannot put a node into a listed group.
+// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it.
+// It also belongs to those groups of its join token that the fleet file declares with
+// `joined: true`. A token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])
 	for _, g := range token {

@@ -53,7 +53,7 @@ func (w *writer) value(n *yaml.Node, depth int) bool {
 		}
 		w.out.WriteByte(']')
 		return true
-	default: // a mapping, or a wrong type that entries reports
+	default: // a mapping, or a wrong type, which `entries` reports
 	}
 	entries, ok := w.entries(n, w.what)
 	w.out.WriteByte('{')

@@ -11,27 +11,28 @@ import (
 )
 
 // stepKind is one kind of step in the fleet file. Each kind is one type in one file. The type
-// kinds has one method for each kind. The method of a kind is the kind's row in the table.
+// `kinds` is a table: each of its methods is the row of one kind.
 type stepKind interface {
 	// example returns a step of this kind, for hints.
 	example() string
 	// read returns the readers for a step that may be of this kind.
 	read(r *reader) reading
 	// check reports problems that are specific to this kind. The reader calls check when the names and edges of
-	// all steps of the plan are known. The parameter before has the steps directly before this step.
+	// all steps of the plan are known. The parameter `before` lists the steps directly before this step.
 	check(r *reader, d draft, before []tutti.Step)
-	// does and options return the texts for the table of Render. The parameter nodes has
-	// the nodes of the step's target, or nil if they are unknown.
+	// does and options return the texts for the table of Render. The parameter `nodes`
+	// lists the nodes of the step's target, and is nil if they are unknown.
 	does(s tutti.Step, nodes []tutti.NodeName) string
 	options(s tutti.Step) []string
 }
 
 // reading is the state of a step while it is read.
 type reading struct {
-	// keys has the keys of this kind, in addition to the keys that every step may have. A step
-	// with the key that is named like the kind is of this kind.
+	// keys contains the keys of this kind, in addition to the keys that every step may have.
+	// If a step has the key with the name of a kind, the step is of this kind.
 	keys fields
-	// end makes the draft a step of this kind. The map given has the values of all keys of the step, by key.
+	// end turns the draft into a step of this kind. The map `given` contains the values of all keys of the
+	// step, by key.
 	end func(d *draft, given map[string]*yaml.Node)
 }
 
@@ -81,8 +82,9 @@ func examples() string {
 	return strings.Join(out[:len(out)-1], ", ") + " or " + out[len(out)-1]
 }
 
-// readings returns the readers for a step whose kind is not known yet. The result has all keys that the
-// step may have, and the part of each kind. If several kinds have a key, each of them reads it.
+// readings returns the readers for a step whose kind is not known yet. The results are the readers of
+// all keys that the step may have, and the reading of each kind. If several kinds have the same key,
+// each of these kinds reads the value.
 func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	all := fields{}
 	of := map[tutti.StepKind]reading{}

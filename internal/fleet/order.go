@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/dag"
 )
 
-// maxOrder is the largest number of pairs of groups, because two long lists give very many pairs.
+// maxOrder is the largest number of pairs of groups, because two long lists have very many pairs.
 const maxOrder = 10_000
 
 // order reads the explicit order between groups, as pairs.

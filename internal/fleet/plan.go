@@ -11,12 +11,12 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// draft is a step as the file has it, before names and edges are resolved.
+// draft is a step as it is in the file, before names and edges are resolved.
 type draft struct {
 	tutti.Step
 	at      *yaml.Node
-	named   *yaml.Node // the value of the key name, or nil if the step has no name
-	ordered bool       // the file has the key after, which may be empty
+	named   *yaml.Node // the value of the key `name`, or nil if the step has no name
+	ordered bool       // the step has the key `after`, whose list may be empty
 	after   []text
 	perNode *yaml.Node
 	target  string // the name for a step that has no name in the file
@@ -77,7 +77,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	return steps
 }
 
-// step reads one step. A step has the keys of every step and the keys of its kind.
+// step reads one step. A step may have the keys of every step and the keys of its kind.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	given := map[string]*yaml.Node{}

@@ -50,8 +50,8 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	return word == "fresh", word == "ahead"
 }
 
-// checkRunOptions refuses an environment for runs that use the fleet's environment. The map given has
-// the values of the step, by key.
+// checkRunOptions refuses an environment for runs that use the fleet's environment. The map `given`
+// contains the values of the step, by key.
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {

@@ -116,7 +116,8 @@ func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// readReactions reads the rules. The first rule that matches is used. So a rule that never matches first is an error.
+// readReactions reads the rules. The first rule that matches is used. Therefore it is an error if a rule can never be
+// the first match.
 func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	const what = "reaction: reads"
 	elements, _ := r.list(n, what)

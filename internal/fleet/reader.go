@@ -94,9 +94,9 @@ func (r *reader) err() error {
 	return &tutti.Error{Code: tutti.CodeInvalid, Message: strings.Join(lines, "\n")}
 }
 
-// mapping passes each value of a mapping to the reader of its key, and reports
-// unknown keys. The function returns false if it has reported a problem of the mapping. If mapping
-// has reported a problem, a key that seems to be missing may be misspelt.
+// mapping passes each value of a mapping to the reader of its key, and reports unknown keys. The
+// function returns false if it has reported a problem of the mapping. In this case, a key that
+// seems to be missing may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {

@@ -28,7 +28,7 @@ func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string
 		}
 	}
 	order, ok := graph.Sort()
-	if !ok { // Parse refuses cycles; without Parse, use the order of the file
+	if !ok { // Parse refuses cycles; if Parse did not check the plan, use the order of the file
 		order = graph.Nodes()
 	}
 	var out strings.Builder

@@ -104,7 +104,7 @@ func (r *reader) limit(n *yaml.Node, what string) int {
 	return r.whole(n, what, 1, "without the key, there is no limit")
 }
 
-// whole returns a whole number that is at least least.
+// whole returns a whole number, which must not be less than the argument `least`.
 func (r *reader) whole(n *yaml.Node, what string, least int, hint string) int {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {

@@ -24,7 +24,7 @@ func (kinds) Wait() stepKind { return waitKind{} }
 
 func (waitKind) example() string { return "wait: {…}" }
 
-// read reads a wait. The timeout may also be inside the value of wait.
+// read reads a wait. The timeout may also be inside the value of `wait`.
 func (waitKind) read(r *reader) reading {
 	w := waiting{reader: r, timeout: DefaultWaitTimeout}
 	return reading{fields{

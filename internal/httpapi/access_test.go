@@ -19,14 +19,14 @@ import (
 )
 
 // byAll and the lists below name the verbs that may call a route, in addition to admin. An operator
-// with run may also read, and every operator may view.
+// with the verb `run` may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"
 )
 
-// routes is the table of ADR 0024. routes has every route for operators, and the verbs that may
-// call the route.
+// routes is the table of ADR 0024. routes lists every route for operators, with the verbs that
+// may call the route.
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,
@@ -45,8 +45,8 @@ var routes = map[string]string{
 	"audit/read": byReaders, "remote/ask": "puppet",
 }
 
-// TestEveryRouteAndRole checks that each route refuses the operators who have none of its verbs,
-// and accepts all others.
+// TestEveryRouteAndRole checks that each route refuses operators who have none of its verbs, and
+// accepts all other operators.
 func TestEveryRouteAndRole(t *testing.T) {
 	f := servertest.Start(t)
 	source := "fleet: shop\naccess:\n"

@@ -69,8 +69,9 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// take waits until there is room for a body of size bytes. take waits first in the operator's own queue, then in the
-// common queue. Both queues are first in, first out. take returns CodeUnavailable if there is no room in time.
+// take waits until there is room for a body. The argument `size` is the size of the body in bytes. take waits first
+// in the operator's own queue, then in the common queue. Both queues are first in, first out. take returns
+// CodeUnavailable if there is no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
@@ -91,9 +92,9 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// call waits until the server may handle one more request of the operator. So an operator who sends many requests at
-// once delays only their own requests. call returns CodeUnavailable if none of the operator's running requests ends
-// in time.
+// call waits until the server may handle one more request of the operator. An operator who sends many requests at
+// once therefore delays only their own requests. call returns CodeUnavailable if none of the operator's running
+// requests ends in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -130,8 +131,8 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	}, nil
 }
 
-// read returns the body of a request. The body may have at most limit bytes. The caller must call release when it no
-// longer needs the body. If the body is larger than smallBody, read waits for room.
+// read returns the body of a request. The argument `limit` is the largest size of the body in bytes. The caller must
+// call release when it no longer needs the body. If the body is larger than smallBody, read waits for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")

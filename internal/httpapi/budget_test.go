@@ -272,7 +272,8 @@ func (b *mistaken) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestAPanicKeepsNoRoom: a panic while a large body is read fails one request. What the request had is free again.
+// TestAPanicKeepsNoRoom: if the reading of a large body panics, only this request fails. The request's part of the
+// budget is free again.
 func TestAPanicKeepsNoRoom(t *testing.T) {
 	b := httpapi.NewBudget()
 	for range 3 {

@@ -9,7 +9,8 @@ import (
 
 // crowd is a set of connections with a limit. crowd counts clients without a certificate by address, and operators
 // by name. If a new connection exceeds the limit, the crowd closes the oldest connection of the source with the most
-// connections. So honest clients get in. A crowd prefers to close connections that have made little progress.
+// connections. Therefore honest clients still get a connection. A crowd prefers to close connections that have made
+// little progress.
 type crowd struct {
 	most int
 
@@ -25,13 +26,12 @@ type guest struct {
 	from string // changes only while the guest is not in a crowd
 	said int    // number of bytes that the client has sent, counted up to hello
 
-	place atomic.Pointer[chan struct{}] // where the connection has a place while its hello is answered; nil: it has none
+	place atomic.Pointer[chan struct{}] // the places for hellos, while this connection has one of the places; nil: it has none
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
-	// far protects the guest while there are other connections without far. far is set when the client has sent its
-	// TLS hello or its whole request, or while the server handles an operator's request on the connection. Under the
-	// crowd's lock.
+	// far is set when the client has sent its TLS hello or its whole request, and while the server handles an
+	// operator's request on the connection. Connections without far are closed first. Under the crowd's lock.
 	far    bool
 	served int // number of operators' requests that run now, also under the crowd's lock
 }
@@ -108,12 +108,13 @@ func (g *guest) leave() {
 	c.remove(g)
 }
 
-// came sets far for the connection.
+// came sets the field `far` of the connection.
 func (g *guest) came() {
 	g.inside(func() { g.far = true })
 }
 
-// serves adds by to the number of running requests. While this number is above zero, far is set.
+// serves adds the argument `by` to the number of running requests. While this number is above zero, the field
+// `far` is set.
 func (g *guest) serves(by int) {
 	g.inside(func() {
 		g.served += by
@@ -121,8 +122,8 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// inside calls do while it has the lock of the connection's crowd. If the connection is not in a crowd, inside does
-// nothing.
+// inside calls the function `do` while it has the lock of the connection's crowd. If the connection is not in a
+// crowd, inside does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in
@@ -148,13 +149,13 @@ func (g *guest) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write sends the answer to the hello, or what comes after it.
+// Write also frees the place of the connection, because the first bytes are the answer to the hello.
 func (g *guest) Write(p []byte) (int, error) {
 	g.computed()
 	return g.Conn.Write(p)
 }
 
-// computed gives the place to another hello.
+// computed frees the place of this connection for another hello.
 func (g *guest) computed() {
 	if place := g.place.Swap(nil); place != nil {
 		<-*place

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS
-// in time. It bounds three sets of connections (see crowd): those in TLS, those
-// without a certificate, and those with one. A busy machine may need long for
-// TLS, so the Door first ends connections that have not even sent a hello. It answers few hellos at once: the
-// computing for strangers leaves processors to everything else that the server does.
+// Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS in time.
+// It bounds three sets of connections (see crowd): those in TLS, those without a certificate, and those with
+// one. A busy machine may need long for TLS, so the Door first ends connections that have not even sent a
+// hello. It answers only a few hellos at the same time, so that enough processors stay free for the server's
+// other work.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -25,7 +25,7 @@ type Door struct {
 	shaking   *crowd
 	strangers *crowd        // connections without a certificate
 	operators *crowd        // connections with a certificate, by the name in it
-	hellos    chan struct{} // taken by hellos that are being answered
+	hellos    chan struct{} // contains one element for each hello that is being answered
 }
 
 // DoorOptions are the limits of a Door. A field that is zero has the default value.
@@ -63,8 +63,8 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 	return d
 }
 
-// byTurns lets a handshake wait after the client's hello, until fewer others compute their answers. It holds its place until it
-// sends the answer, and never while it waits for a client.
+// byTurns makes a handshake wait after the client's hello until a place is free. The handshake has this place until it
+// sends its answer. It has no place while it waits for the client.
 func (d *Door) byTurns(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	next := config.GetConfigForClient
@@ -134,7 +134,7 @@ func (d *Door) shake(g *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(g, d.o.TLS)
-	defer g.computed() // also if it sent no answer
+	defer g.computed() // also if the handshake sent no answer
 	err := t.HandshakeContext(ctx)
 	g.leave()
 	if err != nil {

@@ -205,8 +205,8 @@ func TestAPanicFailsOneRequest(t *testing.T) {
 	}
 }
 
-// TestFewHellosAreAnsweredAtOnce: what the server computes for strangers leaves it processors for others. A client that is slow, or
-// goes away, holds no place.
+// TestFewHellosAreAnsweredAtOnce: the server answers only a few hellos at the same time. A client that is slow or
+// disconnects does not occupy a place.
 func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {
@@ -235,7 +235,7 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var slow []*slowConn // they have said hello, and do not go on
+	var slow []*slowConn // these clients have sent hello and do not continue
 	said := make(chan error, 20)
 	dial := func(wrap func(net.Conn) net.Conn) {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
@@ -266,7 +266,7 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	for _, s := range slow {
 		<-s.answered
 	}
-	for range others { // though the slow ones are still there
+	for range others { // although the slow clients are still connected
 		if err := <-said; err != nil {
 			t.Fatalf("another client: %v", err)
 		}

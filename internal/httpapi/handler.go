@@ -55,7 +55,8 @@ type Options struct {
 	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. The handler also
 	// calls Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
-	// Names returns an error unless the server's certificate names a host. nil: clients come by something other than a name.
+	// Names returns an error unless the server's certificate names a host. If Names is nil, the host of a request is
+	// not checked.
 	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
@@ -180,7 +181,7 @@ func (o Options) survive(next http.Handler) http.Handler {
 	})
 }
 
-// streamLine is one line of a streamed answer. The last line has End or Error.
+// streamLine is one line of a streamed answer. The last line contains End or Error.
 type streamLine[Item any] struct {
 	Item  *Item      `json:"item,omitempty"`
 	End   bool       `json:"end,omitempty"`

@@ -28,15 +28,15 @@ func contentType(name string) string {
 	return typeJSON
 }
 
-// ownPages refuses requests that a foreign web page lets a browser send with the
-// certificate of the browser's user. A browser names the page in Origin. It sends a content type other than those of
-// forms only after a preflight request, and this server does not answer that. A request may have no
-// content type, because the command line of release 0.2.0 sends none. A browser that sends none
-// sends Origin.
+// ownPages refuses requests that a foreign web page lets a browser send with the certificate of the browser's user.
+// A browser names the page in the header Origin. A browser sends a content type other than those of forms only after
+// a preflight request, which this server does not answer. A request may have no content type, because the command
+// line of release 0.2.0 sends none. A browser that sends no content type still sends Origin.
 //
-// If the name of the page itself leads to this server (DNS rebinding), page and server are one for the browser. Then the host of
-// the request is that name, and no certificate of this server names it. All other clients check that the certificate names the
-// host. Health is for everybody: a load balancer may ask by an address that the certificate does not name.
+// If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as the
+// same origin. In that case the request's host is this name, and the server's certificate does not contain it. All
+// other clients check that the certificate names the host. Health checks may use any host, because a load balancer may
+// use an address that the certificate does not name.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {

@@ -35,7 +35,8 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 		{"no type at all", "", map[string]string{"Content-Type": "; application/json"}, 400, "content type"},
 		{"a page of the server's own", "", map[string]string{"Origin": url, "Content-Type": "application/json; charset=utf-8"}, 200, ""},
 		{"the command line of 0.2.0", "", nil, 200, ""},
-		// A name of the attacker's that leads here: for the browser the page and this server are one.
+		// The attacker's name leads to this server, so the browser treats the page and this server as the
+		// same origin.
 		{"a page under another name", "evil.example" + port, map[string]string{"Origin": "https://evil.example" + port, "Content-Type": "application/json"}, 403, `the host "evil.example", and the certificate of this server does not name it`},
 		{"another name, and no page", "evil.example", nil, 403, "evil.example"},
 		{"a part of a name", "ocalhost" + port, nil, 403, "ocalhost"},
@@ -76,7 +77,8 @@ func TestAnotherWebPageChangesNothing(t *testing.T) {
 	}
 }
 
-// TestHealthHasAnyName: what asks for health comes by addresses that the certificate does not name, and changes nothing.
+// TestHealthHasAnyName: a health check may use an address that the certificate does not name, because the check changes
+// nothing.
 func TestHealthHasAnyName(t *testing.T) {
 	f := servertest.Start(t)
 	url, authority := serve(t, f)

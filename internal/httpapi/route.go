@@ -103,8 +103,8 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route describes a call for operators. route has the verbs that may call, and the function that handles the call.
-// For some calls, the permission also depends on the request's content. The server checks that.
+// route describes a call for operators. route contains the verbs that may call, and the function that handles the
+// call. For some calls, the permission also depends on the request's content. The server checks that.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body

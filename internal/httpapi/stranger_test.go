@@ -89,8 +89,8 @@ func TestStrangersMakeRoomForEachOther(t *testing.T) {
 			ended <- err
 		}()
 	}
-	// there is room for two, the first request and one stranger. The door decides which of the newer connections
-	// stays
+	// there is room for two connections: the first request and one stranger. The door decides which of the newer
+	// connections stays
 	for range 3 {
 		if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("a stranger who says nothing is still there")

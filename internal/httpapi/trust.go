@@ -49,7 +49,7 @@ func trustIn(h http.Header) (Trust, bool) {
 }
 
 // provedBy reports whether one of the CAs has signed the server's certificate on this connection. If the operator
-// replaced its CAs by other ones, it could not connect again.
+// changed to CAs that have not signed this certificate, they could not connect again.
 func (t Trust) provedBy(state *tls.ConnectionState) bool {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return false

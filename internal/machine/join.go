@@ -24,8 +24,8 @@ type JoinOptions struct {
 	// keeps its keys and its data. If only its membership has ended, Again is not needed.
 	Again bool
 	// CodeKeys are the ids of all keys that sign code. A person on the machine passes the ids of the keys if they
-	// know them. If CodeKeys is empty, a new node takes the keys that the server names, and an old node keeps the
-	// keys that it has pinned.
+	// know them. If CodeKeys is empty, a new node trusts the keys that the server names, and an old node keeps
+	// the keys that it has pinned.
 	CodeKeys []string
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// agentState lists everything that join and agent create in the state directory. `tutti
-// leave` removes only what is listed here, so list new files here.
+// agentState lists everything that `tutti join` and the agent create in the state
+// directory. `tutti leave` removes only what is listed here, so list new files here.
 var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.OwedFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
 // leftFile shows that the server has removed the node. Only the cleanup on this machine
@@ -175,7 +175,7 @@ func removeState(dir string) (remains []string, err error) {
 		return nil, err
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
-		_ = os.Remove(parent) // fails if a server's directory is also there
+		_ = os.Remove(parent) // fails if the directory of a server is also in tutti
 	}
 	return nil, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Keeper keeps the membership up to date that lets a node onto the bus. A membership ends if it is
+// Keeper renews a node's membership, which lets the node onto the bus. A membership ends if it is
 // not renewed.
 type Keeper struct {
 	identity.EnrolResponse
@@ -35,10 +35,10 @@ type memberConn interface {
 }
 
 // Keep works until ctx ends. Keep renews the JWT when half of the JWT's life is left. When the server's keys are
-// rotated, Keep takes the new keys. Keep writes new credentials to disk before it uses them, so good credentials
-// exist after a crash.
+// rotated, Keep switches to the new keys. Keep writes new credentials to disk before it uses them, so good
+// credentials exist after a crash.
 func (m Keeper) Keep(ctx context.Context) error {
-	var again time.Time // when to try following again after a failure; zero: it has not failed
+	var again time.Time // when to follow the server's keys again after a failure; zero: there was no failure
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
 		if err != nil {
@@ -76,8 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or earlier with asked if the server wants something. Without a connection, wait checks
-// at intervals of lookAgain whether the node has joined again.
+// wait returns after the time d. If the server wants something, wait returns earlier, and `asked` is true.
+// Without a connection, wait checks at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -106,8 +106,8 @@ const (
 	lookAgain = 15 * time.Second
 	// followAgain is the pause before Keeper tries again to follow the server's keys.
 	followAgain = time.Minute
-	// maxFollow is how many consecutive changes a node follows. The node stops after that if the server wants
-	// something else each time.
+	// maxFollow is how many consecutive changes a node follows. After that, the node pauses, even if the
+	// server wants yet another change.
 	maxFollow = 4
 )
 
@@ -132,8 +132,8 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand reports to the server which keys the node uses, and takes the keys that the node should
-// use.
+// stand reports to the server which keys the node uses, and switches to the keys that the node
+// should use.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -229,7 +229,7 @@ func (m *Keeper) renew(ctx context.Context) error {
 	return nil
 }
 
-// reload takes the credentials that a join in another process has written.
+// reload switches to the credentials that a join in another process has written.
 func (m *Keeper) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
 		_ = m.use(ctx, on) // the credentials are used for the next connection in any case

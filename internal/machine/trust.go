@@ -37,7 +37,7 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 
 // judge determines who may sign actions, by the keys that the node trusts now. A list that only an earlier key has
 // signed does not count. Even if the list is invalid, the node refuses unsigned actions of the server. The node
-// does no actions until it has a valid list.
+// carries out no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -173,9 +173,9 @@ func checkOperators(m identity.EnrolResponse) error {
 }
 
 // KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose
-// actions it does. The node does not take other keys only because a server names them. With its first claim, the
-// agent follows the statements in between. The argument codeKeys has all keys that a person has named on the node.
-// The list codeKeys is empty if nobody has named keys.
+// actions it does. The node does not trust other keys only because a server names them. With its first claim, the
+// agent follows the statements in between. The argument `codeKeys` contains all keys that a person has named on
+// the node, and is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {

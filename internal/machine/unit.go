@@ -26,8 +26,8 @@ const (
 	unitBinary   = "/usr/local/bin/tutti"
 )
 
-// UnitDirs are the directories with Tutti's units. One is the directory to which Tutti writes, the
-// other is the package's directory.
+// UnitDirs are the directories with Tutti's units. Tutti writes to the first directory. The second
+// directory is that of packages.
 func UnitDirs() []string { return []string{unitDir, packagedUnit} }
 
 // StartUnit starts a unit of tutti now and at every boot. If a package has the unit,

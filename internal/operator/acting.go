@@ -84,8 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without compares two lists of operators. It returns the names and keys of some operators. The
-// result has the operators whom the other list lacks or has with another key.
+// without returns some operators of a list, with their keys: those whom the other list lacks or
+// has with another key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {

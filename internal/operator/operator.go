@@ -73,7 +73,7 @@ type follower struct {
 	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
 
 	mu     sync.Mutex
-	stands httpapi.Trust // what the directory uses, or has tried to use
+	stands httpapi.Trust // the keys that the directory uses, or has tried to use
 }
 
 func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
@@ -162,8 +162,8 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn copies what one operator's directory knows about code keys and operators to another directory. The new
-// operator therefore need not trust the server's word about who signs.
+// handOn copies the data about code keys and operators from one operator's directory to another directory. The
+// new operator therefore need not trust the server's word about who signs.
 func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err

@@ -22,15 +22,15 @@ import (
 )
 
 // TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
-// or made there. If a server was set back and has lost some statements, the operator sends them again. If a server has
-// different statements, the operator refuses the server.
+// or made in this directory. If a server was set back and has lost some statements, the operator sends them again. If
+// a server has different statements, the operator refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
 type rotation struct {
 	*Signer
 	server cli.Server
-	sign   func(what []string) error // asks whether the new key may sign these things; if nil, it may
+	sign   func(what []string) error // asks the operator whether the new key may sign these things; nil: the new key may sign
 	agreed map[tutti.Digest]bool     // the bodies of the statements about which the operator was asked
 }
 
@@ -55,7 +55,7 @@ func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	r.sign = in.Confirm
 	finished := false
 	switch {
-	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // an earlier call was killed before it was done
+	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // an earlier call was killed before it finished
 		finished, err = true, r.useNext()
 	case in.Finish:
 		finished, err = true, r.finish(ctx, in.Leave)
@@ -346,8 +346,8 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// tellAgain sends statements to the server that the server has lost because it was set back, or has never
-// accepted.
+// tellAgain sends statements to the server again, if the server was set back and has lost them, or has
+// never accepted them.
 func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
@@ -392,7 +392,7 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 
 // notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
 // it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
-// function stores nothing that the server says.
+// function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

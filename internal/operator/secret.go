@@ -23,7 +23,7 @@ import (
 
 // The constants are the files of an operator's directory that secrets need.
 const (
-	RecoveryFile = "recovery.key" // the private half, made by secret init
+	RecoveryFile = "recovery.key" // the private half, made by `tutti secret init`
 	PinsFile     = "pins.json"
 )
 
@@ -231,7 +231,8 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 }
 
 // pin refuses nodes that cannot be among the targets. The function also refuses keys that differ from the known ones.
-// The function asks the operator before it stores new keys. The function lists the nodes of new keys in out.
+// The function asks the operator before it stores new keys. The function lists the nodes with new keys in the
+// argument `out`.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 const SeenFile = "seen.json"
 
 // seen is the content of SeenFile. Other commands of the operator may write the file at the
-// same time, and the highest position counts. The file is only a witness. If the file cannot
-// be read or written, nothing is checked.
+// same time, and the highest position stays in the file. The file is only a witness. If the
+// file cannot be read or written, nothing is checked.
 type seen struct {
 	path string
 	mu   sync.Mutex

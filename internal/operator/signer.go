@@ -18,22 +18,22 @@ import (
 )
 
 // CountersFile is a file in an operator's directory. CountersFile contains, for each environment, the highest
-// counter that was signed there.
+// counter that was signed with this directory.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code. Signer also knows what was signed before.
+// Signer is an operator who may sign code. Signer also contains what was signed before.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // the key that replaces own; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // the keys of own and next that sign now, the oldest first; empty if own was rotated elsewhere
-	now   identity.Trust       // the keys that sign by the last verified statement; empty if there are no statements
-	Known identity.Trust       // the keys whose signatures count as verified: these keys, or the own key
+	keys  []ed25519.PrivateKey // those of the keys own and next that sign now, the oldest first; empty if own was rotated elsewhere
+	now   identity.Trust       // the keys that sign according to the last verified statement; empty if there are no statements
+	Known identity.Trust       // the keys whose signatures count as verified: the keys in now, or own if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
-	old   bool // the server knows no statements
-	Again bool // sign again what the server has
+	old   bool // the server is of a release without statements
+	Again bool // sign code again even if the server has it with a valid signature
 }
 
 // NewSigner reads the operator's directory, and the statements that the server has.

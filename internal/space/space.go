@@ -63,8 +63,8 @@ type Reserve struct {
 	err  error
 }
 
-// NewReserve keeps most bytes free of new work. If a twentieth of the disk is less than
-// most bytes, NewReserve keeps a twentieth free.
+// NewReserve returns a reserve of as many bytes as the argument `most` says. If a twentieth
+// of the disk is less than that, the reserve is a twentieth of the disk.
 func NewReserve(whose, dir string, most uint64) *Reserve {
 	return &Reserve{whose: whose, dir: dir, most: most}
 }

@@ -12,8 +12,8 @@ RSpec.describe 'facts that are collected ahead' do
 
   thing = "Puppet::Type.newtype(:thing) { newparam(:name) }\nrequire_relative 'thing/part'\n"
 
-  # The start of a parent takes as long as two runs. So the examples share one parent, except examples that end
-  # the parent or need another one.
+  # The start of a parent takes as long as two runs. Therefore the examples share one parent, except examples
+  # that end the parent or need another one.
   let(:parent) { @parent }
   let(:first) do
     RealRun.new(parent: parent).manifest("notify { \"${facts['mine']} ${facts['os']['family']}\": }\n").tap do |run|
@@ -77,7 +77,7 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, File.readlines(first.path('asked')).length]).to eq([1, 2]), run.said
   end
 
-  # Does the first run, and then starts a collection that does not end before the example lets it end.
+  # Does the first run, and then starts a collection. The collection ends only when the example lets it end.
   let(:collecting) do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")

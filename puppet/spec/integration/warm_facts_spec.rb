@@ -17,8 +17,8 @@ RSpec.describe 'a fact that a module asks for, of a warm parent' do
     facter.clean
   end
 
-  # Both runs call a function with the code of the block, and report its result. The block gets the module's directory
-  # of facts.
+  # Both runs call a function with the given code, and report the result of the function. In the code, `facts` is the
+  # module's directory of facts.
   def twins(body)
     Twins.new(parent) do |machine|
       machine.write("#{WarmRows::LIB}/facter/mine.rb", WarmRows.fact('mine', "'one'"))

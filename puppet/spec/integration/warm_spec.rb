@@ -7,7 +7,7 @@ require_relative '../support/system_files'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
-# A run has the same result as without a warm parent: the same code, warm and cold, gives equal results.
+# The same code has equal results in a warm run and in a cold run.
 RSpec.describe 'a run of a warm parent' do
   # Makes separate libraries that the examples may change.
   def make_site

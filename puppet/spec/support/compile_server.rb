@@ -9,8 +9,8 @@ require 'monitor'
 require 'puppet'
 require 'puppet/indirector/code'
 
-# Puppet has locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two threads
-# at the same time fails. Here one lock replaces all locks of Puppet.
+# Puppet uses locks only on JRuby (puppet/concurrent). Without these locks, loading one type or function in two
+# threads at the same time fails. Here one lock replaces all locks of Puppet.
 module Locked
   LOCK = Monitor.new
 
@@ -36,7 +36,7 @@ Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
 # FakePuppetDB replaces PuppetDB's termini and library. The fake PuppetDB answers from the file puppetdb.json. The
-# fake PuppetDB records stored data in the file stored, and questions in the file asked.
+# fake PuppetDB records stored data in the file `stored`, and questions in the file `asked`.
 module FakePuppetDB
   def self.note(file, line)
     File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }

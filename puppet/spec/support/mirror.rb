@@ -52,7 +52,7 @@ module Mirror
     end
   RUBY
 
-  # COMMAND reports what it sees when the run starts it.
+  # COMMAND is a script that reports the state of its process when the run starts the script.
   COMMAND = <<~'SH'
     #!/bin/sh
     exec > "$1"

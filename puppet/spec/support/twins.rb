@@ -48,8 +48,8 @@ class Twins
     (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
   end
 
-  # Returns all output of a run, as numbered parts. If a run started again, its phases and requests before
-  # that do not count.
+  # Returns all output of a run, as numbered parts. If a run started again, its earlier phases and
+  # requests are left out.
   def self.result(run)
     phases = run.lines('phase.jsonl')
     phases = phases.drop(phases.rindex { |line| line.key?('warm') && !line.key?('facts_age') })

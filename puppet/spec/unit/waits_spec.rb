@@ -18,7 +18,7 @@ RSpec.describe PuppetX::Tutti::Waits do
   include_context 'with a run of Tutti'
 
   # Returns the names of the questions for which a compile of this manifest waits. The hiera keys in
-  # asked count as looked up.
+  # `asked` count as looked up.
   def ending(manifest, asked: [])
     run.hiera
     asked.each { |key| run.keys.record(key) }

@@ -67,8 +67,8 @@ Puppet::Type.newtype(:tutti_value) do
     munge { |value| [value].flatten.map { |target| target.include?(':') ? target : "group:#{target}" }.sort.uniq }
   end
 
-  # Puppet compares only this property with the run before. If the property were idempotent, each new value
-  # would count as corrective.
+  # Puppet compares only this property with its state in the previous run. If the property were idempotent,
+  # each new value would count as corrective.
   newproperty(:ensure, idempotent: false) do
     desc 'Whether this node publishes the value.'
 

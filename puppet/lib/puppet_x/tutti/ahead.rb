@@ -5,10 +5,11 @@ require_relative 'facts_ahead'
 module PuppetX
   module Tutti
     # Ahead is a child of the warm parent that collects facts, together with the child's output. The output is in a
-    # file without a name, because everything in the parent's memory is in all of its children. If a run begins during
-    # the collection, it waits for the collection and does not start again.
+    # file without a name, because all children of the parent would have a copy of everything in the parent's memory.
+    # If a run begins during the collection, it waits for the collection and does not start again.
     class Ahead
-      # The parent waits for this pipe while the collection runs. The pipe gives a byte, or its end.
+      # The parent waits for this pipe while the collection runs. The parent reads one byte from the pipe, or
+      # its end.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows
@@ -82,7 +83,8 @@ module PuppetX
 
       private
 
-      # A run waits for the collection now, so it gets normal priority. The collection has its own process group.
+      # A run waits for the collection now, so the collection gets normal priority. The collection has its own
+      # process group.
       def hurry
         Process.setpriority(Process::PRIO_PGRP, @pid, 0)
       rescue SystemCallError

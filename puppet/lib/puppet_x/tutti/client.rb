@@ -15,8 +15,8 @@ module PuppetX
       PAUSE = 0.1
       ANSWER = 120
       # NESTING is the largest depth of JSON. A value has at most 256 levels (the server's bound), and the message
-      # adds some levels. With Ruby's own bound of 100, one deep value would be an unreadable answer for every
-      # node that has it in Hiera.
+      # adds some levels. With Ruby's own bound of 100, a node could not read an answer that contains a deeper
+      # value.
       NESTING = 300
 
       # @param path [String] the socket

@@ -4,7 +4,7 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # This class knows the places in the code where the collectors of a compile are written. Puppet
+    # This class records where in the code the collectors of a compile are written. Puppet
     # evaluates collectors later, when its stack is empty.
     class Collectors
       def initialize

@@ -45,8 +45,8 @@ module PuppetX
         @closed[key]
       end
 
-      # If hiera.yaml does not name the level, other values replace the values of Tutti, and no record shows this.
-      # If hiera.yaml names the level, Puppet calls the level at the first lookup, for `lookup_options`.
+      # If hiera.yaml does not name Tutti's level, other values replace the values of Tutti, and no record shows
+      # this. If hiera.yaml names the level, Puppet calls the level at the first lookup, for `lookup_options`.
       # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
       def check_level
         return if @level || keys.keys.empty?

@@ -20,7 +20,7 @@ module PuppetX
       DEFAULTS = { 'socket' => '/run/tutti-agent/compile.sock', 'exports' => 'tutti' }.freeze
       ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze
       # RECONNECT is the number of seconds to wait for an agent that restarts. During this wait the Puppet
-      # Server has one JRuby less.
+      # Server cannot use one of its JRubies.
       RECONNECT = 5
 
       class << self

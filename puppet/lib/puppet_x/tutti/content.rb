@@ -46,7 +46,7 @@ module PuppetX
       private
 
       # Returns the files that texts name below the directories of the code. If a text names a file in a module,
-      # the whole module counts, because a script may read files next to itself.
+      # the digest covers the whole module, because a script may read files next to itself.
       def places(texts)
         roots.each_with_index.flat_map do |root, index|
           names = texts.flat_map { |text| text.b.scan(%r{#{Regexp.escape(root.b)}(?:/+([\w.-]+)|(?![\w.-]))}n).flatten }.uniq

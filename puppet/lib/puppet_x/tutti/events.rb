@@ -100,8 +100,8 @@ module PuppetX
         )
       end
 
-      # Returns the first failure. If no event failed, the method returns the reason for skipping the resource,
-      # or else the change. Puppet has already removed secrets from event messages.
+      # Returns the first failure. If no event failed, the method returns which dependencies failed, or else
+      # the first change. Puppet has already removed secrets from event messages.
       def message(status)
         event = status.events.find { |e| e.status == 'failure' }
         return event.message if event

@@ -8,14 +8,14 @@ module PuppetX
     # Converts exported resources between a catalog and the protocol.
     module Exports
       # Returns the exports of a compiled catalog. If a parameter is or contains a Sensitive, the export
-      # has its name but not its value.
+      # contains the parameter's name but not its value.
       # @return [Array<Hash>] sorted by type and title
       def self.of(catalog)
         catalog.resources.select(&:exported).map { |resource| export(resource) }
                .sort_by { |export| [export['type'], export['title']] }
       end
 
-      # Returns a resource in the form in which the compiler takes it from a collector.
+      # Returns a resource in the form that the compiler expects from a collector.
       # @param export [Hash] an export of another node
       def self.resource(export, scope)
         parameters = (export['parameters'] || {}).map do |name, data|

@@ -4,10 +4,10 @@ require 'facter'
 
 module PuppetX
   module Tutti
-    # This class finds changes that the files of facts leave in a process besides facts. If another process collected
-    # the facts, this process lacks these changes. Libraries that the files require do not count, and definitions
-    # inside of Facter do not count either. The files may define methods outside of any class, like the files of
-    # puppetlabs-apt. The methods are lent: their first call loads the file.
+    # This class finds what the files of facts change in a process, apart from the facts themselves. If another
+    # process collected the facts, this process lacks these changes. Libraries that the files require, and
+    # definitions inside of Facter, are ignored. The files may define methods outside of any class, like the files
+    # of puppetlabs-apt. Another process can borrow such a method: the first call there loads the file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze

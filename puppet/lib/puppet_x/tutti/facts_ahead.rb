@@ -9,13 +9,14 @@ require_relative 'outside'
 
 module PuppetX
   module Tutti
-    # This class collects facts after one run for the next run. The process does the first part of a run, up to the
-    # lock. The process has its own directory and no agent. The collecting process uses the settings of a run and asks
-    # Facter through Puppet's terminus. If the process ends before it has facts, the next run collects its own facts.
+    # This class collects facts after one run for the next run. The collecting process does the first part of a run,
+    # up to the lock. It has its own directory and no agent. It uses the settings of a run and asks Facter through
+    # Puppet's terminus. If the process ends before it has facts, the next run collects its own facts.
     class FactsAhead < Launcher
-      # NOW is a file in the directory of the run whose facts are compared. The agent reads the file NOW.
+      # NOW is the file with the result of comparing the new facts with those of a run. The file is in the
+      # directory of this run, and the agent reads it.
       NOW = 'facts-now.json'
-      # NAMES is the largest number of changed facts that the file names.
+      # NAMES is the largest number of changed facts that the file NOW names.
       NAMES = 10
       # LIMIT is the time limit, in seconds, for a collection that the agent has lost.
       LIMIT = 600
@@ -51,7 +52,8 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Returns whether no Puppet run of any kind has ended since then, and the plugins have not changed.
+        # Returns whether these facts are still valid: since the collection, no Puppet run of any kind has
+        # ended, and no plugin has changed.
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
@@ -59,7 +61,8 @@ module PuppetX
         end
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
-        # have used a type that sets the environment, and other code of a module may expect a library.
+        # have used a type that sets the environment, and other code of a module may need a library that a fact has
+        # loaded.
         # @return [String, nil] why that cannot be
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
@@ -77,7 +80,8 @@ module PuppetX
         end
       end
 
-      # Told is Puppet's Facter, which remembers its answers or already has them.
+      # Told extends Puppet's Facter. It remembers the answers of Facter, or already has the answers of an
+      # earlier collection.
       module Told
         attr_reader :said, :single, :asked
 
@@ -140,8 +144,8 @@ module PuppetX
       end
       private_class_method :puppets
 
-      # Returns the directories of facts that Facter knows by itself or from facter.conf. Facter knows these
-      # directories only after it has found facts.
+      # Returns the directories of facts that Facter itself searches, including those in facter.conf. Facter
+      # has this list only after it has searched for facts.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
         dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }
@@ -171,9 +175,9 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # Puppet itself loads types, providers and similar files when it needs them. A required type also counts if Puppet
-      # would load the type from the same file. An exception is a type on which a library may depend that was required
-      # later.
+      # Leaves out types, providers and similar files, which Puppet itself loads when it needs them. Also leaves out a
+      # required type if Puppet would load it from the same file. But if a library was required after a type, the type
+      # stays in the list, because the library may depend on the type.
       # @param before [Array<String>] what Ruby had loaded
       # @return [Array<String>] what was required since
       def self.required(before)
@@ -265,7 +269,7 @@ module PuppetX
 
       private
 
-      # Reports whether the new facts equal the facts of the run.
+      # Compares the new facts with the facts of the run, and writes the result to the file NOW.
       def compare(values, external, outside)
         volatile = @order.volatile_facts
         before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
@@ -277,7 +281,7 @@ module PuppetX
         nil # it has collected none, or a full disk
       end
 
-      # Returns the digests of the run that count as facts. A run of an earlier release has no such digests.
+      # Returns those digests of the run that count as facts. A run of an earlier release has no such digests.
       def outside_before
         JSON.parse(File.read(file('../outside.json')))
       rescue Errno::ENOENT
@@ -302,7 +306,7 @@ module PuppetX
         Run.current = Run.new(@order, nil)
       end
 
-      # If the loaded code may not be used, its facts may not be used either.
+      # If the code that was loaded ahead may not be used, this process ends without collecting facts.
       def start_over(why)
         exit unless why.nil?
       end

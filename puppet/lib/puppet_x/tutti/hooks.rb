@@ -84,8 +84,8 @@ module PuppetX
         end
       end
 
-      # These hooks are on the way to a catalog of the Puppet Server. The hooks write the phases, and wait at the gate
-      # before Puppet uses the catalog.
+      # These hooks run while `puppet agent` gets its catalog from the Puppet Server. The hooks write the phases, and
+      # wait at the gate before Puppet uses the catalog.
       module Retrieval
         def get_facts(options)
           Launcher.current.collecting
@@ -101,7 +101,7 @@ module PuppetX
           super
         end
 
-        # If the server does not have the environment, there is no catalog either.
+        # If the server does not have the environment, the run ends without a catalog, in the phase `compile`.
         def valid_server_environment?
           Launcher.current.phase('compile')
           super
@@ -128,7 +128,8 @@ module PuppetX
         end
       end
 
-      # These hooks handle a run's id, the way to the application of its catalog, and its report.
+      # These hooks set the run's id in Puppet, write the phases up to the application of the catalog, and
+      # write the report.
       module Configurer
         def initialize(transaction_uuid = nil, job_id = nil)
           run = Run.current.order.run

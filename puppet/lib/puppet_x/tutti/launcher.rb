@@ -90,7 +90,7 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Surrounds everything from the lock to the report.
+      # Takes the lock and runs the block, which does everything up to the report.
       def surround(&block)
         Settings.new(@order, @dir).route
         trap_signals
@@ -199,7 +199,7 @@ module PuppetX
 
       private
 
-      # Puppet logs much while it is loaded.
+      # Puppet logs many messages while it is loaded.
       def debug
         return 'the order asks for debug messages' if @order.debug?
 
@@ -215,7 +215,7 @@ module PuppetX
         @ahead = nil
       end
 
-      # From now on the facts are the facts that were collected ahead, if they are still valid.
+      # From now on, this run uses the facts that were collected ahead, if they are still valid.
       # @param facts [FactsAhead::Facts, nil]
       def use(facts)
         @facts = (facts if facts&.valid?)
@@ -279,9 +279,9 @@ module PuppetX
         end
       end
 
-      # Makes the process independent. It has no input and no pipes that can break, and its name looks like a Puppet to
-      # Puppet's lock. Without an argument `puppet apply` reads code from stdin. Stdin is empty, so Puppet uses the
-      # manifest of environment.conf.
+      # Makes the process independent. The process has no input and no pipes that can break. Because of the process's
+      # name, Puppet's lock recognises it as a Puppet. Without an argument `puppet apply` reads code from stdin. Stdin
+      # is empty, so Puppet uses the manifest of environment.conf.
       def detach
         $stdin.reopen(File::NULL)
         $stdout.reopen(file('stdout'), 'a')

@@ -8,11 +8,11 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # This class finds the files that a compile uses from the node and not from the pushed code. These are modules of
-    # $basemodulepath, a manifest, and Hiera data elsewhere with the file that names this data. Each of the two kinds
-    # counts as one more fact. For example, a node becomes suspect after a package has installed another version of a
-    # module. Files are compared by path, size and change time, without reading them. The private files of a version
-    # control system do not count.
+    # This class finds the files that a compile uses from the node and not from the pushed code. There are two kinds:
+    # modules of $basemodulepath with the manifest, and Hiera data with the hiera.yaml that names this data. Each
+    # kind counts as one more fact. For example, a node becomes suspect after a package has installed another version
+    # of a module. Files are compared by path, size and change time, without reading them. The private files of a
+    # version control system are left out.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
@@ -68,7 +68,7 @@ module PuppetX
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # Returns the directories of data files that are links.
+      # Returns the directories of the files to which data files are links.
       def behind_links
         links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
         links.map { |path| File.dirname(File.realpath(path)) }
@@ -89,8 +89,8 @@ module PuppetX
         [] # the compile says what is wrong with it
       end
 
-      # Returns the existing files of a path for any node. If the whole path is a variable, nothing is known about
-      # the path, and the result is empty.
+      # Returns the existing files that match a path with any values of its variables. If the path begins with a
+      # variable, the result is empty.
       def matching(path)
         pattern = path.gsub(/%\{[^}]*\}/, '*')
         pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []

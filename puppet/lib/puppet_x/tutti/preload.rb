@@ -85,7 +85,7 @@ module PuppetX
         @late = @stamps.find { |_, (changed, *)| changed >= began }&.first
       end
 
-      # Returns the first loaded file that has changed on disk. A file also counts if it changed during the loading,
+      # Returns the first loaded file that has changed on disk. This includes files that changed during the loading,
       # because a package is not unpacked in one moment.
       # @return [String, nil]
       def changed

@@ -5,10 +5,10 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # Premises are the questions of Puppet's code to the machine while the code was loaded ahead. The questions
-    # are about facts, settings, features and commands. Some providers ask questions of this kind when they are
-    # loaded, not when they are used. A child asks the questions again. If an answer differs, the child itself
-    # would have loaded other code.
+    # Premises are the questions that Puppet's code asked about the machine while the code was loaded ahead.
+    # The questions are about facts, settings, features and commands. Some providers ask questions of this kind
+    # when they are loaded, not when they are used. A child asks the questions again. If an answer differs, the
+    # child itself would have loaded other code.
     class Premises
       class << self
         attr_reader :current

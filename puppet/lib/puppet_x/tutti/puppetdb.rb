@@ -27,7 +27,7 @@ module PuppetX
         raise Puppet::Error, "tutti: PuppetDB does not say which catalogs it has: #{e.message}"
       end
 
-      # Returns the same catalogs, with a mark for the catalogs whose resources were found.
+      # Returns the given catalogs, and marks those whose resources were found.
       # @param found [Array<Puppet::Parser::Resource>] what PuppetDB has answered after that
       def self.stored(catalogs, found)
         found.map { |resource| resource.collector_id.split('|', 2).first }.uniq

@@ -5,8 +5,8 @@ require 'puppet'
 module PuppetX
   module Tutti
     # This module encodes parameter values in Puppet's rich data, which is JSON that keeps every type. Puppet 7
-    # and 8 write rich data in the same way. References to resources are Pcore types, as in the language.
-    # Puppet's own catalogs convert such references to strings.
+    # and 8 write rich data in the same way. References to resources are Pcore types, as in the Puppet
+    # language. Puppet's own catalogs convert such references to strings.
     module RichData
       OPTIONS = { rich_data: true, symbol_as_string: true, local_reference: false, type_by_reference: true }.freeze
 
@@ -50,7 +50,7 @@ module PuppetX
       end
       private_class_method :attributes
 
-      # Returns a value in the form of the language. References are types, and text has an encoding.
+      # Returns a value in the form of the Puppet language. References are types, and text has an encoding.
       def self.prepare(value)
         case value
         when Puppet::Resource then type_of(value)

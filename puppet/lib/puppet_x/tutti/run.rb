@@ -40,8 +40,8 @@ module PuppetX
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # present is like current, but the result is also nil outside of all compiles on a Puppet Server. The
-        # method is for hooks, which every call passes.
+        # present is like current, but on a Puppet Server it returns nil outside of a compile. Hooks use this
+        # method, because every call passes through them.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end
@@ -70,7 +70,7 @@ module PuppetX
         private
 
         # If a Puppet Server compiled without Tutti, every value would look absent. Applications such as
-        # `puppet lookup` also have the server's run mode, but not its code.
+        # `puppet lookup` also have the server's run mode, but do not load the server's code.
         def outside
           return nil unless defined?(::Puppet::Server::Master)
 

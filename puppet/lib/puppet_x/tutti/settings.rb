@@ -43,8 +43,8 @@ module PuppetX
          *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
-      # Does everything for which Puppet must have read its settings. The caller calls apply before the application's
-      # own setup.
+      # Does everything that is possible only after Puppet has read its settings. The caller calls apply before the
+      # application's own setup.
       def apply
         refuse_contradictions
         refuse_strange_servers if @order.agent?
@@ -92,7 +92,7 @@ module PuppetX
           preprocess_deferred: preprocess_deferred, factpath: factpath, hiera_config: hiera_config }
       end
 
-      # The step's timeout counts, unless the site has set a timeout for its agents.
+      # The step's timeout applies, unless the site has set a timeout for its agents.
       def runtimeout
         in_config(:runtimeout) ? nil : 0
       end
@@ -102,15 +102,15 @@ module PuppetX
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
 
-        # Without the setting certname, `puppet agent` uses its own name: that of its certificate.
+        # Without the setting certname, `puppet agent` uses the name in its certificate.
         certname = in_config(:certname) || (Puppet[:certname] if @order.agent?)
         return if certname.nil? || certname == @order.node
 
         raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
       end
 
-      # Without a CA, `puppet agent` takes the CA of any server that answers. An order must not decide whose code
-      # runs on a node.
+      # Without a CA, `puppet agent` trusts the CA of any server that answers. An order must not decide whose
+      # code runs on a node.
       def refuse_strange_servers
         missing = %i[localcacert hostcert].map { |name| Puppet[name] }.reject { |path| File.exist?(path) }
         return if missing.empty?

@@ -66,7 +66,7 @@ module PuppetX
         run(order['dir'])
       end
 
-      # Starts a collection of facts for the run that may follow the run of a directory.
+      # Starts a collection of facts after the run in a directory. A later run may use these facts.
       def collect(dir)
         forget
         @ahead = Ahead.new(dir) { |out| child('facts') { FactsAhead.collect(dir, @preload, out) } }

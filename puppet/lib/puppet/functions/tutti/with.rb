@@ -3,8 +3,8 @@
 require 'puppet_x/tutti/left_out'
 require 'puppet_x/tutti/run'
 
-# Evaluates a block with shared values after all of them are there. Before all values are there, the block
-# is left out of the catalog, Puppet applies the rest, and the run ends `waiting`.
+# Evaluates a block with shared values if all of them exist. Otherwise the block is left out of the
+# catalog, Puppet applies the rest, and the run ends `waiting`.
 Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFunction) do
   # @param keys the paths of the values
   # @param block gets the values, in the order of the keys
