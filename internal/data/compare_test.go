@@ -117,7 +117,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if after := cost(overlaid, ``); after != before {
 		t.Errorf("when the job has ended it costs %d, want %d", after, before)
 	}
-	// If a node's record already has the question, nothing must be searched.
+	// If a node's record already has the question, no search is necessary.
 	q := collectorOf(`["=","tag","x"]`)
 	many.Remember("c", &tutti.Questions{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
 	if known := cost(many, `["=","tag","x"]`); known > 1 {

@@ -23,7 +23,7 @@ type State struct {
 	change *Change // the change that is made by the present event, or nil
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // the keys that each node has published
-	setBy  map[string]Volume                   // of values, by the actors who set them
+	setBy  map[string]Volume                   // volumes, by the actors who set values
 	sealed map[string]struct{}                 // keys of secrets
 	boxes  map[tutti.NodeName]tutti.Digest     // digest of each node's key for secrets
 	shared map[string]value                    // shared/hiera/K, by K
@@ -78,7 +78,7 @@ func NewState() *State {
 // of the log.
 func (s *State) Seq() uint64 { return s.seq }
 
-// Apply applies the next event of the log. Other kinds of events change only the sequence.
+// Apply applies the next event of the log. An event that does not concern these data changes only the sequence.
 // Apply accepts content that a check would refuse, because it must be possible to fold every
 // log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
 // exports would look like an empty set.

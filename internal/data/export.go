@@ -19,7 +19,7 @@ const (
 	MaxExport     = 1 << 20 // bytes of the parameters of one export
 )
 
-// member is an export with the parts that answers need.
+// member is an export with its digest.
 type member struct {
 	tutti.Export
 	digest [sha256.Size]byte // digest of everything except file and line
@@ -152,7 +152,7 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 	s.dropOverlay(b.Job, b.Node) // the set in the job's overlay is now outdated
 }
 
-// replace sets the current exports of a node.
+// replace replaces the current exports of a node.
 func (s *State) replace(node tutti.NodeName, set exportSet) {
 	before := s.nodes[node]
 	for name := range before {

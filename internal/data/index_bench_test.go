@@ -122,7 +122,7 @@ func benchData() *data.State {
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // for objects that became garbage after finalizers of the first run
+	runtime.GC() // for objects that only became garbage when finalizers of the first run had ended
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }

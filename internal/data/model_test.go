@@ -31,7 +31,7 @@ type modelValue struct {
 	secret string // its id
 	pieces map[tutti.NodeName]tutti.Piece
 	before map[tutti.NodeName]bool // nodes whose previous machine had the secret
-	set    []setting               // the events that made it
+	set    []setting               // the events that made the value
 }
 
 // setting is one event of a value, and the bytes that it brought.
