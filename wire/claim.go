@@ -109,7 +109,7 @@ const (
 	maxAgentVersion = 100 // bytes
 )
 
-// Validate refuses a claim that no agent sends.
+// Validate refuses a claim with a size or an epoch that no agent sends.
 func (c Claim) Validate() error {
 	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
 		return tutti.Errorf(tutti.CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)

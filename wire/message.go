@@ -321,8 +321,9 @@ type Beat struct {
 	// Stopping is true only in the last beat of an agent that stops. Stopping is for people. The
 	// server treats a stopping node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
-	// Unnoted says why the agent could not note runs that Tutti did not start. Such a run may have changed the node and
-	// nobody was told. An earlier agent never says it, and an earlier server does not read it.
+	// Unnoted is the reason why the agent could not note runs that Tutti did not start. Such a run may have changed the
+	// node without a message to the server. Agents of earlier releases never set Unnoted, and servers of earlier
+	// releases ignore it.
 	Unnoted string `json:"unnoted,omitempty"`
 }
 

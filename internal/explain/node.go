@@ -15,7 +15,7 @@ type examined struct {
 	record  *tutti.Record // nil if the record is not stored
 	reads   []tutti.Read  // reads from the record, or from the fold, where they have no places
 	changed map[string]api.ChangedRead
-	order   []string // the order of the entries in changed
+	order   []string // the keys of the map `changed`, in order
 }
 
 // examine reads the state of a node from the fold, and then the rest from the log and the blobs.

@@ -201,8 +201,8 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 }
 
 // execute starts the plan and watches the job until its verdict, or until the time is over.
-// If the server does not answer, the server may still have begun a job. The final check
-// also looks at jobs of which this test does not know.
+// If the server does not answer, the server may still have begun a job. The final check also looks at jobs that this
+// test does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -219,7 +219,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. The function reports false if ctx ended before.
+// sleep waits for d. The function returns false if ctx ended earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -55,8 +55,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn makes one turn happen. The method checks the state of good nodes, then executes the plan once more,
-// and checks again.
+// turn executes one turn. After that, the method checks the state of good nodes, executes the plan once more, and
+// checks again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()

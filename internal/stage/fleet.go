@@ -43,12 +43,12 @@ type LabFleet struct {
 
 // Operator contains the functions by which a fleet's operator reaches the server.
 type Operator interface {
-	// ServerURL returns the URL of the server that the connection means.
+	// ServerURL returns the URL of the server to which the connection belongs.
 	ServerURL(conn cli.Connection) (string, error)
 	// KeepServer writes the server's URL into an operator's directory. KeepServer is used if a
 	// connection names no server.
 	KeepServer(dir, url string) error
-	// Connect returns a client of the server that the connection means. The server need not be
+	// Connect returns a client of the server to which the connection belongs. The server need not be
 	// reachable.
 	Connect(conn cli.Connection) (*httpapi.Client, error)
 	// Push signs code with the operator's key and sends it to s.
