@@ -11,7 +11,7 @@ import (
 
 // giveBack returns to the operating system the memory that only the start or a run needed: garbage, and pages that were
 // read from the program's file. An idle agent needs few of these pages again, and then gets them from the page cache.
-// Without giveBack, the pages count as the agent's memory until another process needs memory.
+// Without giveBack, these pages stay in the agent's memory until another process needs memory.
 func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")

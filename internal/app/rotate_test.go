@@ -241,8 +241,8 @@ func (c cut) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return c.call(func() error { return c.Server.TrustKeys(ctx, in) })
 }
 
-// TestARotationGoesOn checks that a rotation can be interrupted at any point. The same command, run again, does the
-// rest.
+// TestARotationGoesOn checks that a rotation can be interrupted at any point. If the same command is run again, it
+// finishes the rotation.
 func TestARotationGoesOn(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {

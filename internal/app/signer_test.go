@@ -142,8 +142,7 @@ func TestAServerThatLiesToASigner(t *testing.T) {
 	}
 }
 
-// TestTheFleetFileIsSigned checks that an operator with the code key signs the fleet file, with a counter of its
-// own.
+// TestTheFleetFileIsSigned checks that an operator with the code key signs the fleet file, with a separate counter.
 func TestTheFleetFileIsSigned(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	set := func(text string, st *tutti.Statement) error {

@@ -37,9 +37,8 @@ const (
 )
 
 // Run prints the schedule and executes it. Run always ends every fault. After the faults,
-// Run executes the plan once more. Run also checks whether nodes that count as good
-// really are good. Run returns the problems, one line each. An error means that Run could
-// not determine the problems.
+// Run executes the plan once more. Run also checks whether nodes that the server calls good really are good. Run
+// returns the problems, one line each. An error means that Run could not determine the problems.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
 	c.Say("%s", chaos.Describe(c.Seed, faults))

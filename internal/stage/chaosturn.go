@@ -164,8 +164,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that count as good. The method returns the nodes whose state differs from
-// the state of a good node.
+// falseGood makes a noop run on all nodes that the server calls good. The method returns the nodes whose state differs
+// from the state of a good node.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {
@@ -207,7 +207,7 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// good returns the connected nodes that count as good.
+// good returns the connected nodes that the server calls good.
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {
