@@ -9,8 +9,8 @@ import (
 )
 
 // These are the operations with which a node calls the server over the bus, and their messages. The
-// key of the sender shows which node sends, so no message contains the node's name. Messages of a
-// compile host name the node in For, for which its Puppet Server compiles.
+// key of the sender shows which node sends, so no message contains the node's name. In messages of a compile host, For
+// is the node for which the host's Puppet Server compiles.
 const (
 	OpHello      = "hello"      // Hello → nothing
 	OpClaim      = "claim"      // Claim → Claimed
@@ -231,7 +231,7 @@ type SealedTo struct {
 }
 
 // Ended is a result in the form that the node sends. Ended encloses report, log and record if they
-// are small. The agent has sent larger parts before the result.
+// are small. The agent sends larger parts before the result.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte

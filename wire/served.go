@@ -5,7 +5,7 @@ import "github.com/tutti-project/tutti"
 // BeginServed says that the Puppet Server on the sending node compiles a catalog for another node. The
 // sending node needs the grant `compile`.
 type BeginServed struct {
-	Run tutti.RunID    `json:"run"` // the uuid of the transaction, which a foreign run also has
+	Run tutti.RunID    `json:"run"` // the uuid of the transaction; foreign runs have one, too
 	For tutti.NodeName `json:"for"`
 }
 

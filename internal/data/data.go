@@ -109,8 +109,8 @@ func (s *State) Apply(e tutti.Event) {
 	}
 }
 
-// removeNode removes everything that a node published, unless the event says to keep it, and
-// everything that the node has read. The values that operators set for the node stay.
+// removeNode removes everything that a node has published and read. If b.Keeps is true, the published data stay. The
+// values that operators set for the node stay.
 func (s *State) removeNode(b *tutti.NodeRemoved) {
 	node := b.Node
 	if !b.Keeps {

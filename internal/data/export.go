@@ -116,8 +116,7 @@ func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 // digestExport returns a digest of the parts that a collector gets. The digest leaves
 // out file and line, because moving a line in a manifest must not wake readers.
 func digestExport(e tutti.Export) [sha256.Size]byte {
-	// Every part is quoted and every list ends its line, so different exports have
-	// different texts.
+	// Every part is quoted, and every list is one line, so different exports have different texts.
 	var text []byte
 	line := func(parts ...string) {
 		for _, p := range parts {

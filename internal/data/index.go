@@ -264,7 +264,7 @@ func (r *record) asks(q *Question) bool {
 
 // exportsChanged updates the questions after a node's set of exports has changed. The change is
 // either public or only in the view of one job. exportsChanged touches the readers that get another
-// answer. The caller passes the set that was in effect before and the set that is in effect now.
+// answer. The caller passes the former set and the present set.
 func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
 	names := maps.Clone(before)
 	if names == nil {

@@ -30,7 +30,7 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 	return Volume{1, size}
 }
 
-// SetBy is the volume of what an actor has set and what still exists.
+// SetBy returns the volume of the values that an actor has set and that still exist.
 func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
 // SetByAfter is the result of SetBy after the actor has set a key with this volume. If adds is true, the volume is
@@ -43,7 +43,8 @@ func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	return after
 }
 
-// setBy is the volume of a value by the actors who have set it. Several actors may have added pieces to a secret.
+// setBy returns, for each actor who has set the value, the volume of the value. Several actors may have added pieces to
+// a secret.
 func (v value) setBy() map[string]Volume {
 	switch {
 	case v.Key == "": // no value

@@ -136,7 +136,7 @@ func addAsked(record *tutti.Record, asked *tutti.Questions, places asPlaces) {
 // references returns the references of all resources that the catalog of a Puppet Server exports.
 func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
 	exports, err := ServedExports(ctx, rd.blobs, served)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, as the record may
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, like the record
 		return nil, nil
 	}
 	var out []string

@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// View is one version of the fold, up to State.Seq, together with data of this moment that is in
-// no event. Several readers may share a View. A View does not change until all its readers are
-// done. After that a reader may only use the contents of events.
+// View is one version of the fold, up to State.Seq, together with present data that no event contains. Several readers
+// may share a View. A View does not change until all its readers are done. After that a reader may only use the
+// contents of events.
 type View struct {
 	*fold.State
 	Settings
@@ -150,7 +150,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		// By the clock of the node, which may have reported the run much later.
+		// This time is from the clock of the node. The node may have reported the run much later.
 		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt
 	}
 	if !r.Ended() {
