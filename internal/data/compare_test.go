@@ -101,7 +101,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if a, b := cost(few, ``), few.Cost(collectorOf(``)); b < 4*a {
 		t.Errorf("to compare costs %d, to list and sort %d", a, b)
 	}
-	// In the view of a job, all exports that its nodes have handed over are read.
+	// The cost includes all exports that the nodes of a job have handed over.
 	overlaid := stateOf(&tutti.JobStarted{Job: "j"}, tagged("a", 100, 3))
 	before := cost(overlaid, ``)
 	for i := range 50 {

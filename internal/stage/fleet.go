@@ -161,8 +161,7 @@ func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
 }
 
-// AddFlags restarts a unit of a host with further flags. The unit keeps the flags at every
-// boot.
+// AddFlags restarts a unit of a host with further flags. The unit also has these flags after a reboot.
 func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload
