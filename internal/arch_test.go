@@ -104,8 +104,8 @@ func pure(layer string) bool {
 	return slices.Contains([]string{words, speech, base, rules, decision, converge, folded, readers}, layer)
 }
 
-// layerOf returns the layer of a package. The result own is the package's own directory,
-// below which it may import anything.
+// layerOf returns the layer of a package. The result `own` is the package's own directory. The package may import
+// everything below this directory.
 func layerOf(dir string) (layer, own string) {
 	first, rest, _ := strings.Cut(dir, "/")
 	switch {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSeeds    = 15      // number of seeds of one fuzz target that have names from Go
+	maxSeeds    = 15      // largest number of seeds with generated names, for one fuzz target
 	maxSeedSize = 8 << 10 // bytes
 )
 

@@ -32,8 +32,8 @@ type Claim struct {
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
 	Expect Expectation  `json:"expect,omitempty"` // besides this order
-	// Fence is the order's. A node begins an order only if its fence is above the fence of the last
-	// order that the node has begun. Fence is zero if the server is of release 0.2.0 or older.
+	// Fence is the order's. A node begins an order only if the order's fence is above the fence of the last order that
+	// the node has begun. Fence is zero if the server is of release 0.2.0 or older.
 	Fence    tutti.Fence    `json:"fence,omitzero"`
 	Position tutti.Position `json:"position,omitzero"` // of the server
 	// Alone says what the node does while its server is away. If Alone is nil, the node does nothing,
@@ -109,7 +109,7 @@ const (
 	maxAgentVersion = 100 // bytes
 )
 
-// Validate refuses a claim that no agent sends.
+// Validate refuses a claim with a size or an epoch that no agent sends.
 func (c Claim) Validate() error {
 	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
 		return tutti.Errorf(tutti.CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)

@@ -9,8 +9,8 @@ import (
 )
 
 // These are the operations with which a node calls the server over the bus, and their messages. The
-// key of the sender shows which node sends, so no message contains the node's name. Messages of a
-// compile host name the node in For, for which its Puppet Server compiles.
+// key of the sender shows which node sends, so no message contains the node's name. In messages of a compile host, For
+// is the node for which the host's Puppet Server compiles.
 const (
 	OpHello      = "hello"      // Hello → nothing
 	OpClaim      = "claim"      // Claim → Claimed
@@ -231,7 +231,7 @@ type SealedTo struct {
 }
 
 // Ended is a result in the form that the node sends. Ended encloses report, log and record if they
-// are small. The agent has sent larger parts before the result.
+// are small. The agent sends larger parts before the result.
 type Ended struct {
 	tutti.Result
 	Enclosed [][]byte
@@ -321,8 +321,9 @@ type Beat struct {
 	// Stopping is true only in the last beat of an agent that stops. Stopping is for people. The
 	// server treats a stopping node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
-	// Unnoted says why the agent could not note runs that Tutti did not start. Such a run may have changed the node and
-	// nobody was told. An earlier agent never says it, and an earlier server does not read it.
+	// Unnoted is the reason why the agent could not note runs that Tutti did not start. Such a run may have changed the
+	// node without a message to the server. Agents of earlier releases never set Unnoted, and servers of earlier
+	// releases ignore it.
 	Unnoted string `json:"unnoted,omitempty"`
 }
 

@@ -5,7 +5,7 @@ import "github.com/tutti-project/tutti"
 // BeginServed says that the Puppet Server on the sending node compiles a catalog for another node. The
 // sending node needs the grant `compile`.
 type BeginServed struct {
-	Run tutti.RunID    `json:"run"` // the uuid of the transaction, which a foreign run also has
+	Run tutti.RunID    `json:"run"` // the uuid of the transaction; foreign runs have one, too
 	For tutti.NodeName `json:"for"`
 }
 
@@ -20,15 +20,15 @@ type ServedBegun struct {
 
 // ServedCatalog contains the reads and exports of a compile on a Puppet Server. The compile host
 // sends the message before the node gets its catalog, or with the questions for which the run
-// waits. If there are several ServedCatalog messages before the run's gate, the latest one counts.
+// waits. If there are several ServedCatalog messages before the run's gate, the gate uses the latest one.
 type ServedCatalog struct {
 	For tutti.NodeName `json:"for"`
 	Gate
 	Waits []tutti.Wait `json:"waits,omitempty"`
 	// Failed is true if there is no catalog.
 	Failed bool `json:"failed,omitempty"`
-	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. The exports then
-	// count from now on, even for a foreign run, because PuppetDB will have these exports.
+	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. If it does, Tutti uses the exports
+	// from now on, even for a foreign run, because PuppetDB will have these exports.
 	CatalogUUID string      `json:"catalog_uuid,omitempty"`
 	Lags        []tutti.Lag `json:"lags,omitempty"`
 }

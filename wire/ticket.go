@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// A ticket shows that the machine that uses a node's key is the machine that used it before. A
+// A ticket shows that the same machine as before uses a node's key. A
 // copied disk contains the same key and the same ticket. When the first of the two machines
 // exchanges the ticket, the ticket of the other machine becomes invalid (ADR 0018).
 

@@ -79,7 +79,7 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
-	// if this fails, the agent still does its own runs
+	// if this fails, the agent still runs Puppet on its own node
 	if a.compile, err = compileSocket(opts.Dir); err != nil {
 		opts.Logger.Error("the module on a Puppet Server cannot use this agent for compiles", "error", err)
 	}

@@ -114,9 +114,8 @@ func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	return out
 }
 
-// If the log has dropped its beginning, a backup contains the snapshot in its
-// place. The restored server has the same information as the old server, also
-// about the past.
+// If the log has dropped its beginning, a backup contains the snapshot instead of the beginning. The restored server
+// has the same information as the old server, also about the past.
 func TestABackupOfATrimmedLog(t *testing.T) {
 	for _, reason := range []string{"the server does not run", "it runs"} {
 		t.Run(reason, func(t *testing.T) {

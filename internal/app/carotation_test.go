@@ -114,7 +114,7 @@ func (f *rotated) must(t *testing.T, step tutti.RotationStep) api.CARotation {
 	return out
 }
 
-// until waits until the rotation's status meets a condition.
+// until polls the rotation's status, and returns when the status meets a condition.
 func (f *rotated) until(t *testing.T, what string, is func(api.CARotation) bool) api.CARotation {
 	t.Helper()
 	var now api.CARotation

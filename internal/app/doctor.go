@@ -24,8 +24,8 @@ const (
 	day = 24 * time.Hour
 )
 
-// partOf describes a server or an agent. The unit of this server or agent is in one of the
-// directories where Tutti or its package puts units.
+// partOf describes a server or an agent. Its unit is in one of the directories into which Tutti or its package puts
+// units.
 func partOf(verb, dir, unit string, keeps uint64) collect.Part {
 	return collect.Part{Verb: verb, Dir: dir, Unit: unit, UnitDirs: machine.UnitDirs(), Keeps: keeps}
 }

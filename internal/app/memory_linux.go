@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBack returns memory to the operating system that only the start or a run needed. The returned memory is
-// garbage, and pages of the program's file that were read. An idle agent needs few of these pages again, and then
-// gets them from the page cache. Without giveBack, the pages count as the agent's memory until another process needs
-// memory.
+// giveBack returns to the operating system the memory that only the start or a run needed: garbage, and pages that were
+// read from the program's file. An idle agent needs few of these pages again, and then gets them from the page cache.
+// Without giveBack, these pages stay in the agent's memory until another process needs memory.
 func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")

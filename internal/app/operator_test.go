@@ -105,8 +105,7 @@ func TestAnOperatorsCertificateRenews(t *testing.T) {
 }
 
 // A person can make an operator's key on another machine, and connect with that key
-// and the server's answer. The code-signing key is only copied if the operator asks
-// for it.
+// and the server's answer. The code-signing key is copied only if the operator requests this.
 func TestCreateAnOperator(t *testing.T) {
 	admin := startServer(t)
 	client, err := operator.Connect(admin)

@@ -86,8 +86,7 @@ func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	}
 }
 
-// An agent opens a compile socket if the file asks for one, and opens none if that
-// is not possible.
+// An agent opens a compile socket if the file requires one. If the file is wrong, the agent opens no socket.
 func TestCompileSocket(t *testing.T) {
 	root, err := user.Lookup("root")
 	if err != nil {

@@ -67,7 +67,7 @@ func (p *pusher) rotate(in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	return operator.RotateCodeKey(p.t.Context(), p.server, p.conn, in)
 }
 
-// there waits until the given number of nodes trust the keys that sign now.
+// there polls the server until the given number of nodes trust the keys that sign now.
 func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
@@ -180,7 +180,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	}
 }
 
-// private sets the mode of the files in a copied directory so that only their owner can read them.
+// private changes the mode of the files in a copied directory, so that only their owner can read them.
 func (p *pusher) private() {
 	p.t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.conn.OperatorDir, "*"))
@@ -241,8 +241,8 @@ func (c cut) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return c.call(func() error { return c.Server.TrustKeys(ctx, in) })
 }
 
-// TestARotationGoesOn checks that a rotation can be interrupted at any point. The same command, run again, does the
-// rest.
+// TestARotationGoesOn checks that a rotation can be interrupted at any point. If the same command is run again, it
+// finishes the rotation.
 func TestARotationGoesOn(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -323,7 +323,7 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// first lets another operator change the code keys just before each change.
+// first is a server on which another operator changes the code keys just before each change.
 type first struct {
 	cli.Server
 	other func()

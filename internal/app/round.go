@@ -29,7 +29,7 @@ var errRotated = errors.New("the server's keys were rotated")
 // lookForRoom is how often the server checks whether the full disk has room again.
 const lookForRoom = time.Second
 
-// Run runs the server until ctx ends or a part of it fails. Run returns after all parts
+// Run runs the server until ctx ends or a part of the server fails. Run returns after all parts
 // have ended. Run closes what NewServer has opened. A full disk ends the bus and the
 // writer, but the process goes on. Meanwhile operators get the reason as an answer. When
 // the disk has room again, Run starts bus and writer again.

@@ -253,7 +253,7 @@ func (s inventive) Recipients(ctx context.Context, targets []string) (tutti.Reci
 }
 
 // TestRecipientsArePlausible checks that a secret for named nodes is sealed only to these nodes, even if the server
-// names others.
+// names other nodes.
 func TestRecipientsArePlausible(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}

@@ -154,8 +154,8 @@ type InitOptions struct {
 	OperatorDir string
 }
 
-// InitServer creates a server's data directory and the first operator's credentials. If there is
-// already a server or an operator, it changes nothing.
+// InitServer creates a server's data directory and the first operator's credentials. If there is already a server or an
+// operator, InitServer changes nothing.
 func InitServer(o InitOptions) error {
 	if _, err := os.Stat(filepath.Join(o.Dir, serverdir.ConfigFile)); err == nil {
 		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)

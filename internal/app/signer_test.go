@@ -98,7 +98,7 @@ func TestACounterGoesUp(t *testing.T) {
 	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 42 {
 		t.Errorf("counters %v, %v: want one more than what the server shows", p.counters(), err)
 	}
-	p.again = true // the code is already on the server, but nodes have begun newer code since
+	p.again = true // the code is already on the server, but nodes have run newer code since then
 	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 43 {
 		t.Errorf("counters %v, %v: want one more than before", p.counters(), err)
 	}
@@ -142,8 +142,7 @@ func TestAServerThatLiesToASigner(t *testing.T) {
 	}
 }
 
-// TestTheFleetFileIsSigned checks that an operator with the code key signs the fleet file, with a counter of its
-// own.
+// TestTheFleetFileIsSigned checks that an operator with the code key signs the fleet file, with a separate counter.
 func TestTheFleetFileIsSigned(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	set := func(text string, st *tutti.Statement) error {

@@ -26,7 +26,7 @@ func (g *Graph[N]) Components() [][]N {
 	return out
 }
 
-// tarjan finds components by R. Tarjan's algorithm. The algorithm does not use recursion,
+// tarjan finds components with Tarjan's algorithm. The algorithm does not use recursion,
 // because graphs are as deep as fleets are large.
 type tarjan struct {
 	after [][]int

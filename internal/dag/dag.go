@@ -1,5 +1,5 @@
-// Package dag implements small directed graphs. The package finds the order of things
-// that wait for each other, and the things that wait for themselves.
+// Package dag implements small directed graphs. The package finds an order of things that wait for other things, and
+// circles of things that wait for each other.
 //
 // All results are deterministic. If several results are right, the node that was added
 // first comes first.

@@ -17,8 +17,8 @@ type absentSet struct {
 	present map[*Question]struct{} // the questions of the set's keys for which Question.present is true
 }
 
-// internAbsent returns the shared set for these keys, or nil if there are no keys. internAbsent
-// relies on Absent being the digest of the keys.
+// internAbsent returns the shared set for these keys, or nil if there are no keys. If asked.Absent is not empty, it
+// must be the digest of the keys.
 func (s *State) internAbsent(asked *tutti.Questions) *absentSet {
 	if len(asked.Keys) == 0 {
 		return nil
@@ -79,9 +79,9 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// present returns questions about the absent keys of a record, sorted by key. The function wanted
-// selects the questions. A question's key must be on the shared level, on the node's own level,
-// or in the map more.
+// present returns questions about the absent keys of a record, sorted by key. The result has the keys on the node's own
+// level and in the argument `more`. The result also has the keys for which sharedPresent returns true, if the function
+// `wanted` accepts their questions.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Affected is a question whose answer changes when a value changes. Nodes are the nodes,
-// sorted, that would get another answer than their records have.
+// Affected is a question whose answer changes when a value changes. Nodes lists, sorted, the nodes that would get
+// another answer than the answer in their records.
 type Affected struct {
 	Query tutti.Query
 	Nodes []tutti.NodeName
@@ -56,7 +56,7 @@ func (s *State) affects(path string, now value) []Affected {
 	return out
 }
 
-// would reports whether an answer differs from the record's answer. The answer is empty
+// would reports whether an answer differs from the answer in the record. The answer is empty
 // if there is none.
 func (r *record) would(q *Question, answer tutti.Digest) bool {
 	if _, absent := q.absent[r.absent]; absent && r.absent != nil && answer != "" {

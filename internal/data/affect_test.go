@@ -12,9 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// TestAffectsIsWhatWillBe checks that Affects predicts a change correctly. A node
-// is affected if it gets another answer than before the change and than its
-// record has.
+// TestAffectsIsWhatWillBe checks that Affects predicts a change correctly. A node is affected if the change gives it
+// another answer, and this answer differs from the answer in its record.
 func TestAffectsIsWhatWillBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newIndexModel()

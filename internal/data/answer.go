@@ -16,8 +16,8 @@ type Asker struct {
 	// If Overlay is true, exports that nodes handed over in this job replace their current exports.
 	Overlay bool
 	// Opener is the node that opens secrets for Node. If Opener is empty, Node opens secrets itself. An answer
-	// contains a secret in the form that is sealed to the opener. If there is no such form, the secret has no
-	// Sealed.
+	// contains a secret in the form that is sealed to the opener. If the secret is not sealed to the opener, the answer
+	// contains the secret without Sealed.
 	Opener tutti.NodeName
 }
 
@@ -62,7 +62,7 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 }
 
 // Answer answers a question. If NormalQuery refuses a question, Answer finds nothing, even for a collect
-// question. So no reader takes the answer for an empty set.
+// question. Otherwise a reader would take the answer for an empty set.
 func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
 	if err != nil {

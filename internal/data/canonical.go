@@ -128,7 +128,7 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value: number %s is beyond 64-bit floating point", excerpt([]byte(text)))
 	}
 	if f == 0 {
-		return append(out, "0.0"...), nil // also for -0.0, because the two are equal
+		return append(out, "0.0"...), nil // also for -0.0, which is equal to 0.0
 	}
 	if magnitude := max(f, -f); magnitude < 1e-6 || magnitude >= 1e21 {
 		short := strconv.FormatFloat(f, 'e', -1, 64)

@@ -112,8 +112,8 @@ func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// current returns what an asker finds now. If the question is in a record (see Remember), current needs no search. It
-// never lists exports.
+// current returns whether an asker finds an answer now, and the answer's digest. If the question is in a record (see
+// Remember), current needs no search. It never lists exports.
 func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
 	if known := s.questions[identify(q.query)]; known != nil {
 		return known.answer(asker)

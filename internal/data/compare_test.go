@@ -101,7 +101,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if a, b := cost(few, ``), few.Cost(collectorOf(``)); b < 4*a {
 		t.Errorf("to compare costs %d, to list and sort %d", a, b)
 	}
-	// In the view of a job, all exports that its nodes have handed over are read.
+	// The cost includes all exports that the nodes of a job have handed over.
 	overlaid := stateOf(&tutti.JobStarted{Job: "j"}, tagged("a", 100, 3))
 	before := cost(overlaid, ``)
 	for i := range 50 {
@@ -117,7 +117,7 @@ func TestACostIsOfWhatIsCompared(t *testing.T) {
 	if after := cost(overlaid, ``); after != before {
 		t.Errorf("when the job has ended it costs %d, want %d", after, before)
 	}
-	// If a node's record already has the question, nothing must be searched.
+	// If a node's record already has the question, no search is necessary.
 	q := collectorOf(`["=","tag","x"]`)
 	many.Remember("c", &tutti.Questions{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
 	if known := cost(many, `["=","tag","x"]`); known > 1 {

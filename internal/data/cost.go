@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// weight measures how much must be compared in some exports.
+// weight measures how much work it is to compare some exports with a filter.
 type weight struct {
 	exports int
 	tags    int // steps of the search for a tag, summed over the exports
@@ -22,8 +22,8 @@ func weightOf(members []member) weight {
 
 func (w weight) plus(o weight) weight { return weight{w.exports + o.exports, w.tags + o.tags} }
 
-// cost returns the number of comparisons that a filter makes for this weight. The result also contains the cost
-// more for each export.
+// cost returns the number of comparisons that a filter makes for this weight. The argument `more` is an additional cost
+// for each export.
 func (w weight) cost(f *Filter, more int) int {
 	each, tags := f.steps()
 	return w.exports*(more+each) + w.tags*tags
@@ -51,8 +51,8 @@ func (w weights) add(name string, more weight) {
 	}
 }
 
-// These constants are the cost of one export in addition to the comparisons of the filter. One is for adding the
-// export to a sum, the other for listing it in order.
+// These constants are the cost of one export in addition to the comparisons of the filter. costOfSum is the cost of
+// adding the export to a sum, and costOfList is the cost of listing it in order.
 const (
 	costOfSum  = 1
 	costOfList = 8

@@ -23,7 +23,7 @@ type State struct {
 	change *Change // the change that is made by the present event, or nil
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // the keys that each node has published
-	setBy  map[string]Volume                   // of values, by the actors who set them
+	setBy  map[string]Volume                   // volumes, by the actors who set values
 	sealed map[string]struct{}                 // keys of secrets
 	boxes  map[tutti.NodeName]tutti.Digest     // digest of each node's key for secrets
 	shared map[string]value                    // shared/hiera/K, by K
@@ -78,7 +78,7 @@ func NewState() *State {
 // of the log.
 func (s *State) Seq() uint64 { return s.seq }
 
-// Apply applies the next event of the log. Other kinds of events change only the sequence.
+// Apply applies the next event of the log. An event that does not concern these data changes only the sequence.
 // Apply accepts content that a check would refuse, because it must be possible to fold every
 // log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
 // exports would look like an empty set.
@@ -109,8 +109,8 @@ func (s *State) Apply(e tutti.Event) {
 	}
 }
 
-// removeNode removes everything that a node published, unless the event says to keep it, and
-// everything that the node has read. The values that operators set for the node stay.
+// removeNode removes everything that a node has published and read. If b.Keeps is true, the published data stay. The
+// values that operators set for the node stay.
 func (s *State) removeNode(b *tutti.NodeRemoved) {
 	node := b.Node
 	if !b.Keeps {

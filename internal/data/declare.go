@@ -45,7 +45,7 @@ func (s *State) undeclare(node tutti.NodeName, path string) {
 	s.declarationChanged(path)
 }
 
-// declarationChanged updates which hiera keys any node declares.
+// declarationChanged updates the indexes of declared hiera keys after the nodes that declare a path have changed.
 func (s *State) declarationChanged(path string) {
 	node, key, ok := hieraKey(path)
 	if !ok {

@@ -19,7 +19,7 @@ const (
 	MaxExport     = 1 << 20 // bytes of the parameters of one export
 )
 
-// member is an export with the parts that answers need.
+// member is an export with its digest.
 type member struct {
 	tutti.Export
 	digest [sha256.Size]byte // digest of everything except file and line
@@ -116,8 +116,7 @@ func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 // digestExport returns a digest of the parts that a collector gets. The digest leaves
 // out file and line, because moving a line in a manifest must not wake readers.
 func digestExport(e tutti.Export) [sha256.Size]byte {
-	// Every part is quoted and every list ends its line, so different exports have
-	// different texts.
+	// Every part is quoted, and every list is one line, so different exports have different texts.
 	var text []byte
 	line := func(parts ...string) {
 		for _, p := range parts {
@@ -152,7 +151,7 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 	s.dropOverlay(b.Job, b.Node) // the set in the job's overlay is now outdated
 }
 
-// replace sets the current exports of a node.
+// replace replaces the current exports of a node.
 func (s *State) replace(node tutti.NodeName, set exportSet) {
 	before := s.nodes[node]
 	for name := range before {

@@ -121,8 +121,8 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	return f, nil
 }
 
-// gather adds the operands of a list. If an operand has the same operator, gather adds its operands instead. So a
-// long chain is sorted only once, and not at every level.
+// gather adds the operands of a list. If an operand is itself a list with the same operator, gather adds the operands
+// of that list instead. So a long chain is sorted only once, and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")
@@ -170,9 +170,9 @@ func (f *Filter) encode() {
 
 // Match reports whether the filter accepts an export. Match has the semantics of PuppetDB. Values must be exactly
 // equal, also in type and case. An array matches only an equal array, and does not match one of its elements. Tags
-// are compared in lower case. != is also true if the export does not have the parameter. A sensitive parameter counts
-// as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State are in
-// this form.
+// are compared in lower case. != is also true if the export does not have the parameter. Match treats a sensitive
+// parameter as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State
+// are in this form.
 func (f *Filter) Match(e tutti.Export) bool { return f == nil || f.match(&e) }
 
 func (f *Filter) match(e *tutti.Export) bool {
@@ -185,11 +185,11 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is the number of bytes that are compared in about the time of one comparison.
+// lookedAt is a number of bytes. For every lookedAt bytes of the filter's value, a comparison costs one more.
 const lookedAt = 256
 
-// steps returns the largest cost of Match for one export. The result each is a number of comparisons. The result tags
-// is a number of comparisons for each step of a search in the export's tags.
+// steps returns the largest cost of Match for one export. The result `each` is a number of comparisons. The result
+// `tags` is a number of comparisons for each step of a search in the export's tags.
 func (f *Filter) steps() (each, tags int) {
 	switch {
 	case f == nil:

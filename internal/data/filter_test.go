@@ -184,7 +184,7 @@ func anyExport() *rapid.Generator[tutti.Export] {
 	})
 }
 
-// passes implements docs/run-protocol.md in the simplest way, for comparison.
+// passes implements the filters of docs/run-protocol.md in the simplest way, for comparison.
 func passes(filter any, e tutti.Export) bool {
 	list := filter.([]any)
 	switch op := list[0].(string); op {

@@ -16,7 +16,7 @@ type record struct {
 	touched bool       // it is in State.touched
 }
 
-// read is a question with the answer that the node got. The read shares its digest with the value.
+// read is a question with the answer that the node got. The digest shares its memory with the digest of the value.
 // If the answer of a collector was current when Remember stored it, the read has the sum instead of
 // the digest. Comparing sums needs no hashing. Cheap comparisons are important if all nodes read one
 // export, because a change of this export changes an answer of every node.
@@ -60,8 +60,7 @@ func (r *read) compact(asker Asker) {
 
 // Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
 // overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
-// Afterwards Remember uses only Absent, Keys and the texts of questions from asked, so the rest is
-// not kept in memory.
+// From the argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Questions, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -101,7 +100,7 @@ func (s *State) Forget(node tutti.NodeName) {
 	s.unlink(r, reads, absent)
 }
 
-// unlink removes a record from the questions that it had before and does not have now.
+// unlink removes a record from the questions that were in the record before and are no longer in it.
 func (s *State) unlink(r *record, reads []read, absent *absentSet) {
 	keep := make(map[*Question]bool, len(r.reads))
 	for _, read := range r.reads {
@@ -136,10 +135,9 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Questions {
 	return asked
 }
 
-// OutdatedOf returns the questions of a node's record that have another answer now. The number
-// of questions is limited by most, except if most is 0. The reads come first, in their order. Then
-// come the hiera keys that were absent and exist now, by name. If job is not empty, the answers are
-// those in the job's view.
+// OutdatedOf returns the questions of a node's record that have another answer now. If the argument `most` is not 0,
+// OutdatedOf returns at most this number of questions. The reads come first, in their order. After them come the hiera
+// keys that were absent and exist now, sorted by name. If job is not empty, the answers are those in the job's view.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {
@@ -193,8 +191,8 @@ func (s *State) touch(r *record) {
 	}
 }
 
-// valueChanged touches the nodes that read a value or its hiera key. The caller has already changed
-// the value, and passes the value before. The caller passes the zero value if there was no value.
+// valueChanged touches the nodes that read a value or its hiera key. The caller has already changed the value, and
+// passes the former value, or the zero value if there was none.
 func (s *State) valueChanged(path string, had value) {
 	now := s.values[path]
 	if now.digest == had.digest && now.sealed == had.sealed {
@@ -215,7 +213,7 @@ func (s *State) valueChanged(path string, had value) {
 }
 
 // askersOf calls f for each record with a question whose answer changes if the value of a path
-// changes from had to now. askersOf passes the new answer to f. The new answer is empty if there is
+// changes from `had` to `now`. askersOf passes the new answer to f. The new answer is empty if there is
 // none. askersOf may call f for the same record twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
@@ -266,7 +264,7 @@ func (r *record) asks(q *Question) bool {
 
 // exportsChanged updates the questions after a node's set of exports has changed. The change is
 // either public or only in the view of one job. exportsChanged touches the readers that get another
-// answer. The caller passes the set that was in effect before and the set that is in effect now.
+// answer. The caller passes the former set and the present set.
 func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
 	names := maps.Clone(before)
 	if names == nil {
@@ -294,8 +292,8 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 	}
 }
 
-// shiftAll adds to the total of a question. In the view of jobs that have their own set of the node,
-// the total must not change, so shiftAll subtracts the same there.
+// shiftAll adds to the total of a question. If the overlay of a job has a set of the node, the total in this job must
+// not change, so shiftAll subtracts the same sum in this overlay.
 func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	q.total = q.total.plus(by)
 	for _, o := range s.jobs {

@@ -12,10 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// These constants describe the fleet of the benchmarks. Each node asks for 1,950
-// hiera keys that are absent, ten values and ten hiera keys of its role, ten values
-// that a hundred nodes share, and twenty collectors of its role. Each node exports
-// three resources.
+// These constants describe the fleet of the benchmarks. For its role, each node asks for 1,950 absent hiera keys, ten
+// values, ten hiera keys and twenty collectors. Each node also asks for ten values that a hundred nodes share. Each
+// node exports three resources.
 const (
 	benchNodes  = 10_000
 	benchRoles  = 20
@@ -66,8 +65,8 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 	return a
 }
 
-// benchAnswers does the same as asked, but for very many questions. benchAnswers
-// finds an answer only once for all nodes that do not contribute to it.
+// benchAnswers does the same as asked, but for very many questions. If several nodes export nothing of a type,
+// benchAnswers finds the answer for these nodes only once.
 func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Questions {
 	own := map[string]bool{}
 	for _, e := range s.Exports(node) {
@@ -122,7 +121,7 @@ func benchData() *data.State {
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // for objects that became garbage after finalizers of the first run
+	runtime.GC() // for objects that only became garbage when finalizers of the first run had ended
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }

@@ -171,7 +171,7 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 	}
-	if len(shared) != 7 { // x, Web, declared and gone.now once each, k twice, and mine
+	if len(shared) != 7 { // one each for x, Web, declared, gone.now and mine, and two for k
 		t.Errorf("two nodes have %d questions, want 7: one for both, but for hiera data of their own", len(shared))
 	}
 }

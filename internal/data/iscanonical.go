@@ -77,8 +77,8 @@ func unescaped(quoted []byte) []byte {
 	return []byte(text)
 }
 
-// cutString splits raw into a canonical string, with its quotes, and the rest. Only characters that JSON requires to
-// be escaped may be escaped.
+// cutString splits raw into a canonical string, with its quotes, and the text after it. Only characters that JSON
+// requires to be escaped may be escaped.
 func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, nil, false

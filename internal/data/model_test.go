@@ -23,15 +23,14 @@ type model struct {
 	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
 }
 
-// modelValue is a value or a secret. A secret has the text that each node with the right key
-// gets.
+// modelValue is a value or a secret. For a secret, the field value is the text that each node with the right key gets.
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string
 	secret string // its id
 	pieces map[tutti.NodeName]tutti.Piece
 	before map[tutti.NodeName]bool // nodes whose previous machine had the secret
-	set    []setting               // the events that made it
+	set    []setting               // the events that made the value
 }
 
 // setting is one event of a value, and the bytes that it brought.

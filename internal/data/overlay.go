@@ -11,7 +11,7 @@ import (
 // yet. In the runs of this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
-	change  map[*Question]sum // difference between these sets and the totals of questions, never zero
+	change  map[*Question]sum // for each question, the job's total minus the public total, never zero
 	weights weights
 }
 
@@ -85,7 +85,7 @@ func (s *State) endJob(job tutti.JobID) {
 }
 
 // setOverlay sets the exports of a node in the view of a job. If the job has ended,
-// setOverlay ignores the set, because the job reads nothing more.
+// setOverlay ignores the set, because the job has no more readers.
 func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) {
 	o := s.jobs[job]
 	if o == nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Question is a question in the record of at least one node. All nodes share one Question, so equal
-// questions have equal pointers until the next Remember or Forget. If a question has a Node, each
-// call returns a new copy of it.
+// questions have equal pointers until the next Remember or Forget. If Node is set, each call returns a new copy of the
+// Question.
 type Question struct {
 	Query tutti.Query
 	// Node is set if this node has, or will have, its own data for the question's hiera key.
@@ -32,7 +32,7 @@ type Question struct {
 	change  *Change // the last known change of the answer
 }
 
-// identity is the part of a question in which equal questions agree.
+// identity has the fields that are the same in equal questions.
 type identity struct {
 	kind      tutti.QueryKind
 	key, name string
@@ -41,8 +41,8 @@ type identity struct {
 
 func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
 
-// intern returns the shared question for a query. Then the caller either links it with a
-// reader or an absent set, or releases it.
+// intern returns the shared question for a query. The caller must then link the question with a reader or an absent
+// set, or release it.
 func (s *State) intern(query tutti.Query) *Question {
 	if q := s.questions[identify(query)]; q != nil {
 		return q
@@ -102,7 +102,7 @@ func (s *State) release(q *Question) {
 	}
 }
 
-// answer returns what an asker finds now, without listing exports.
+// answer returns whether an asker finds an answer now, and the answer's digest. It does not list exports.
 func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	s := q.state
 	if q.refused {
@@ -230,8 +230,8 @@ func (s *State) ReaderCount(query tutti.Query) int {
 	return count
 }
 
-// askers yields the records with the question, including the records in which its key was absent. If
-// the record has the key in both ways, askers yields the record twice.
+// askers yields the records with the question, including the records in which its key was absent. If a record has the
+// key both as a read and as an absent key, askers yields the record twice.
 func (q *Question) askers() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for r := range q.readers {
@@ -251,8 +251,8 @@ func (q *Question) askers() iter.Seq[*record] {
 
 // Questions yields the questions in a node's record. A node's record has questions with an answer,
 // collectors, and values without an answer. Questions also yields those absent hiera keys that have a
-// value now or that a node declares. Callers may only rely on one property of the order, that it is
-// the same for the same log.
+// value now or that a node declares. For the same log, the order is always the same. Callers may rely on nothing else
+// about the order.
 func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	return func(yield func(*Question) bool) {
 		r := s.records[node]

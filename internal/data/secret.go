@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// sealed is a secret. A sealed never changes. When a piece is added, a new sealed replaces it.
+// sealed is a secret. A value of this type never changes: to add a piece, setSecret replaces the value by a new one.
 type sealed struct {
 	id       string
 	recovery []byte
@@ -19,7 +19,7 @@ type sealed struct {
 	pieces   map[tutti.NodeName]tutti.Piece
 	since    map[tutti.NodeName]uint64
 	replaced map[tutti.NodeName]bool // nodes whose previous machine had the secret
-	setBy    map[string]Volume       // what the actors have given who set it and its pieces
+	setBy    map[string]Volume       // the volume of the secret and its pieces, by the actors who set them
 }
 
 // digestFor returns the digest of a node's answer. digestFor returns an empty digest if the node gets no answer. A
@@ -36,8 +36,8 @@ func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
 	return has && p.Box == s.boxes[node]
 }
 
-// valueFor returns a value in the form for this node. If no piece is sealed to the node, the returned secret has no
-// piece.
+// valueFor returns a value in the form for the node that opens it. If no piece is sealed to this node, the returned
+// secret has no piece.
 func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
 	switch {
 	case v.sealed == nil:
@@ -82,8 +82,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	s.put(v)
 }
 
-// setBox sets the key of a node to which secrets must be sealed. box is empty if there is no such node. If a secret
-// is sealed to an older key, the node gets no answer.
+// setBox sets the key to which the secrets of a node must be sealed. The argument `box` is empty if there is no such
+// node. If a secret is sealed to an older key, the node gets no answer.
 func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 	if s.boxes[node] == box {
 		return
@@ -160,7 +160,7 @@ func (s *State) Secrets() []Sealed {
 	return out
 }
 
-// PiecesOf returns the pieces that are sealed to a node, by key, with the ids of their secrets.
+// PiecesOf returns the pieces that are sealed to a node, sorted by key, with the ids of their secrets.
 func (s *State) PiecesOf(node tutti.NodeName) []wire.OwnPiece {
 	out := []wire.OwnPiece{}
 	for path := range s.sealed {
@@ -194,8 +194,8 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The targets
-// of this secret must meet a condition. Awaited returns an empty key if there is no such secret.
+// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The function
+// `meant` must return true for the targets of this secret. Awaited returns an empty key if there is no such secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {

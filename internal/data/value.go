@@ -170,8 +170,9 @@ const (
 	pageBytes  = 1 << 20
 )
 
-// Page returns the first values below a prefix, sorted by key, and whether there are more. The keys must come after
-// the key after, and sees must return true for them. Page sorts only a few keys, even if there are many values.
+// Page returns the first values below a prefix, sorted by key, and whether there are more. Page returns only keys that
+// come after the argument `after` and for which the function `sees` returns true. Page sorts only a few keys, even if
+// there are many values.
 func (s *State) Page(prefix, after string, sees func(key string) bool) (values []api.ValueView, more bool) {
 	prefix = strings.TrimSuffix(prefix, "/")
 	const keep = pageValues + 1
@@ -236,7 +237,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	})
 }
 
-// put sets the value of the key v.Key.
+// put stores v as the value of the key v.Key.
 func (s *State) put(v value) {
 	had := s.values[v.Key]
 	s.disown(v.Key)

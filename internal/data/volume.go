@@ -2,15 +2,15 @@ package data
 
 import "github.com/tutti-project/tutti"
 
-// Volume is how much somebody has set: the events that the log has to keep for it, and the bytes of their keys and values. A value is one
-// event. A secret is one for each batch of pieces.
+// Volume is how much somebody has set: the number of events that the log has to keep, and the bytes of the keys and
+// values. A value is one event. A secret is one event for each batch of pieces.
 type Volume struct{ Events, Bytes int }
 
 func (v Volume) plus(o Volume) Volume { return Volume{v.Events + o.Events, v.Bytes + o.Bytes} }
 
 func (v Volume) minus(o Volume) Volume { return Volume{v.Events - o.Events, v.Bytes - o.Bytes} }
 
-// Within reports whether a volume is at most another one.
+// Within reports whether both numbers of a volume are at most those of another one.
 func (v Volume) Within(most Volume) bool { return v.Events <= most.Events && v.Bytes <= most.Bytes }
 
 // VolumeOfValue is the volume of a value in canonical form.
@@ -18,7 +18,7 @@ func VolumeOfValue(key string, canonical []byte) Volume {
 	return Volume{1, len(key) + len(canonical)}
 }
 
-// VolumeOfSecret is the volume of a secret, or of more pieces of one.
+// VolumeOfSecret is the volume of a secret, or of pieces that are added to a secret.
 func VolumeOfSecret(s tutti.Secret) Volume {
 	size := len(s.Key) + len(s.ID) + s.Size()
 	for _, target := range s.For {
@@ -30,10 +30,11 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 	return Volume{1, size}
 }
 
-// SetBy is the volume of what an actor has set and what still exists.
+// SetBy returns the volume of the values that an actor has set and that still exist.
 func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
-// SetByAfter is SetBy after the actor sets a key, with this volume; adds: to the secret that is there.
+// SetByAfter is the result of SetBy after the actor has set a key with this volume. If adds is true, the volume is
+// added to the present secret.
 func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	after := s.setBy[actor].plus(volume)
 	if !adds {
@@ -42,7 +43,8 @@ func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	return after
 }
 
-// setBy is the volume of a value by the actors who have set it. Several actors may have given a secret its pieces.
+// setBy returns, for each actor who has set the value, the volume of the value. Several actors may have added pieces to
+// a secret.
 func (v value) setBy() map[string]Volume {
 	switch {
 	case v.Key == "": // no value
@@ -53,7 +55,7 @@ func (v value) setBy() map[string]Volume {
 	return map[string]Volume{v.By: VolumeOfValue(v.Key, v.Value)}
 }
 
-// account replaces a value by another one in the volumes of those who set them.
+// account updates the volumes of the actors when one value replaces another.
 func account(s *State, had, has value) {
 	for actor, volume := range had.setBy() {
 		if s.setBy[actor] = s.setBy[actor].minus(volume); s.setBy[actor] == (Volume{}) {

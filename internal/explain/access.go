@@ -20,8 +20,8 @@ func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	return out
 }
 
-// Targeted returns the nodes of a group, or one node. For the empty target, Targeted returns all as
-// true. A group includes listed nodes that have not joined yet.
+// Targeted returns the nodes of a group, or one node. If the target is empty, the result `all` is true. A group
+// includes listed nodes that have not joined yet.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
 	if target == "" {
 		return true, nil

@@ -31,7 +31,7 @@ func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 			needs[n] = true
 		}
 		for _, l := range v.Data.Links() {
-			// A copy that does not belong to the fold.
+			// This copy does not belong to the fold.
 			l.Question = &data.Question{Query: l.Query, Node: l.Node, Hard: l.Hard}
 			links = append(links, l)
 		}

@@ -13,9 +13,9 @@ import (
 type examined struct {
 	stood
 	record  *tutti.Record // nil if the record is not stored
-	reads   []tutti.Read  // reads from the record, or from the fold, where they have no places
+	reads   []tutti.Read  // reads from the record, or, without places, from the fold
 	changed map[string]api.ChangedRead
-	order   []string // the order of the entries in changed
+	order   []string // the keys of the map `changed`, in order
 }
 
 // examine reads the state of a node from the fold, and then the rest from the log and the blobs.
@@ -126,7 +126,7 @@ func (x *examined) since(t *trail) {
 	}
 }
 
-// placeOf returns the place in the code where a run asked a question, if its record has it.
+// placeOf returns the place in the code where a run asked a question, if the run's record contains the place.
 func placeOf(record *tutti.Record, q tutti.Query) tutti.Place {
 	if record == nil {
 		return tutti.Place{}

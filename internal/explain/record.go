@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept says what is stored of a run's record. Nobody may change the data to which it points.
+// kept contains the stored parts of a run's record. Nobody may change the data to which kept points.
 type kept struct {
 	node   tutti.Digest     // the record from the node; empty if the node has sent none
 	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
@@ -77,8 +77,8 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 	return &record, err
 }
 
-// asPlaces has the places in the code where a compile on a Puppet Server asked. Places of
-// reads are by the text of identify, and places of keys by hiera key.
+// asPlaces has the places in the code at which a compile on a Puppet Server asked its questions. The map `reads` has
+// the results of identify as keys, and the map `keys` has hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
 // places reads the places. If the places are not stored, places returns an empty result.
@@ -136,7 +136,7 @@ func addAsked(record *tutti.Record, asked *tutti.Questions, places asPlaces) {
 // references returns the references of all resources that the catalog of a Puppet Server exports.
 func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
 	exports, err := ServedExports(ctx, rd.blobs, served)
-	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, as the record may
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, like the record
 		return nil, nil
 	}
 	var out []string
@@ -146,8 +146,8 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// The following constants limit the parts of a record that people see. An honest run has no more,
-// because its gate would be refused.
+// The following constants limit the parts of a record that people see. The gate refuses runs with more, so an honest
+// run stays within these limits.
 const (
 	maxReads     = 20_000
 	maxKeys      = 100_000

@@ -29,7 +29,7 @@ func (rd *Reader) RunReport(ctx context.Context, run string) (api.RunReport, err
 	return out, err
 }
 
-// runOf returns what the fold has about a run.
+// runOf returns the data of the fold about a run.
 func (rd *Reader) runOf(ctx context.Context, run string) (api.RunReport, error) {
 	var out api.RunReport
 	err := rd.look(ctx, func(v View) error {

@@ -31,7 +31,7 @@ func splitReference(text string) (typ, title string, err error) {
 	return strings.Join(segments, "::"), parts[2], nil
 }
 
-// told has what the fold knows about a resource of a node.
+// told has the data of the fold about a resource of a node.
 type told struct {
 	run      api.RunView
 	retired  bool // the report of the run may have been deleted
@@ -100,7 +100,7 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	return out, nil
 }
 
-// tells reports whether the report of a foreign or local run has resources. Such a run has no phases.
+// tells returns true if the report of a foreign or local run has resources. Such a run has no phases.
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads the status of the resource in a report.

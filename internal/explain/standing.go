@@ -146,8 +146,9 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf is the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows for which of
-// its machines that is true. So is a node whose agent could not note a foreign run, which may have changed it.
+// stateOf returns the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows which
+// of its machines needs nothing. A node is also suspect if its agent could not note a foreign run, because this run may
+// have changed the node.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
@@ -196,7 +197,7 @@ type pair struct {
 	beforeCode  tutti.Digest
 }
 
-// runs completes views of runs that have only an id. The function also says why the runs were needed.
+// runs fills in views of runs in which only the id is set. The function also adds the reasons why the runs were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {

@@ -15,9 +15,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// View is one version of the fold, up to State.Seq, together with data of this moment that is in
-// no event. Several readers may share a View. A View does not change until all its readers are
-// done. After that a reader may only use the contents of events.
+// View is one version of the fold, up to State.Seq, together with present data that no event contains. Several readers
+// may share a View. A View does not change until all its readers are done. After that a reader may only use the
+// contents of events.
 type View struct {
 	*fold.State
 	Settings
@@ -30,11 +30,11 @@ type View struct {
 
 // Settings are the settings of the server on which answers depend.
 type Settings struct {
-	Silence  time.Duration // a node counts as not connected if it is silent for this long
+	Silence  time.Duration // a node that is silent for this long is not connected
 	KeepJobs int
 }
 
-// seen returns when a node was last heard of.
+// seen returns the time of a node's last message.
 func (v View) seen(n tutti.NodeName) time.Time {
 	at, _ := v.Present.Last(n)
 	return at
@@ -42,7 +42,8 @@ func (v View) seen(n tutti.NodeName) time.Time {
 
 // Present has the state of nodes that is not in the log. So this state belongs to no version of the fold.
 type Present interface {
-	// Last returns when a node was last heard of, and its last beat. The time is zero if it was never heard of.
+	// Last returns the time of a node's last message, and the node's last beat. The time is zero if the node never sent
+	// a message.
 	Last(node tutti.NodeName) (time.Time, wire.Beat)
 	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. Lacks
 	// knows only agents that have claimed since the start of the server.
@@ -128,7 +129,7 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
 	}
 	switch {
-	case r.Lost != "" && r.Result != nil: // this result is still the report of the node
+	case r.Lost != "" && r.Result != nil: // the node has sent this result although the server gave up the run
 		v.Outcome = r.Result.Outcome
 		v.Message = strings.TrimPrefix(r.Result.Message+"; the server gave up the run ("+r.Lost+"), and this came later", "; ")
 	case r.Lost != "":
@@ -149,7 +150,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		// By the clock of the node, which may have reported the run much later.
+		// This time is from the clock of the node. The node may have reported the run much later.
 		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt
 	}
 	if !r.Ended() {

@@ -19,7 +19,7 @@ type Writer struct {
 	err error
 }
 
-// NewWriter begins with a header.
+// NewWriter returns a Writer whose first line is the header.
 func NewWriter(header any) *Writer {
 	w := &Writer{}
 	w.zip = gzip.NewWriter(&w.out)
@@ -36,7 +36,7 @@ func (w *Writer) Add(line any) {
 	}
 }
 
-// Close returns what was written.
+// Close returns the written bytes.
 func (w *Writer) Close() ([]byte, error) {
 	err := errors.Join(w.err, w.zip.Close())
 	return w.out.Bytes(), err

@@ -40,7 +40,7 @@ func NewLog() *Log { return &Log{} }
 // LoadLog returns a log with these entries, byte for byte.
 func LoadLog(entries []tutti.Entry) *Log { return &Log{entries: entries} }
 
-// Fault makes every later Append call f first. If f returns an error, Append fails with
+// Fault sets a function that every later Append calls first. If f returns an error, Append fails with
 // this error and stores nothing. If f is nil, Append works normally again.
 func (l *Log) Fault(f func(events []tutti.Event) error) {
 	l.mu.Lock()

@@ -109,7 +109,7 @@ func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, erro
 	}
 }
 
-// NotServing is the error while the server does not serve.
+// NotServing returns the error that callers get while the server does not serve.
 func NotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
 
 // Leave says that a reader no longer uses a version.

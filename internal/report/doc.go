@@ -19,7 +19,8 @@ const (
 	maxLines   = 10_000  // lines of the log in a report
 	maxTimes   = 50
 	maxSlowest = 10
-	// MaxResources is how many failed resources are kept, and how many others.
+	// MaxResources is the largest number of failed resources that are kept, and also the largest number of other
+	// resources.
 	MaxResources = 1000
 )
 

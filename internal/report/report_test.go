@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The reports of all ways in which a run can end can be read as well.
+// Parse can read the report of a run for each way in which a run can end.
 func TestParseEndings(t *testing.T) {
 	files, err := filepath.Glob("../../puppet/testdata/runs/*/*/report.json")
 	if err != nil || len(files) < 20 {

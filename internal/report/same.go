@@ -22,7 +22,7 @@ type Same struct {
 	leftOut int
 }
 
-// key has the fields in which equal changes are equal.
+// key has the fields that are the same in equal changes.
 type key struct {
 	resource, outcome, property, old, new, message string
 	corrective, redacted                           bool
@@ -82,8 +82,8 @@ func (s *Same) add(node tutti.NodeName, k key, place tutti.Place) {
 // ranks is the order of the outcomes in the result.
 var ranks = map[string]int{api.ResourceFailed: 0, api.ResourceChanged: 1, api.ResourceOutOfSync: 2}
 
-// Changes returns the collected changes. Failures come first, then the changes of the most
-// nodes. Changes also returns how many changes had no room.
+// Changes returns the collected changes. Failures come first, then the changes on the largest number of nodes. Changes
+// also returns how many changes had no room.
 func (s *Same) Changes() (changes []api.SameChange, leftOut int) {
 	for k, c := range s.changes {
 		changes = append(changes, api.SameChange{

@@ -13,8 +13,8 @@ import (
 // Max is the largest report that is kept, in bytes, because the server accepts no larger content.
 const Max = 64 << 20
 
-// Keep returns the part of a report that is kept. Of a report that is larger than most, Keep returns the
-// result of Trim. A smaller report is kept completely.
+// Keep returns the part of a report that is kept. If the report has more than `most` bytes, Keep returns the result of
+// Trim. A smaller report is kept completely.
 func Keep(in io.Reader, size, most int64) ([]byte, error) {
 	if size > most {
 		return Trim(in, int(most))
@@ -23,7 +23,7 @@ func Keep(in io.Reader, size, most int64) ([]byte, error) {
 }
 
 // Trim copies a report in JSON without its messages. The messages are also in the log of the run. Trim returns
-// CodeDamaged if the copy has more than most bytes, or if the report ends too early. Trim copies all other invalid
+// CodeDamaged if the copy has more than `most` bytes, or if the report ends too early. Trim copies all other invalid
 // content without a change.
 func Trim(in io.Reader, most int) ([]byte, error) {
 	t := &trimmer{in: bufio.NewReaderSize(in, 64<<10), most: most}

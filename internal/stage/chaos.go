@@ -37,9 +37,8 @@ const (
 )
 
 // Run prints the schedule and executes it. Run always ends every fault. After the faults,
-// Run executes the plan once more. Run also checks whether nodes that count as good
-// really are good. Run returns the problems, one line each. An error means that Run could
-// not determine the problems.
+// Run executes the plan once more. Run also checks whether nodes that the server calls good really are good. Run
+// returns the problems, one line each. An error means that Run could not determine the problems.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
 	c.Say("%s", chaos.Describe(c.Seed, faults))
@@ -201,8 +200,8 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 }
 
 // execute starts the plan and watches the job until its verdict, or until the time is over.
-// If the server does not answer, the server may still have begun a job. The final check
-// also looks at jobs of which this test does not know.
+// If the server does not answer, the server may still have begun a job. The final check also looks at jobs that this
+// test does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -219,7 +218,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. The function reports false if ctx ended before.
+// sleep waits for d. The function returns false if ctx ended earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -97,7 +97,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// history collects what the server and the nodes have stored since the state before.
+// history collects what the server and the nodes have stored since the chaos began.
 func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, error) {
 	h := chaos.History{Server: c.Fleet.Server.Name}
 	var err error

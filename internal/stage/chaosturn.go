@@ -55,8 +55,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn makes one turn happen. The method checks the state of good nodes, then executes the plan once more,
-// and checks again.
+// turn executes one turn. After that, the method checks the state of good nodes, executes the plan once more, and
+// checks again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()
@@ -164,8 +164,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that count as good. The method returns the nodes whose state differs from
-// the state of a good node.
+// falseGood makes a noop run on all nodes that the server calls good. The method returns the nodes whose state differs
+// from the state of a good node.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {
@@ -207,7 +207,7 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// good returns the connected nodes that count as good.
+// good returns the connected nodes that the server calls good.
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {

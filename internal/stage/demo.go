@@ -86,7 +86,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	if !o.Keep {
 		defer func() {
 			say("Removing the lab (--keep would leave it)")
-			// Also do this after an interrupt.
+			// The lab must also be removed after an interrupt.
 			if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil {
 				say("%v", err)
 			}

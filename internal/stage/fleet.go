@@ -43,12 +43,12 @@ type LabFleet struct {
 
 // Operator contains the functions by which a fleet's operator reaches the server.
 type Operator interface {
-	// ServerURL returns the URL of the server that the connection means.
+	// ServerURL returns the URL of the server to which the connection belongs.
 	ServerURL(conn cli.Connection) (string, error)
 	// KeepServer writes the server's URL into an operator's directory. KeepServer is used if a
 	// connection names no server.
 	KeepServer(dir, url string) error
-	// Connect returns a client of the server that the connection means. The server need not be
+	// Connect returns a client of the server to which the connection belongs. The server need not be
 	// reachable.
 	Connect(conn cli.Connection) (*httpapi.Client, error)
 	// Push signs code with the operator's key and sends it to s.
@@ -161,8 +161,7 @@ func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
 }
 
-// AddFlags restarts a unit of a host with further flags. The unit keeps the flags at every
-// boot.
+// AddFlags restarts a unit of a host with further flags. The unit also has these flags after a reboot.
 func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload

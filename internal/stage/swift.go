@@ -52,7 +52,7 @@ type swiftAnswer struct {
 	content []byte
 }
 
-// Swift's units count as started before their servers listen. The proxy does not use a server
+// systemd calls Swift's units started before their servers listen. The proxy does not use a server
 // for a minute after the server did not answer.
 const (
 	swiftDeadline   = 2 * time.Minute
