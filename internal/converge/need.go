@@ -249,7 +249,7 @@ func inPart(last engine.Last) string {
 		case !r.Result.Outcome.Good():
 			return fmt.Sprintf("%s was %s: %s", what, r.Result.Outcome, r.Result.Message)
 		case r.Result.Counts.Changed > 0 && !provable(last.Passed, r):
-			return fmt.Sprintf("%s has changed what its last full run left: resources changed: %d", what, r.Result.Counts.Changed)
+			return fmt.Sprintf("%s has changed the node since its last full run: resources changed: %d", what, r.Result.Counts.Changed)
 		}
 	}
 	if len(last.Partial) == retain.MaxPartial {

@@ -386,7 +386,7 @@ func (s *State) WaitsFor(j *Job) string {
 	}
 	switch j.Leases.Phase {
 	case PhaseQueue:
-		return fmt.Sprintf("waits for the end of job %s, which has nodes of it", j.Leases.queuedBehind().ID)
+		return fmt.Sprintf("waits for the end of job %s, which uses some of its nodes", j.Leases.queuedBehind().ID)
 	case PhaseQuiet:
 		if r := s.stranger(j); r != nil {
 			return fmt.Sprintf("waits for the run of job %s on %s", r.Job, r.Node)

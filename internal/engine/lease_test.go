@@ -404,7 +404,7 @@ func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 		t.Fatalf("active %v, file %q: want the earlier run to go on, undisturbed, and nobody to begin", f.state.Active, f.machines["n1"].file)
 	}
 	for job, want := range map[tutti.JobID]string{
-		"j-2": "waits for the run of job j-1 on n1", "j-3": "n1 is held by job j-2", "j-4": "waits for the end of job j-2, which has nodes of it",
+		"j-2": "waits for the run of job j-1 on n1", "j-3": "n1 is held by job j-2", "j-4": "waits for the end of job j-2, which uses some of its nodes",
 	} {
 		if got := f.state.WaitsFor(f.state.Jobs[job]); got != want {
 			t.Errorf("%s: %q, want %q", job, got, want)

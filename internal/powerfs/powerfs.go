@@ -96,8 +96,8 @@ func (f *FS) Durable() Image {
 	return f.durable
 }
 
-// Zeros returns another content that a real disk may have after a power failure now. All names exist, but the data
-// that was added to a file since its last fsync is zeros.
+// Zeros returns a content that a real disk could have if the power failed now. All names exist, but the data that was
+// added to a file since its last fsync is zeros.
 func (f *FS) Zeros() Image {
 	f.mu.Lock()
 	defer f.mu.Unlock()

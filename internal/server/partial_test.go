@@ -45,7 +45,7 @@ func TestARunWithTagsThatChangedANode(t *testing.T) {
 	}{
 		{"it changed nothing", "other", servertest.Result("", tutti.Unchanged), "good: "},
 		{"it repaired, with the catalog of the full run", "same", changed, "good: "},
-		{"it applied a part of another catalog", "other", changed, "with tags, has changed what its last full run left: resources changed: 1"},
+		{"it applied a part of another catalog", "other", changed, "with tags, has changed the node since its last full run: resources changed: 1"},
 		{"it failed", "same", failed, "with tags, was failed"},
 	} {
 		f := newFenced(t)

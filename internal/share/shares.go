@@ -139,7 +139,7 @@ func (s *Shares) Refuse(key tutti.NodeKey, run tutti.RunID, size int) {
 	s.refused[key] = had
 }
 
-// Refused returns how many bytes of gates the server has refused to a run.
+// Refused returns the size in bytes of the gates that a run sent and the server refused.
 func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
