@@ -89,8 +89,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over. The method begins and ends each
-// fault at its time. The method returns which hosts could not be reached, and when.
+// disturb executes the plan until the schedule is over. The method begins and ends each fault at the scheduled times.
+// The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
