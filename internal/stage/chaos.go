@@ -116,7 +116,7 @@ func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell
 	return spells, context.Cause(ctx)
 }
 
-// befall begins and ends one fault at its time.
+// befall begins and ends one fault at the scheduled times.
 func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
 	h, err := c.Fleet.Lab.Host(f.Host)
 	if err != nil {
