@@ -24,7 +24,7 @@ const (
 )
 
 // These are the layers. A package belongs to the layer of the first directory below
-// internal/, unless the map layers contains its whole path. A package may import only
+// internal/, unless the map `layers` contains the package's whole path. A package may import only
 // lower layers, and never another package of its own layer.
 const (
 	words    = "the root package"  // only the domain, with the standard library
@@ -35,8 +35,8 @@ const (
 	decision = "decision"          // pure
 	converge = "convergence"       // pure; uses the results of the decisions
 	folded   = "fold"              // pure; the fold of the whole log
-	readers  = "readers"           // pure; answer requests from the fold, without the writer
-	parts    = "parts"             // parts of the server, each with one subject; they know no writer
+	readers  = "readers"           // pure; use the fold to answer requests, without the writer
+	parts    = "parts"             // parts of the server, each with one subject; they do not use the writer
 	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
 	shared   = "the server's core" // the packages that handlers of the server share
 	handlers = "handlers"          // handlers for operators and for nodes; only the server uses them
@@ -247,7 +247,7 @@ func checkImports(s source) []string {
 // all packages below.
 var impure = []string{"os", "os/", "net", "net/", "syscall", "log", "log/", "math/rand", "math/rand/", "crypto/rand", "database/", "io/ioutil"}
 
-// harmless are packages below impure ones that only parse text.
+// harmless are packages that only parse text, although they are below impure packages.
 var harmless = []string{"net/url", "net/netip"}
 
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}

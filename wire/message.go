@@ -38,7 +38,7 @@ const (
 	OpBox        = "box"        // NewBox → nothing
 	OpTrust      = "trust"      // Pinned → ToPin
 
-	RingHello  = "hello"  // server → node: send a hello, because your ticket does not fit
+	RingHello  = "hello"  // server → node: send a hello, because your ticket does not match
 	RingBeat   = "beat"   // server → node: Beat at once
 	RingClaim  = "claim"  // server → node: an order may be ready to claim
 	RingCancel = "cancel" // server → node: CancelRun
@@ -327,7 +327,7 @@ type Beat struct {
 	Unnoted string `json:"unnoted,omitempty"`
 }
 
-// Renew asks for a new JWT for the node's key, because the present one expires.
+// Renew asks for a new JWT for the node's key, because the present JWT expires soon.
 type Renew struct{}
 
 // Renewed carries it.

@@ -38,7 +38,8 @@ type AgentOptions struct {
 	Beat   time.Duration
 	Policy string        // file of the node's policy. If Policy is empty, there is no policy file
 	Warm   time.Duration // how long Puppet stays loaded for the next run. 0 means that it does not stay loaded
-	// FactsEvery is how often the agent collects facts, in addition to after each run. 0 means only after runs.
+	// FactsEvery is the interval at which the agent collects facts. The agent also collects facts after each run. 0
+	// means only after runs.
 	FactsEvery time.Duration
 	Logger     *slog.Logger
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // TestABackupIsItsOwnersAlone checks that only its owner can read a backup, because a backup contains the CA's key.
-// Root may write the backup to a directory in which others can write. The backup must not follow or use any file that
-// somebody else put there before.
+// Root may write the backup to a directory in which other users can write. The backup must not follow or use any file
+// that somebody else put there before.
 func TestABackupIsItsOwnersAlone(t *testing.T) {
 	s := initStored(t)
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return // on an error the memory is only returned later
+		return // after an error, the pages stay in memory for now
 	}
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {

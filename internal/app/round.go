@@ -31,7 +31,7 @@ const lookForRoom = time.Second
 
 // Run runs the server until ctx ends or a part of the server fails. Run returns after all parts
 // have ended. Run closes what NewServer has opened. A full disk ends the bus and the
-// writer, but the process goes on. Meanwhile operators get the reason as an answer. When
+// writer, but the process goes on. While the disk is full, operators get this reason as an answer. When
 // the disk has room again, Run starts bus and writer again.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()

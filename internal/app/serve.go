@@ -80,7 +80,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 // denier records refusals in the log. denier uses its own goroutines, so callers need not
 // wait.
 type denier struct {
-	ctx   context.Context // the context of the group, which waits for its goroutines
+	ctx   context.Context // the context of the group; the group waits for its goroutines
 	core  *server.Server
 	group *errgroup.Group
 }

@@ -37,8 +37,8 @@ type ServerOptions struct {
 	Reports  retain.Reports
 	// ScrubEvery is how often the server reads all stored content to check it. 0 means never.
 	ScrubEvery time.Duration
-	// AuditFile and AuditSyslog are the places to which the server sends each act. If AuditFile is
-	// empty and AuditSyslog is false, the server sends acts nowhere.
+	// AuditFile and AuditSyslog are the places to which the server sends each act. If AuditFile is empty and
+	// AuditSyslog is false, the server sends no acts.
 	AuditFile   string
 	AuditSyslog bool
 

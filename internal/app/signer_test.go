@@ -62,9 +62,8 @@ func (p *pusher) counters() map[string]uint64 {
 	return out
 }
 
-// TestACounterGoesUp checks that each push of new code increases the counter of its environment. The counter also
-// increases if the server has lost its own counter. But the counter does not go beyond a number that somebody has
-// signed.
+// TestACounterGoesUp checks that each push of new code increases the counter of its environment. The new counter is one
+// more than the highest counter that this operator has signed or that the server shows.
 func TestACounterGoesUp(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, step := range []struct {

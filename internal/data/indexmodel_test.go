@@ -65,8 +65,7 @@ func (m *indexModel) apply(body tutti.Body) {
 	}
 }
 
-// remember lets a node ask some questions. Most of the stored answers are the
-// present ones.
+// remember lets a node ask some questions. Most of the stored answers are the present answers.
 func (m *indexModel) remember(t *rapid.T) {
 	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
 	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")

@@ -16,7 +16,7 @@ import (
 type kept struct {
 	node   tutti.Digest     // the record from the node; empty if the node has sent none
 	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
-	asked  *tutti.Questions // the questions up to that time; only set together with served
+	asked  *tutti.Questions // the run's questions that the server knows; set only together with served
 }
 
 func keptOf(r *engine.Run) kept {

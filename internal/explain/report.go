@@ -112,7 +112,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 		len(found), text, strings.Join(names, ", "))
 }
 
-// latestRun returns the run of a node that node list shows. If the node has not finished a run yet,
+// latestRun returns the run that `tutti node list` shows for a node. If the node has not finished a run yet,
 // latestRun returns the active run.
 func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	shown := v.node(n)

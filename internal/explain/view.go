@@ -45,8 +45,8 @@ type Present interface {
 	// Last returns the time of a node's last message, and the node's last beat. The time is zero if the node never sent
 	// a message.
 	Last(node tutti.NodeName) (time.Time, wire.Beat)
-	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. Lacks
-	// knows only agents that have claimed since the start of the server.
+	// Lacks returns the kinds of orders that the server can give but that a node's agent does not know. Lacks returns
+	// nothing for an agent that has not claimed since the server started.
 	Lacks(node tutti.NodeName) []tutti.Capability
 	// Machines returns the machines that have said hello with a node's key since the server started.
 	Machines(node tutti.NodeName) []tutti.Machine

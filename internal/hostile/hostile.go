@@ -12,7 +12,7 @@ import (
 )
 
 // Mangle returns JSON in which it has changed one to three parts. The same seed changes the same
-// parts. With the seed 0, or if the input is not JSON, it changes nothing.
+// parts. With the seed 0, or if the input is not JSON, Mangle changes nothing.
 func Mangle(raw []byte, seed uint64) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

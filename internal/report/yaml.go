@@ -54,8 +54,8 @@ func FromYAML(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encodeNode writes a YAML node as JSON. The function writes the content of an alias each time. The
-// total size is limited here, and the depth limits an alias that contains itself.
+// encodeNode writes a YAML node as JSON. The function writes the content of an alias each time. The total size is
+// limited here, and the limit of the depth stops an alias that contains itself.
 func encodeNode(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxYAMLDepth:

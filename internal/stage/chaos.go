@@ -89,8 +89,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over. The method begins and ends each
-// fault at its time. The method returns which hosts could not be reached, and when.
+// disturb executes the plan until the schedule is over. The method begins and ends each fault at the scheduled times.
+// The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,7 +116,7 @@ func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell
 	return spells, context.Cause(ctx)
 }
 
-// befall begins and ends one fault at its time.
+// befall begins and ends one fault at the scheduled times.
 func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
 	h, err := c.Fleet.Lab.Host(f.Host)
 	if err != nil {

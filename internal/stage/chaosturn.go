@@ -164,8 +164,8 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
 }
 
-// falseGood makes a noop run on all nodes that the server calls good. The method returns the nodes whose state differs
-// from the state of a good node.
+// falseGood makes a noop run on all nodes that the server calls good. The method returns a message for each node whose
+// noop run failed or would change something.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {

@@ -58,7 +58,7 @@ var examples = map[string]example{
 	},
 }
 
-// Demo deploys an example on the hosts of a lab and uses it. If standard output is for
+// Demo deploys an example on the hosts of a lab and uses the example. If standard output is for
 // JSON, Demo writes its messages to standard error.
 func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say := teller(os.Stdout)

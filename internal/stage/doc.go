@@ -1,4 +1,4 @@
-// Package stage runs fleets on the hosts of a lab. The package starts them, deploys the examples on them, and disturbs
-// them. The demo, the commands for labs, tests on hosts and benchmarks share it. The caller supplies the code by which
-// an operator reaches the server.
+// Package stage runs fleets on the hosts of a lab. The package starts fleets, deploys the examples on them, and
+// disturbs them. The demo, the commands for labs, tests on hosts and benchmarks use this package. The caller supplies
+// the code by which an operator reaches the server.
 package stage

@@ -28,7 +28,7 @@ const (
 )
 
 // LabFleet is a fleet on the hosts of a lab. One host has the server, and each other host
-// has an agent. Demo, tests and benchmarks share it.
+// has an agent. Demo, tests and benchmarks use this type.
 type LabFleet struct {
 	Lab    *lab.Running
 	Server *lab.Host
