@@ -111,8 +111,8 @@ func TestConvergeSmall(t *testing.T) {
 
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	// seeds is the environment variable with the seeds, and without has the seeds if the variable is
-	// not set.
+	// seeds is the name of the environment variable with the seeds. The field without has the seeds
+	// for the case that this variable is not set.
 	seeds, without string
 	kill           bool // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet

@@ -88,7 +88,7 @@ type truthNode struct {
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact
-	named     int  // named is a number in a module's file that the catalog names by its path.
+	named     int  // named is a number in a file of a module. The catalog names this file by its path.
 }
 
 // truthFleetUp boots a lab with the fleet of this test. The spare machine is not part of the fleet.
@@ -508,7 +508,7 @@ var (
 )
 
 // atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
-// `tries` tries.
+// `tries` attempts.
 func atMost(tries, showed int) float64 {
 	fewer := func(p float64) float64 { // fewer returns the probability of at most this number of events.
 		sum := 0.0

@@ -24,8 +24,8 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// promise is something that the server has acknowledged. step says after how many steps of its file
-// system.
+// promise is something that the server has acknowledged. The field step is the number of steps of
+// the server's file system before that.
 type promise struct {
 	step int
 	what string

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MayReturn counts that a rival comes back. MayReturn returns false if the limit is exceeded.
+// MayReturn counts one return of a rival. MayReturn returns false if the limit is exceeded.
 func (p Nodes) MayReturn(n tutti.NodeName, now time.Time) bool {
 	return p.countedIn(n, now, time.Hour, MaxReturns, func(of *seat) *perMinute { return &of.returns })
 }
@@ -93,8 +93,8 @@ type perHour struct {
 	used  int
 }
 
-// used adds more to what a node has used. If the sum would exceed most within the hour, used adds
-// nothing and returns false.
+// used adds the number `more` to the amount that a node has used in this hour. If the sum would
+// exceed `most`, the function adds nothing and returns false.
 func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(
 	return true
 }
 
-// fits reports whether more may be used.
+// fits reports whether the number `more` may still be used.
 func (u perHour) fits(now time.Time, more, most int) bool {
 	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
 }
@@ -124,8 +124,8 @@ type perMinute struct {
 	count int
 }
 
-// counted adds one, and reports whether the number in this minute is at most most. The function also returns false
-// if the node is unknown.
+// counted adds one, and reports whether the number in this minute is not above the argument most. The function
+// also returns false if the node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }
