@@ -83,8 +83,8 @@ type truth struct {
 type truthNode struct {
 	literal   int      // in a file
 	reads     []string // shared values
-	publishes int      // publishes is a value that other nodes read. publishes is 0 if there is no such value.
-	of        string   // of is the node whose published value this node reads. of is empty if there is no such node.
+	publishes int      // a value that other nodes read; 0 if there is no such value
+	of        string   // the node whose published value this node reads; empty if there is no such node
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact
@@ -510,7 +510,7 @@ var (
 // atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
 // `tries` attempts.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // fewer returns the probability of at most this number of events.
+	fewer := func(p float64) float64 { // fewer returns the probability of at most `showed` events.
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))
