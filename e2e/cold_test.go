@@ -54,7 +54,7 @@ func (w weather) describe(f *stage.LabFleet) string {
 }
 
 // TestConvergeSwift deploys the example from nothing without its plan. There are four runs, one on
-// each node, and none fails, although the test kills the server in the middle. A second converge
+// each node, and no run fails, although the test kills the server in the middle. A second converge
 // starts no runs. With E2E_DEEP the test kills nothing, and afterwards the fleet scales out and in
 // by itself. With E2E_COLD (seeds with commas) the test deploys once for each seed instead. The
 // agents start at random times, and one node after the other has a slow link.

@@ -26,9 +26,9 @@ import (
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
 // beside lists the kill points of an agent that are not part of a run. An agent may find that its
-// server is not ready yet. Then the load of the machine decides whether the agent asks again before
-// the job ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because a job
-// waits for the agent's answer at these points.
+// server is not ready yet. In this case the load of the machine decides whether the agent asks
+// again before the job ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points,
+// because a job waits for the agent's answer at these points.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
 // greeting lists the kill points in a ticket exchange, by the ends of their names. The numbers say
