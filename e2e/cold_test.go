@@ -80,8 +80,8 @@ func TestConvergeSwift(t *testing.T) {
 	})
 }
 
-// TestConvergeSmall starts a cluster from nothing that is like the example but takes only seconds.
-// E2E_SMALL has the seeds.
+// TestConvergeSmall starts a small cluster from nothing. The cluster is like the example, but takes
+// only seconds. E2E_SMALL has the seeds.
 func TestConvergeSmall(t *testing.T) {
 	coldStarts(t, coldTest{
 		seeds: "E2E_SMALL", without: "1",

@@ -198,7 +198,7 @@ var ownLabs = []struct{ test, file string }{
 	{"TestWeb", "../examples/web/lab.yaml"},
 }
 
-// buildAhead builds the bases of the tests in the background. There is time for the building,
+// buildAhead builds the bases of the tests in the background. The processors are free for this,
 // because the first tests mostly wait. If a test needs a base earlier, the test waits for it or
 // builds it. The returned function ends the building.
 func buildAhead(ctx context.Context) (stop func()) {

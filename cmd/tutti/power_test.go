@@ -191,7 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// job runs one job. Everything that the job's watcher has seen counts as acknowledged.
+// job runs one job. The test treats everything that the job's watcher has seen as acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)

@@ -1,6 +1,6 @@
-// Package excerpt reads files that others write, within bounds. Puppet is root and executes modules that nobody
-// here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or may be a pipe
-// without a writer.
+// Package excerpt reads files that other programs write, within bounds. Puppet is root and executes modules
+// that nobody here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or
+// may be a pipe without a writer.
 package excerpt
 
 import (

@@ -150,7 +150,7 @@ func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, 
 const MaxHellos = 30
 
 // MaxUnknown is how often in a minute a machine may say hello with a node's key and an unknown ticket, or
-// without a ticket. A machine that was set back says such a hello once.
+// without a ticket. A machine that was set back says hello with an unknown ticket once.
 const MaxUnknown = 3
 
 // MaxReturns is how often in an hour a machine may come back after another one has become the node.
@@ -167,5 +167,6 @@ const MaxBoxes = 3
 // MaxPins is how often in a minute a node may report a change of its trust, because each change is an event.
 const MaxPins = 30
 
-// ForeignEvery is how often a node may report a foreign run. No other message that a node sends by itself is stored.
+// ForeignEvery is how often a node may report a foreign run. Of the messages that a node sends by itself, the server
+// stores only these reports.
 const ForeignEvery = 10 * time.Second

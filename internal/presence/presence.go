@@ -97,7 +97,7 @@ func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 }
 
 // Fits reports whether a message came from the machine that is the node. Fits also returns true if the key
-// is unknown, because the writer refuses such a message.
+// is unknown, because the writer refuses a message with an unknown key.
 func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
