@@ -106,7 +106,7 @@ func later(t *testing.T, h *lab.Host, script string) {
 }
 
 // checkOneStart counts the first phase lines of launchers in a run's directory, and fails unless
-// there is one.
+// there is exactly one.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))

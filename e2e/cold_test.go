@@ -138,8 +138,8 @@ func coldStarts(t *testing.T, c coldTest) {
 }
 
 // coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of
-// the table. The first converge takes one run of each node. Even with delays, each node except one
-// takes at most one more run.
+// the table. The first converge needs one run of each node. Even with delays, each node except one
+// needs at most one more run.
 func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()
 	least, most := len(f.Nodes), 2*len(f.Nodes)-1

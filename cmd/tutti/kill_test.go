@@ -21,8 +21,8 @@ import (
 )
 
 // unstarted are the points at which an agent has written the marker but not started Puppet. After a
-// crash nobody can know whether Puppet has started, so the run counts as interrupted and is not
-// tried again.
+// crash nobody can know whether Puppet has started, so the run is `interrupted` and is not tried
+// again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
 // beside lists the kill points of an agent that are not part of a run. An agent may find that its

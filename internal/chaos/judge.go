@@ -191,8 +191,8 @@ func (h History) nodes() []string {
 	return found
 }
 
-// Describe returns the schedule for people. The first line has the seed, then there is
-// one line for each fault.
+// Describe returns the schedule for people. The first line contains the seed, and each further line
+// describes one fault.
 func Describe(seed uint64, faults []Fault) string {
 	lines := []string{fmt.Sprintf("seed %d: %d faults", seed, len(faults))}
 	for _, f := range faults {

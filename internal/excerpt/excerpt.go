@@ -152,7 +152,7 @@ type Splitter struct {
 	skip bool // skip until the end of a line that is too long
 }
 
-// Split takes the next piece of data, and calls f for each line that ends in this piece.
+// Split reads the next piece of data, and calls f for each line that ends in this piece.
 func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	for {
 		line, after, ends := bytes.Cut(piece, []byte("\n"))
