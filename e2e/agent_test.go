@@ -49,7 +49,7 @@ type held struct {
 	run  tutti.RunID
 }
 
-// hold starts the plan on the node and returns when its Puppet waits.
+// hold starts the plan on the node and returns when the node's Puppet waits.
 func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	t.Helper()
 	h := &held{host: host(t, string(node))}
@@ -94,7 +94,7 @@ func (h *held) ended() *engine.Run {
 	return step.Nodes[0].Last()
 }
 
-// later runs a script on a host at the end of the test.
+// later registers a script that runs on a host at the end of the test.
 func later(t *testing.T, h *lab.Host, script string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -106,7 +106,7 @@ func later(t *testing.T, h *lab.Host, script string) {
 }
 
 // checkOneStart counts the first phase lines of launchers in a run's directory, and fails unless
-// there is one.
+// there is exactly one.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))

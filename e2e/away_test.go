@@ -9,8 +9,8 @@ import (
 )
 
 // TestServerAway stops the server while nodes compile. A question that the node asked before gets
-// the last known answer. The run then waits at its gate for the server and is marked. A question
-// that the node never asked gets no answer, which differs from an empty answer.
+// the last known answer. The run then waits at its gate for the server, and is marked as degraded.
+// A question that the node never asked gets no answer, which differs from an empty answer.
 func TestServerAway(t *testing.T) {
 	for _, key := range []string{"shared/away/known", "shared/away/new"} {
 		if err := fleet.Client.SetValue(t.Context(), key, []byte(`"there"`)); err != nil {

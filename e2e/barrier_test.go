@@ -19,7 +19,7 @@ const (
 	waitCompile = `$barrier = generate('/bin/sh', '-c', '` + passBarrier + `')` + "\n"
 )
 
-// barrier stops one run on a host, the next one that reaches the barrier.
+// barrier stops one run on a host: the first run that reaches the barrier.
 type barrier struct {
 	t       *testing.T
 	host    *lab.Host

@@ -54,7 +54,7 @@ func (w weather) describe(f *stage.LabFleet) string {
 }
 
 // TestConvergeSwift deploys the example from nothing without its plan. There are four runs, one on
-// each node, and none fails, although the test kills the server in the middle. A second converge
+// each node, and no run fails, although the test kills the server in the middle. A second converge
 // starts no runs. With E2E_DEEP the test kills nothing, and afterwards the fleet scales out and in
 // by itself. With E2E_COLD (seeds with commas) the test deploys once for each seed instead. The
 // agents start at random times, and one node after the other has a slow link.
@@ -80,8 +80,8 @@ func TestConvergeSwift(t *testing.T) {
 	})
 }
 
-// TestConvergeSmall starts a cluster from nothing that is like the example but takes only seconds.
-// E2E_SMALL has the seeds.
+// TestConvergeSmall starts a small cluster from nothing. The cluster is like the example, but takes
+// only seconds. E2E_SMALL has the seeds.
 func TestConvergeSmall(t *testing.T) {
 	coldStarts(t, coldTest{
 		seeds: "E2E_SMALL", without: "1",
@@ -111,8 +111,8 @@ func TestConvergeSmall(t *testing.T) {
 
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	// seeds is the environment variable with the seeds, and without has the seeds if the variable is
-	// not set.
+	// seeds is the name of the environment variable with the seeds. The field without has the seeds
+	// for the case that this variable is not set.
 	seeds, without string
 	kill           bool // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet
@@ -138,8 +138,8 @@ func coldStarts(t *testing.T, c coldTest) {
 }
 
 // coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of
-// the table. The first converge takes one run of each node. Even with delays, each node except one
-// takes at most one more run.
+// the table. The first converge needs one run of each node. Even with delays, each node except one
+// needs at most one more run.
 func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()
 	least, most := len(f.Nodes), 2*len(f.Nodes)-1

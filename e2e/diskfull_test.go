@@ -19,7 +19,7 @@ const (
 	agentDir  = "/var/lib/tutti/agent"
 )
 
-// disk is a small file system for the directory of a unit on a host, which exists during a test.
+// disk is a small file system for the directory of a unit on a host. It exists only during a test.
 type disk struct {
 	t         *testing.T
 	host      *lab.Host
@@ -76,7 +76,7 @@ func (d *disk) fill(leave int) {
 	sh(d.t, d.host, fmt.Sprintf(`dd if=/dev/zero of=%[1]s/full bs=64k 2>/dev/null || true; truncate -s -%[2]dK %[1]s/full`, d.dir, leave))
 }
 
-// free removes the data of fill, and does nothing else.
+// free removes the data that fill has written, and does nothing else.
 func (d *disk) free() {
 	d.t.Helper()
 	sh(d.t, d.host, "rm "+d.dir+"/full")
@@ -177,7 +177,7 @@ func TestServerDiskFull(t *testing.T) {
 	}
 }
 
-// keeps fails if an acknowledged value is missing.
+// keeps is the check that no acknowledged value is missing.
 func (d *disk) keeps(acknowledged map[string]bool) {
 	d.t.Helper()
 	values, err := fleet.Client.ListValues(d.t.Context(), "shared/disk/")

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestGate changes a value after a compile has read it and before its gate. Puppet must not apply
-// this compile, and the node must compile again.
+// TestGate changes a value after a compile has read it, but before the run's gate. Puppet must not
+// apply this compile, and the node must compile again.
 func TestGate(t *testing.T) {
 	const key = "shared/gate"
 	h := host(t, "node-01")

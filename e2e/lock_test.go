@@ -53,7 +53,7 @@ func clear(t *testing.T, h *lab.Host, path string) {
 	sh(t, h, "mkdir -p $(dirname "+path+"); rm -f /run/e2e-* "+path)
 }
 
-// TestLock lets our run meet each other kind of Puppet run that can be on a node.
+// TestLock lets our run meet every other kind of Puppet run that can be on a node.
 func TestLock(t *testing.T) {
 	push(t, attackFleet, `
 		node 'node-01' {`+heldSite+`}
@@ -106,7 +106,7 @@ func bareApply(t *testing.T) {
 	later(t, h.host, "touch /run/e2e-enough")
 	eventually(t, "the person's Puppet applies", func() bool { return sh(t, h.host, "ls /run/e2e-bare 2>/dev/null || true") != "" })
 	eventually(t, "the agent has seen it", func() bool { return sh(t, h.host, "grep -c puppet.apply "+h.file("answers.jsonl")+" || true") != "0" })
-	// A new agent also knows about the person's run after the run has ended.
+	// An agent that was started later also notices the person's run after the run has ended.
 	sh(t, h.host, "touch /run/e2e-enough; systemctl restart tutti-agent")
 	h.letGo()
 	r := h.ended()
@@ -116,7 +116,8 @@ func bareApply(t *testing.T) {
 	}
 }
 
-// waits lets our run wait for a lock, until the script end ends the wait.
+// waits is the case in which our run waits for a lock. The argument end is the script that ends the
+// wait.
 func waits(t *testing.T, path, end string) {
 	node := host(t, "node-02")
 	clear(t, node, path)
@@ -146,7 +147,7 @@ func waits(t *testing.T, path, end string) {
 	checkLockFree(t, node, path)
 }
 
-// ignores lets our run meet a lock file that has no meaning.
+// ignores is the case in which our run finds a lock file that has no meaning.
 func ignores(t *testing.T, path, leave string) {
 	node := host(t, "node-03")
 	clear(t, node, path)

@@ -69,8 +69,8 @@ func shortDeadline(t *testing.T) time.Duration {
 }
 
 // TestLost cuts the network of two nodes in the middle of a run. The runs must be lost within the
-// deadline. A plan that accepts the outcome lost continues, and another plan fails. When a node is
-// back, the server keeps its result.
+// deadline. A plan that accepts the outcome `lost` continues, and a plan that does not accept it
+// fails. When a node is back, the server keeps the result of the node's run.
 func TestLost(t *testing.T) {
 	shortDeadline(t)
 	push(t, lostFleet, `

@@ -73,7 +73,7 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// beforePanic is the time that it takes to remove labs before the testing package ends the process.
+// beforePanic is the time for removing the labs before the testing package ends the process.
 const beforePanic = 20 * time.Second
 
 // labName returns the name of a lab of these tests. E2E_SUFFIX separates the labs of two test runs
@@ -125,7 +125,8 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 }
 
 // startFleet creates a fleet on the hosts of a lab. With E2E_WARM=0 all runs are cold. E2E_WARM=0
-// is for measuring the benefit of warm runs. Tests of warm runs and of the agent's unit then fail.
+// is for measuring the benefit of warm runs. With E2E_WARM=0 the tests of warm runs and of the
+// agent's unit fail.
 func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*stage.LabFleet, error) {
 	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {
@@ -197,7 +198,7 @@ var ownLabs = []struct{ test, file string }{
 	{"TestWeb", "../examples/web/lab.yaml"},
 }
 
-// buildAhead builds the bases of the tests in the background. There is time for the building,
+// buildAhead builds the bases of the tests in the background. The processors are free for this,
 // because the first tests mostly wait. If a test needs a base earlier, the test waits for it or
 // builds it. The returned function ends the building.
 func buildAhead(ctx context.Context) (stop func()) {
@@ -322,8 +323,8 @@ const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
-// until watches the job until the condition holds for an event, or the job ends. If the server
-// restarts, until waits for it.
+// until watches the job, and returns after the first event for which the condition holds, or at the
+// end of the job. If the server restarts, the function waits for the server.
 func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))

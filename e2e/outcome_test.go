@@ -49,7 +49,7 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill mounts a small full disk over a directory, and empty unmounts it.
+// fill mounts a small full disk over a directory, and the function empty unmounts this disk.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -126,7 +126,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// good runs a node that has nothing to change.
+// good starts a run on a node that has nothing to change.
 func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	t.Helper()
 	sh(t, host(t, string(node)), "rm -f /run/e2e-*")
@@ -137,7 +137,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only returns the result of the only run of a job with one node.
+// only, for a job with a single run, returns the result of this run.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()
@@ -173,7 +173,8 @@ func (e ending) check(t *testing.T, node tutti.NodeName) {
 	}
 }
 
-// begin starts the run and, if the case has one, runs the script for the middle of the run.
+// begin starts the run. If the case has a script for the middle of the run, begin executes this
+// script.
 func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	if e.begun == "" {
 		return start(t, fleet, tutti.PlanName(node), tutti.ModeApply)

@@ -15,8 +15,8 @@ import (
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
 // plugins checks a plugin that replaces one of Puppet's files and belongs to no type. The plugin
-// comes with the same run that must use it. The run starts again as a cold process before it has a
-// catalog, and counts as one run.
+// comes with the same run that must use it. Before the run has a catalog, it starts again as a cold
+// process. The server sees only one run.
 func (s *puppetSite) plugins(t *testing.T) {
 	const word = "the libuser of the module"
 	first := s.web[0]

@@ -121,8 +121,8 @@ func (s *puppetSite) withModule(t *testing.T) {
 }
 
 // answersNobodyElse sends forbidden requests to the module's socket. The requests come from another
-// user than the Puppet Server, are for a run that has ended, or are for another node than the
-// run's.
+// user than the Puppet Server, are for a run that has ended, or name another node than the run's
+// node.
 func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 	ask := func(user, certname string) string {
@@ -141,7 +141,7 @@ func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	}
 }
 
-// lastRun returns the run of a node that ended last.
+// lastRun returns the run that ended last among all runs of a node.
 func lastRun(t *testing.T, s *puppetSite, node tutti.NodeName) tutti.RunID {
 	t.Helper()
 	nodes, err := s.Client.ListNodes(t.Context())

@@ -68,8 +68,8 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		if err := s.Client.UnsetValue(t.Context(), "shared/hiera/profile::swift::ringbuilder::replicas"); err != nil {
 			t.Fatal(err)
 		}
-		// There is one run of each node. All nodes compile. The ring builder has seen all devices, and
-		// applies. After that the storage nodes apply, because they read the digests of the rings.
+		// Each node has one run. All nodes compile. The ring builder applies when it has seen all
+		// devices. After that the storage nodes apply, because they read the digests of the rings.
 		j := s.reacts(t, map[tutti.NodeName]int{"storage-05": 1, "storage-06": 1, "storage-07": 1, "proxy-03": 1})
 		j.checkSummary(tutti.VerdictConverged, 4, 0)
 		checkSwift(t, f, j)

@@ -30,8 +30,8 @@ const swiftEnvironment = "swift"
 var addPuppetDB string
 
 // newSwiftSite boots a Puppet Server with PuppetDB. Tutti's server is on the same host, because
-// PuppetDB answers without a certificate only on its own host. Only the hosts for the test with
-// PuppetDB have joined.
+// without a certificate PuppetDB answers only clients on its own host. Only the hosts for the test
+// with PuppetDB have joined.
 func newSwiftSite(t *testing.T) *puppetSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetserver.yaml")

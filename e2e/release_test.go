@@ -115,7 +115,8 @@ func TestMixedReleases(t *testing.T) {
 // releaseLab returns the name of the lab for the test of two releases.
 func releaseLab() string { return labName("e2e-release") }
 
-// agents installs a program on all nodes and waits until their agents have its version.
+// agents installs a program on all nodes, and waits until all agents have the version of this
+// program.
 func (m *mixed) agents(program string) {
 	m.t.Helper()
 	for _, h := range m.Nodes {
@@ -177,7 +178,7 @@ func (m *mixed) push(site string) {
 	}
 }
 
-// works runs a plan, a noop and a converging job, and checks their effects on the hosts.
+// works starts a plan, a noop job and a converging job, and checks their effects on the hosts.
 func (m *mixed) works() {
 	m.t.Helper()
 	m.number++
@@ -211,7 +212,7 @@ func (m *mixed) wrote(number int) {
 	}
 }
 
-// cancels cancels a long run.
+// cancels starts a long run, cancels it, and checks that the run was interrupted.
 func (m *mixed) cancels() {
 	m.t.Helper()
 	m.push(mixedSlow)
@@ -245,7 +246,7 @@ func (m *mixed) explains() {
 	}
 }
 
-// refused runs a plan whose first step counts as unknown to the last release. refused checks where
+// refused starts a plan whose first step counts as unknown to the last release, and checks where
 // Tutti reports the refusal.
 func (m *mixed) refused() {
 	m.t.Helper()

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// This cluster is like the example but takes only seconds. Storage nodes export their devices. The
-// builder collects the devices, builds rings, publishes the digest of the rings, and exports the
-// address for fetching the rings. If a device is no longer exported, it stays in the rings, as in
-// Swift.
+// This small cluster is like the Swift example, but takes only seconds. Storage nodes export their
+// devices. The builder collects the devices, builds rings, publishes the digest of the rings, and
+// exports the address for fetching the rings. If a device is no longer exported, it stays in the
+// rings, as in Swift.
 const (
 	scaleFleet = `
 fleet: e2e
@@ -59,7 +59,7 @@ func TestConvergeScale(t *testing.T) {
 		later(t, h, "rm -f /var/tmp/e2e-*")
 	}
 	gone := true
-	t.Cleanup(func() { // the other tests need the node, and a fleet that does not react by itself
+	t.Cleanup(func() { // the other tests need the node, and a fleet that does not react to changes
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := fleet.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
 			t.Error(err)

@@ -59,8 +59,8 @@ class e2e_sealed(Sensitive[String] $password = Sensitive('a default')) {
 
 // TestSealed checks secrets of an operator (a value and a hiera key) and of a node. The secrets must arrive as
 // Sensitive on the right nodes. A node that comes later waits. The new node runs after the secrets were sealed to
-// it, and no other node runs because of this. Only the files that Puppet must write may contain the clear text,
-// after success, failure and kill.
+// it. Sealing makes no other node run. Only the files that Puppet must write may contain the clear text, after
+// success, failure and kill.
 func TestSealed(t *testing.T) {
 	const given, made, hiera, rotated = "e2e-canary-given-5d2e", "e2e-canary-made-5d2e", "e2e-canary-hiera-5d2e", "e2e-canary-rotated-5d2e"
 	canaries := []string{given, made, hiera, rotated}

@@ -123,7 +123,7 @@ func (s *puppetSite) setFleet(t *testing.T, text string) {
 	}
 }
 
-// set sets the value of a key as an operator.
+// set stores the value of a key, as an operator does.
 func (s *puppetSite) set(t *testing.T, key, value string) {
 	t.Helper()
 	if err := s.Client.SetValue(t.Context(), key, []byte(value)); err != nil {

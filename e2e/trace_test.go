@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// traces lists everything on this machine that belongs to the lab with this name. Each line is
-// something that names the lab's directory or the id in all of the lab's names.
+// traces lists everything on this machine that belongs to the lab with this name. Each line
+// contains the lab's directory, or the id that is part of all names of the lab.
 func traces(name string) []string {
 	dir := filepath.Join(lab.DefaultState, name)
 	sum := sha256.Sum256([]byte(dir))
@@ -57,8 +57,8 @@ func traces(name string) []string {
 	return found
 }
 
-// noTraces waits until a lab has left nothing. The kernel removes namespaces some time after their
-// last process.
+// noTraces waits until no trace of a lab is left. The kernel removes namespaces some time after
+// their last process.
 func noTraces(name string) error {
 	var left []string
 	for range 50 {

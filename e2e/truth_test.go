@@ -83,12 +83,12 @@ type truth struct {
 type truthNode struct {
 	literal   int      // in a file
 	reads     []string // shared values
-	publishes int      // publishes is a value that other nodes read. publishes is 0 if there is no such value.
-	of        string   // of is the node whose published value this node reads. of is empty if there is no such node.
+	publishes int      // a value that other nodes read; 0 if there is no such value
+	of        string   // the node whose published value this node reads; empty if there is no such node
 	exports   int      // how many resources
 	collects  bool
 	made      bool // a run of this node creates a fact
-	named     int  // named is a number in a module's file that the catalog names by its path.
+	named     int  // named is a number in a file of a module. The catalog names this file by its path.
 }
 
 // truthFleetUp boots a lab with the fleet of this test. The spare machine is not part of the fleet.
@@ -508,9 +508,9 @@ var (
 )
 
 // atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
-// `tries` tries.
+// `tries` attempts.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // fewer returns the probability of at most this number of events.
+	fewer := func(p float64) float64 { // fewer returns the probability of at most `showed` events.
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))

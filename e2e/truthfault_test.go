@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// levels makes the node's own hiera.yaml name these files. Puppet uses the first file with priority.
+// levels makes the node's own hiera.yaml name these files. The first file has priority.
 func (w *truth) levels(name string, files ...string) {
 	w.t.Helper()
 	text := "version: 5\nhierarchy:\n"

@@ -87,7 +87,8 @@ func rejoin(ctx context.Context, t *testing.T, f *stage.LabFleet, h *lab.Host, c
 	fail(err)
 }
 
-// agentVersion waits until the agent of node-03 has a version, and returns its present version.
+// agentVersion waits until the agent of node-03 is connected with the wanted version, and returns
+// this version.
 func agentVersion(t *testing.T, want string) string {
 	t.Helper()
 	var node struct {

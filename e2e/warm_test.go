@@ -81,7 +81,7 @@ func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 // secondsRE matches the text with which Puppet reports its own time.
 var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
 
-// passing lists the keys of a report that differ in every run.
+// passing lists those keys of a report whose values differ in every run.
 var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
 
 // leftBy returns the catalog and the report that a run has left. Catalog and report must not depend

@@ -11,9 +11,9 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// TestWeb deploys the web example with its plan. Then it changes data. Only the nodes that read the
-// changed data may run, and the nodes that read their exports. Warm and cold runs must leave the
-// same state, even if they change something.
+// TestWeb deploys the web example with its plan. Then it changes data. Only two kinds of nodes may
+// run: nodes that read the changed data, and nodes that read the exports of these nodes. Warm and
+// cold runs must leave the same state, even if they change something.
 func TestWeb(t *testing.T) {
 	f := exampleFleet(t, "web")
 	start(t, f, "deploy", tutti.ModeApply).end().checkSummary(tutti.VerdictSucceeded, 3, 0)
@@ -33,7 +33,7 @@ func TestWeb(t *testing.T) {
 	checkSite(t, f, "release 1.1 from web-01\n")
 }
 
-// convergeTo sets a value and converges. The converge must take the given runs.
+// convergeTo sets a value and converges. The converge must consist of the given runs.
 func convergeTo(t *testing.T, f *stage.LabFleet, key, value string, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	if err := f.Client.SetValue(t.Context(), key, []byte(value)); err != nil {

@@ -21,19 +21,19 @@ import (
 )
 
 // unstarted are the points at which an agent has written the marker but not started Puppet. After a
-// crash nobody can know whether Puppet has started, so the run counts as interrupted and is not
-// tried again.
+// crash nobody can know whether Puppet has started, so the run is `interrupted` and is not tried
+// again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
-// beside are points of an agent that are not part of a run. An agent may find that its server is
-// not ready yet. Then the load of the machine decides whether the agent asks again before the job
-// ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because a job waits
-// for the agent's answer at these points.
+// beside lists the kill points of an agent that are not part of a run. An agent may find that its
+// server is not ready yet. In this case the load of the machine decides whether the agent asks
+// again before the job ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points,
+// because a job waits for the agent's answer at these points.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
-// greeting lists the endings of the points in a ticket exchange, and how often one exchange passes
-// each point. The start time of the server decides whether an agent exchanges its ticket a second
-// time.
+// greeting lists the kill points in a ticket exchange, by the ends of their names. The numbers say
+// how often one exchange passes each point. The start time of the server decides whether an agent
+// exchanges its ticket a second time.
 var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.answered hello": 1, " node.connected": 1, " ticket.json": 2}
 
 // TestKilledAtEveryPoint runs a job once and records every kill point that server and agent pass.

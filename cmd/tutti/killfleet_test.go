@@ -306,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again repeats an action until it succeeds or is refused. again repeats the action while the
-// server does not answer.
+// again calls an action repeatedly, while the server does not answer. It returns when the action
+// succeeds or is refused.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

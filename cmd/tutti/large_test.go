@@ -24,7 +24,7 @@ import (
 const largeReport = 20 << 20
 
 // wire is the connection between the node db and the bus. wire counts the bytes that the node
-// sends. After a certain number of bytes the wire calls the function happens once.
+// sends. After a certain number of bytes the wire calls its function `happens` once.
 type wire struct {
 	listener net.Listener
 	target   string

@@ -24,8 +24,8 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// promise is something that the server has acknowledged. step says after how many steps of its file
-// system.
+// promise is something that the server has acknowledged. The field step is the number of steps of
+// the server's file system before that.
 type promise struct {
 	step int
 	what string
@@ -191,7 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// job runs one job. Everything that the job's watcher has seen counts as acknowledged.
+// job runs one job. The test treats everything that the job's watcher has seen as acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)

@@ -204,7 +204,7 @@ func countStarts(dir, to string) error {
 	return os.WriteFile(ruby, []byte(text), 0o755)
 }
 
-// live runs the node, and switches it on again after a loss of power.
+// live keeps the node running, and switches it on again after a loss of power.
 func (n *powerNode) live() error {
 	for {
 		again, err := n.boot()

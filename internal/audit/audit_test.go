@@ -54,7 +54,8 @@ func each(log []tutti.Entry) iter.Seq2[tutti.Entry, error] {
 	}
 }
 
-// trail returns a log as an audit reads it. The first entries come from segments, and the others from the log.
+// trail returns a log as an audit reads it. The first entries come from segments, and the later entries from
+// the log.
 func trail(t *rapid.T, log []tutti.Entry) []api.AuditEntry {
 	var out []api.AuditEntry
 	var before tutti.Digest

@@ -28,9 +28,9 @@ type line struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// Segment encodes and verifies entries that follow an entry with the link before. The Blob of the result
-// is the digest of the returned bytes, which the caller must store. Segment returns CodeInvalid if there
-// are no entries, and CodeDamaged if they do not fit.
+// Segment encodes and verifies entries. The parameter before is the link of the entry that they follow.
+// The Blob of the result is the digest of the returned bytes, which the caller must store. Segment
+// returns CodeInvalid if there are no entries, and CodeDamaged if they do not fit.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}
@@ -65,8 +65,8 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 	return stored, seg, nil
 }
 
-// Of returns an entry of the log as an entry of the trail. The parameter before is set for
-// the first entry of a trail that does not begin with the log.
+// Of converts an entry of the log to an entry of the trail. The parameter before is set for the
+// first entry of a trail that does not begin with the log.
 func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 	return api.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
 }

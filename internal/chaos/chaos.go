@@ -57,11 +57,10 @@ type Fleet struct {
 	Nodes  []string // the hosts of nodes
 }
 
-// The first constants say how long faults last. The others say how long a host then has
-// no fault. No fault lasts about as long as the server's deadline for silence, because
-// the result would be random. A shorter fault is followed by enough time to detect that a
-// connection works again. A connection needs as long as the fault lasted to notice that
-// it works again. See Deadline.
+// The first constants say how long faults last. The other constants say how long a host has no
+// fault after that. No fault lasts about as long as the server's deadline for silence, because the
+// result would be random. A shorter fault is followed by enough time to detect that a connection
+// works again. This detection takes as long as the fault lasted. See Deadline.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second
@@ -71,8 +70,8 @@ const (
 	step     = 100 * time.Millisecond
 )
 
-// Schedule returns the faults of a seed in the order in which they begin. All faults are
-// over at the time length. A host has only one fault at a time.
+// Schedule returns the faults of a seed in the order in which they begin. All faults are over at
+// the time `length`. A host has only one fault at a time.
 func Schedule(seed uint64, fleet Fleet, length time.Duration) []Fault {
 	r := &roll{seed}
 	hosts := append([]string{fleet.Server}, slices.Sorted(slices.Values(fleet.Nodes))...)

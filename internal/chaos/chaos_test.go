@@ -37,8 +37,8 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 	}
 }
 
-// TestTurns: there is one turn of each kind, and each is on a node. Only the turn Restore
-// is on the server.
+// TestTurns: there is one turn of each kind. The turn Restore is on the server, and every other
+// turn is on a node.
 func TestTurns(t *testing.T) {
 	first := map[TurnKind]bool{}
 	for seed := range uint64(50) {

@@ -53,7 +53,8 @@ type History struct {
 	Nodes   []api.NodeView
 }
 
-// Judge returns the violations, one line each, sorted. An empty list is good.
+// Judge returns the violations, one line each, sorted. An empty list means that there is no
+// violation.
 func Judge(h History) []string {
 	found := slices.Concat(h.jobs(), h.starts(), h.overlaps(), h.losses(), h.nodes())
 	slices.Sort(found)
@@ -138,9 +139,9 @@ func (h History) losses() []string {
 	return found
 }
 
-// away returns for how much of the deadline before a time nobody could reach the node or
-// the server's host. The time between two spells counts, too, if it is too short to
-// detect that a connection works again.
+// away looks at the period of the length Deadline that ends at a given time. It returns for how
+// much of this period nobody could reach the node or the server's host. The time between two spells
+// counts, too, if it is too short to detect that a connection works again.
 func (h History) away(node string, until time.Time) time.Duration {
 	var spells []Spell
 	for _, s := range h.Spells {
@@ -190,8 +191,8 @@ func (h History) nodes() []string {
 	return found
 }
 
-// Describe returns the schedule for people. The first line has the seed, then there is
-// one line for each fault.
+// Describe returns the schedule for people. The first line contains the seed, and each further line
+// describes one fault.
 func Describe(seed uint64, faults []Fault) string {
 	lines := []string{fmt.Sprintf("seed %d: %d faults", seed, len(faults))}
 	for _, f := range faults {

@@ -1,6 +1,6 @@
-// Package excerpt reads files that others write, within bounds. Puppet is root and executes modules that nobody
-// here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or may be a pipe
-// without a writer.
+// Package excerpt reads files that other programs write, within bounds. Puppet is root and executes modules
+// that nobody here has checked. A file of Puppet's may be larger than the memory, may consist of one line, or
+// may be a pipe without a writer.
 package excerpt
 
 import (
@@ -50,7 +50,7 @@ func Read(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// With reads a file of any size by calling a function. The function gets the file, its size, and
+// With calls a function that reads a file of any size. The function gets the file, its size, and
 // the number of bytes that it may keep.
 func With(path string, most int64, read func(file io.Reader, size, most int64) ([]byte, error)) ([]byte, error) {
 	file, err := Open(path)
@@ -79,7 +79,7 @@ func Digest(path string) (tutti.Digest, error) {
 	return tutti.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// Last returns the last bytes of a file, at most the number most.
+// Last returns the last bytes of a file, at most `most` bytes.
 func Last(path string, most int64) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -93,9 +93,9 @@ func Last(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-most), most))
 }
 
-// Ends returns a file of lines. If the file has more than twice the number each of bytes, Ends leaves out the middle.
-// Ends returns whole lines from the beginning and from the end of the file, at most each bytes of both. Between the two
-// parts is the line that cut returns for the number of bytes left out.
+// Ends returns a file of lines. If the file has more than twice `each` bytes, Ends leaves out the middle. Ends returns
+// whole lines from the beginning and from the end of the file, at most `each` bytes of both. Between the two parts is
+// the line that the function cut returns for the number of bytes left out.
 func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -121,7 +121,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 }
 
 // Lines calls f for each line of a file, without the line's end. Lines leaves out and counts lines with more than
-// most bytes. The line is valid until f returns.
+// `most` bytes. The line is valid until f returns.
 func Lines(path string, most int, f func(line []byte)) (long int, err error) {
 	file, err := Open(path)
 	if err != nil {
@@ -152,7 +152,7 @@ type Splitter struct {
 	skip bool // skip until the end of a line that is too long
 }
 
-// Split takes the next piece of data, and calls f for each line that ends in this piece.
+// Split reads the next piece of data, and calls f for each line that ends in this piece.
 func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	for {
 		line, after, ends := bytes.Cut(piece, []byte("\n"))
@@ -179,7 +179,7 @@ func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	}
 }
 
-// end handles a last line that has no end.
+// end handles a last line that has no line break.
 func (s *Splitter) end(f func(line []byte)) {
 	if len(s.rest) > 0 {
 		f(s.rest)

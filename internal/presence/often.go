@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// MayReturn counts that a rival comes back. MayReturn returns false if the limit is exceeded.
+// MayReturn counts one return of a rival. MayReturn returns false if the limit is exceeded.
 func (p Nodes) MayReturn(n tutti.NodeName, now time.Time) bool {
 	return p.countedIn(n, now, time.Hour, MaxReturns, func(of *seat) *perMinute { return &of.returns })
 }
@@ -93,8 +93,8 @@ type perHour struct {
 	used  int
 }
 
-// used adds more to what a node has used. If the sum would exceed most within the hour, used adds
-// nothing and returns false.
+// used adds the number `more` to the amount that a node has used in this hour. If the sum would
+// exceed `most`, the function adds nothing and returns false.
 func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(
 	return true
 }
 
-// fits reports whether more may be used.
+// fits reports whether the number `more` may still be used.
 func (u perHour) fits(now time.Time, more, most int) bool {
 	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
 }
@@ -124,8 +124,8 @@ type perMinute struct {
 	count int
 }
 
-// counted adds one, and reports whether the number in this minute is at most most. The function also returns false
-// if the node is unknown.
+// counted adds one, and reports whether the number in this minute is not above the argument most. The function
+// also returns false if the node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }
@@ -150,7 +150,7 @@ func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, 
 const MaxHellos = 30
 
 // MaxUnknown is how often in a minute a machine may say hello with a node's key and an unknown ticket, or
-// without a ticket. A machine that was set back says such a hello once.
+// without a ticket. A machine that was set back says hello with an unknown ticket once.
 const MaxUnknown = 3
 
 // MaxReturns is how often in an hour a machine may come back after another one has become the node.
@@ -167,5 +167,6 @@ const MaxBoxes = 3
 // MaxPins is how often in a minute a node may report a change of its trust, because each change is an event.
 const MaxPins = 30
 
-// ForeignEvery is how often a node may report a foreign run. No other message that a node sends by itself is stored.
+// ForeignEvery is how often a node may report a foreign run. Of the messages that a node sends by itself, the server
+// stores only these reports.
 const ForeignEvery = 10 * time.Second

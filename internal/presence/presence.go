@@ -29,7 +29,7 @@ type seat struct {
 	beat wire.Beat
 
 	lacks   []tutti.Capability // capabilities of this release that the node's agent does not have
-	claimed bool               // the field lacks is set
+	claimed bool               // whether the field `lacks` is set
 	tickets fold.Tickets
 	met     []tutti.Machine // machines that have said hello with the node's key, the latest one last
 	greeted time.Time       // time of the last hello
@@ -97,7 +97,7 @@ func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 }
 
 // Fits reports whether a message came from the machine that is the node. Fits also returns true if the key
-// is unknown, because the writer refuses such a message.
+// is unknown, because the writer refuses a message with an unknown key.
 func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -108,8 +108,8 @@ func (p Nodes) Fits(key tutti.NodeKey, ticket tutti.Digest) bool {
 // maxMet is how many machines the server remembers per node.
 const maxMet = 8
 
-// Met records a machine that has said hello. The parameter had is the ticket that the machine had before,
-// and has is its ticket now. If the server refused the hello, had and has are the same ticket.
+// Met records a machine that has said hello. The parameter `had` is the machine's ticket before the
+// hello, and `has` is its ticket now. If the server refused the hello, `had` and `has` are equal.
 func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,9 +141,9 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 // machine beats.
 const TrialFor = 10 * time.Second
 
-// Replaced records that a machine with this ticket replaces another machine as the node. Replaced returns
-// onTrial if the new machine gets no order for some time. The new machine gets no order if the other
-// machine was heard of recently and the new machine was not the node just before.
+// Replaced records that a machine with this ticket replaces another machine as the node. The result
+// onTrial is true if the new machine gets no order for some time. The new machine gets no order if the
+// other machine was heard of recently and the new machine was not the node just before.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

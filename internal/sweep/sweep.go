@@ -1,6 +1,6 @@
 // Package sweep removes content that nothing names any more, while other goroutines store and use content.
-// If Put, Get or Has has confirmed content, this content stays for the time Idle, so that its user can name
-// it. While content is being removed, it does not exist for anybody: a Put waits and stores it again.
+// Content that Put, Get or Has confirmed stays for the time Idle, so that its user can name it. While
+// content is being removed, it does not exist for anybody: a Put waits and stores it again.
 //
 // The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
 package sweep
@@ -134,9 +134,9 @@ type Swept struct {
 	Removed int
 }
 
-// Sweep removes content that named does not return and that nobody has used for the time Idle. Sweep
-// calls named after it has listed the store, so that it does not remove content that is stored and named
-// later. Sweep removes nothing until the time Idle has passed since New.
+// Sweep removes content that the function named does not return and that nobody has used for the time
+// Idle. Sweep calls this function after it has listed the store, so that it does not remove content that
+// is stored and named later. Sweep removes nothing until the time Idle has passed since New.
 func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (Swept, error) {
 	if b.now().Sub(b.since) < Idle {
 		return Swept{}, nil
