@@ -33,7 +33,7 @@ func (v Verb) Includes(other Verb) bool {
 	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
 }
 
-// Everybody stands for all operators in Access.To.
+// Everybody in Access.To stands for all operators.
 const Everybody = "*"
 
 // Access lets operators do something. If the fleet file has no entry, each operator may do everything.

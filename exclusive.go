@@ -71,7 +71,7 @@ func (s LeaseState) Over() bool {
 	return slices.Contains([]LeaseState{LeaseReleased, LeaseKept, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }
 
-// Failed reports whether a node in that state ends its job.
+// Failed reports whether the job fails because of a node in that state.
 func (s LeaseState) Failed() bool {
 	return slices.Contains([]LeaseState{LeaseBusy, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }

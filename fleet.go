@@ -202,8 +202,8 @@ type Environment struct {
 	Path string `json:"path,omitempty"`
 }
 
-// Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, the join
-// token of each node decides, and the group grows when nodes join.
+// Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, a node's join token decides
+// whether the node is in the group, and the group grows when nodes join.
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`

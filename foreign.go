@@ -18,8 +18,9 @@ type Foreign struct {
 	// during that time. The agent knows nothing about the other runs, because each report replaces the report
 	// before it.
 	Unwatched bool `json:"unwatched,omitempty"`
-	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
-	// time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make the node good.
+	// Ago is the minimum time between the beginning of the run and the agent's message. A clock that nobody can set
+	// measures this time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make
+	// the node good.
 	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023). If Local is
 	// nil, the server does not know who began the run.

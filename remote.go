@@ -149,7 +149,7 @@ func (r RemoteRequest) Validate() error {
 	return nil
 }
 
-// capital writes the name of a type as references write it.
+// capital capitalizes the name of a type, as in a reference.
 func capital(name string) string {
 	parts := strings.Split(name, "::")
 	for i, p := range parts {

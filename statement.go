@@ -41,11 +41,13 @@ type Signed struct {
 // Old reports whether there is only a signature of release 0.2.0 or older.
 func (s Signed) Old() bool { return s == Signed{} }
 
-// MaxCounter bounds a counter. Below MaxCounter a higher counter always exists that JSON of any language can hold.
+// MaxCounter bounds a counter. Below MaxCounter, a higher counter always exists that the JSON of every language can
+// represent.
 const MaxCounter = 1 << 53
 
-// MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The larger bound
-// leaves room for pushes that a server has lost. Without the bound, one signature by a thief could use up all counters.
+// MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The bound is larger
+// than one, because a server may have lost pushes. Without the bound, one signature by a thief could use up all
+// counters.
 const MaxCounterStep = 1 << 20
 
 // Leaps reports whether a counter is above the last counter by more than MaxCounterStep.

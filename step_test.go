@@ -106,7 +106,7 @@ func TestThePlanOfAnEventIsRefused(t *testing.T) {
 	}
 }
 
-// The log also refuses what the fleet file would refuse.
+// Plan.Validate, which the log uses, also checks how long a step sleeps.
 func TestASleepHasBounds(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{-1: false, 0: false, 1: true, tutti.MaxSleep: true, tutti.MaxSleep + 1: false} {
 		plan := tutti.Plan{Name: "p", Steps: []tutti.Step{{Name: "x", Sleep: &tutti.SleepStep{For: d}}}}

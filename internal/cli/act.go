@@ -56,7 +56,7 @@ func actOf(entry api.AuditEntry) (act, error) {
 	return a, nil
 }
 
-// what returns a text about what happened, without who did it.
+// what returns a text about the action, without the name of the person.
 func what(body tutti.Body) string {
 	if act := eventViewOf(body).act; act != nil {
 		return act(body)

@@ -12,10 +12,10 @@ import (
 // progress is the state of a job after the events received so far. progress uses the same fold as the server.
 // progress also contains what happens inside the runs.
 type progress struct {
-	mu    sync.Mutex // needed for goroutines that read while another one calls apply
+	mu    sync.Mutex // needed because one goroutine may read while another calls apply
 	state *engine.State
 	told  []tutti.Event // the job's events received so far, in order
-	again int           // number of these events that were received again since the last begin
+	again int           // number of these events that were received again since the last call of begin
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures

@@ -215,8 +215,8 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	}
 }
 
-// printUnrefreshed prints the refreshes that a run has not done, because Puppet's report does not have them: of a run that was not good with
-// the resource that has changed, of a good run those that the node still owes.
+// printUnrefreshed prints the refreshes that a run has not done. Puppet's report does not have these refreshes. For a
+// good run, these are the refreshes that the node still owes. For other runs, they are failures in the run's result.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil {
 		return

@@ -39,7 +39,7 @@ type Process struct {
 	Running     bool   // a process holds the directory's lock
 	Replaced    bool   // the process has another binary than the one on disk
 	Pids        []int  // all processes of its kind for this directory
-	Free, Keeps uint64 // free bytes of the disk, and bytes that it keeps for work that has begun
+	Free, Keeps uint64 // free bytes of the disk, and the bytes reserved for work that has begun
 	Exposed     []string
 	Said        string // the last lines of the unit's log
 }

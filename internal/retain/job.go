@@ -36,7 +36,7 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
-// So are nodes that Tutti stopped converging because they kept changing each other's data.
+// The events about nodes that Tutti stopped converging, because they kept changing each other's data, are kept as well.
 
 const divergedKey = "diverged"
 

@@ -23,8 +23,8 @@ import (
 // machine with this token why it is refused.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger collects what the rules must know about a sequence of events. First Add gets all
-// events in order. After that, Needs reports for each event whether it is needed.
+// Ledger collects what the rules must know about a sequence of events. At first Add gets all events in order. After
+// that, Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key

@@ -152,7 +152,7 @@ func runFacts(dir string, n *doctor.Node) {
 	}
 }
 
-// slowRuns is in how many consecutive runs a fact must be slow to be reported. On a busy
+// slowRuns is the number of consecutive runs in which a fact must be slow before doctor reports the fact. On a busy
 // machine, facts are slow now and then.
 const slowRuns = 3
 
