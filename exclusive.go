@@ -57,7 +57,7 @@ const (
 	LeaseReleased LeaseState = "released" // the node is in its earlier state again
 	LeaseKept     LeaseState = "kept"     // the node stays disabled and belongs to no job any more
 	LeaseRefused  LeaseState = "refused"  // the job never held the node
-	LeaseBroken   LeaseState = "broken"   // the job has lost the node
+	LeaseBroken   LeaseState = "broken"   // the node is no longer disabled by the job
 	LeaseSilent   LeaseState = "silent"   // the node did not answer, and its lease ends by itself
 )
 

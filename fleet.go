@@ -177,8 +177,8 @@ func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string
 
-// The times. If no rule fits, the time is now. The time is window if more than a tenth of the
-// fleet, and more than 20 nodes, read the answer.
+// The times. If no rule fits, the time is ReactNow, or ReactWindow if more than a tenth of the fleet, and more than 20
+// nodes, read the answer.
 const (
 	ReactNow    ReactionTime = "now"    // after Reaction.Window
 	ReactWindow ReactionTime = "window" // after Reaction.Wide
@@ -194,9 +194,8 @@ const (
 	DefaultAskAbove = 100
 )
 
-// Environment says where the Puppet code is. Path is relative to the fleet file, and only the
-// person who pushes the code uses it. Without a Name the fleet has no code, and all of its nodes
-// run with ProgramAgent.
+// Environment says where the Puppet code is. Path is relative to the fleet file, and only the command that pushes the
+// code uses it. Without a Name the fleet has no code, and all of its nodes run with ProgramAgent.
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`

@@ -28,8 +28,8 @@ type Log interface {
 
 // Trimming is a Log that can remove its beginning after a snapshot was taken.
 type Trimming interface {
-	// Snapshot returns the latest SnapshotTaken event of the log. found is false if the log has no
-	// such event.
+	// Snapshot returns the latest SnapshotTaken event of the log. The result found is false if the log has no such
+	// event.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
 	// Trim removes the events up to and including through, which is the Through of the latest
 	// snapshot. The snapshot's Link must be the log's link at through, and the event at through must be the last one of

@@ -62,8 +62,8 @@ type RemoteAnswer struct {
 	Facts    json.RawMessage `json:"facts,omitempty"`
 }
 
-// PuppetStatus is the state of a node's Puppet. Status is the first true one of `disabled`,
-// `applying a catalog`, `idling` (a daemon waits) and `stopped`.
+// PuppetStatus is the state of a node's Puppet. Status is the first of these words that is true: `disabled`, `applying
+// a catalog`, `idling` (a daemon waits), `stopped`.
 type PuppetStatus struct {
 	Applying      bool `json:"applying"`
 	Idling        bool `json:"idling"`

@@ -23,7 +23,7 @@ type lie struct {
 	reason string
 	op     string
 	in     any
-	codes  []tutti.Code // the empty code means success: the message is the node's own statement about itself
+	codes  []tutti.Code // the empty code means success, because a node may send this message about itself
 	audit  string       // audit is the attempt in the audit log. audit is empty if the message is only malformed.
 }
 

@@ -88,7 +88,7 @@ type Node struct {
 	Locks       []Lock
 	Unended     []tutti.RunID // begun runs that have neither an end nor a process
 	Unsent      []tutti.RunID // ended, but the server does not have the result
-	Refused     []tutti.RunID // ended, but the server refused the result and has taken no later result
+	Refused     []tutti.RunID // ended, but the server refused the result and has accepted no later result
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first
 	FacterConf  string        // the file that tells Facter which facts to cache
 }

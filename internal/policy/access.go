@@ -158,8 +158,8 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 }
 
 // uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, uncovered
-// returns the smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node
-// without a group gives GROUP.
+// returns the smallest such group. If there is no such group, uncovered returns the smallest group of each node. For a
+// node without a group, uncovered returns GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

@@ -122,12 +122,12 @@ var common = map[tutti.Keep]rule{
 
 // rules has the rules of the kinds that have their own rule.
 var rules = map[string]rule{
-	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed
-	"epoch.begun":   {nil, always}, // the fence of each run has the epoch of its time
+	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed a rotation
+	"epoch.begun":   {nil, always}, // the fence of each run has the epoch in which the run was wanted
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
 	"code.signed":   {noteLast, needsSigned},
-	"keys.trusted":  {nil, always}, // a node that was disconnected follows the statements one by one
+	"keys.trusted":  {nil, always}, // a node that was disconnected accepts the missed statements one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
