@@ -180,8 +180,7 @@ type UnknownEvent struct {
 // Kind implements Body.
 func (b *UnknownEvent) Kind() string { return b.Name }
 
-// ID implements Body. ID is empty, because this release does not know which thing the event
-// happened to.
+// ID implements Body. ID is empty, because this release cannot read the ID in the body.
 func (*UnknownEvent) ID() string { return "" }
 
 // MarshalJSON returns the body unchanged.

@@ -13,7 +13,7 @@ type Exclusive struct {
 	Lease time.Duration `json:"lease"`
 	// Wait is how long the job waits for runs that are active when the job begins.
 	Wait time.Duration `json:"wait"`
-	// Keep leaves the nodes disabled if the job fails after one of its runs has begun.
+	// Keep is true if the nodes stay disabled when the job fails after one of its runs has begun.
 	Keep bool `json:"keep,omitempty"`
 }
 

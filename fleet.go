@@ -24,8 +24,8 @@ type Fleet struct {
 	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
 	// new machine. Otherwise the server withdraws the publications when the new machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	// VolatileFacts are names of facts whose changes have no meaning. The module has its own list of
-	// volatile facts.
+	// VolatileFacts are names of facts whose changes are no reason for a run. The module has its own list of volatile
+	// facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
 	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
@@ -42,8 +42,8 @@ const Never time.Duration = -1
 // only people start runs.
 const DefaultSafetyWhenAway = 12 * time.Hour
 
-// AloneOf says what a node does while its server is away. If the node is in several groups, the longest
-// wait counts.
+// AloneOf says what a node does while its server is away. If the node is in several groups, the longest SafetyWhenAway
+// counts.
 func (f Fleet) AloneOf(groups []GroupName) Alone {
 	longest, said := time.Duration(0), GroupName("")
 	for _, g := range f.Groups {

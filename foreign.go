@@ -11,8 +11,8 @@ type Foreign struct {
 	Environment string `json:"environment,omitempty"`
 	Puppet      string `json:"puppet,omitempty"`
 	Noop        bool   `json:"noop,omitempty"`
-	// Whole is true if the run certainly applied all of a new catalog of the node's Puppet Server,
-	// for the node's own environment (ADR 0011).
+	// Whole is true if the run certainly applied a whole new catalog, from the node's Puppet Server and for the node's
+	// own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
 	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
 	// during that time. The agent knows nothing about the other runs, because each report replaces the report

@@ -11,8 +11,8 @@ import (
 // third time.
 const journalMark = "\njournalctl log for "
 
-// These constants bound the part of a journal that stays in a message. The last lines of a journal say the
-// reason.
+// These constants bound the part of a journal that stays in a message. The reason of a failure is in the last lines of
+// a journal.
 const (
 	maxJournalLines = 20
 	maxJournalLine  = 300     // bytes

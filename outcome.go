@@ -203,7 +203,7 @@ type Result struct {
 }
 
 // Clock is a position in the order in which an agent has seen events on its node. The count only grows, even if
-// somebody changes the node's time. The zero Clock means that the agent does not count.
+// somebody changes the node's time. With the zero Clock the agent does not count events.
 type Clock struct {
 	// Line is a UUID. An agent that has lost its count begins a new count with another Line. Positions of two different
 	// lines have no order.

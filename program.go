@@ -32,9 +32,8 @@ type RunOptions struct {
 	FactsAhead bool `json:"facts_ahead,omitempty"`
 }
 
-// ProgramOf returns the program of a node for steps that do not set one. The first group of the
-// node, in the file's order, that sets a program counts. If no group sets a program, the fleet's
-// program counts.
+// ProgramOf returns the program of a node for steps that do not set one. ProgramOf uses the node's first group, in the
+// order of the file, that sets a program. If no group sets a program, ProgramOf returns the fleet's program.
 func (f Fleet) ProgramOf(groups []GroupName) Program {
 	for _, g := range f.Groups {
 		if g.Program != "" && slices.Contains(groups, g.Name) {

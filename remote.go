@@ -178,8 +178,8 @@ type RemoteReply struct {
 // MaxRemoteReply bounds a RemoteReply on the bus, in bytes.
 const MaxRemoteReply = 128 << 10
 
-// RemoteDecision counts the nodes on which a question ended in the same way by the same rule of
-// their policies. For allowed requests that only read, Nodes is empty.
+// RemoteDecision has the number of nodes whose policies decided a question by the same rule and in the same way. For
+// allowed requests that only read, Nodes is empty.
 type RemoteDecision struct {
 	Verdict RemoteVerdict `json:"verdict"`
 	Rule    string        `json:"rule,omitempty"`

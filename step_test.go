@@ -39,8 +39,8 @@ func TestEveryStepKindHasARow(t *testing.T) {
 	}
 }
 
-// A viewer keeps what it can of a step of an unknown kind. Code that executes plans refuses a step
-// of an unknown kind.
+// A viewer decodes as much as it can of a step of an unknown kind. Code that executes plans refuses a step of an
+// unknown kind.
 func TestAStepOfALaterRelease(t *testing.T) {
 	for name, c := range map[string]struct{ raw, kind, reason string }{
 		"a kind of its own":     {`{"name":"x","timeout":5,"reboot":{"target":"web"}}`, "reboot", "its key is its name"},

@@ -87,7 +87,7 @@ type Codes interface {
 
 // Signings are the calls for statements that code keys sign (ADR 0026).
 type Signings interface {
-	// Signing returns the statements that a signer needs to know.
+	// Signing returns the earlier statements that a signer needs.
 	Signing(ctx context.Context) (tutti.Signing, error)
 	// SignCode replaces the statement about code that the server may order nodes to run. The new statement
 	// is the same text with more signatures, or the first statement about this code. The error is

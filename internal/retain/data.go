@@ -101,7 +101,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts reports whether a node has made the change since its last claim.
+// counts reports whether a node has changed the value since the node's last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

@@ -9,8 +9,8 @@
 //	never again           denials, retired jobs
 //
 // The following contract must be true for every cut of a log. If a fold gets the needed
-// events before the cut and then the rest of the log, its state is the same as after all
-// events. A property test checks this contract on logs of the real server.
+// events before the cut and then the rest of the log, the fold's state is the same as after all events. A property test
+// checks this contract on logs of the real server.
 package retain
 
 import (
@@ -205,8 +205,8 @@ func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: the current code of each environment is kept, the code that it still uses while the current code is held, and
-// the code of jobs.
+// Code: for each environment, the current code is kept, and while this code is held, also the code still in use. The
+// code of jobs is kept as well.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
