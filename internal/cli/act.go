@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the one
+// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the caller
 // who tried it.
 type act struct {
 	Seq    uint64          `json:"seq"`

@@ -168,7 +168,7 @@ func beginText(e api.PushEffect) string {
 	return "they run by themselves now"
 }
 
-// withdrawalText returns a text about the data that a node loses because no grant covers them any more.
+// withdrawalText returns a text about the data that a node loses because no grant covers the data any more.
 func withdrawalText(w tutti.Withdrawal) string {
 	what := slices.Clone(w.Values)
 	if w.Exports > 0 {

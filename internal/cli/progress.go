@@ -50,7 +50,7 @@ func (p *progress) job() *engine.Job {
 func (p *progress) begin() { p.again = 0 }
 
 // apply folds one item, and reports whether the item was new. After a restore from a backup, the server may send
-// different events from some point on. Then apply drops the events that the server no longer has.
+// different events from some point on. In this case apply drops the events that the server no longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// These constants limit how much of a report a terminal shows. --json has the whole report.
+// These constants limit how much of a report a terminal shows. With --json, the output contains the whole report.
 const (
 	maxValue    = 200 // bytes of one old or new value
 	maxSerious  = 50  // warnings and errors
