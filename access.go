@@ -33,15 +33,15 @@ func (v Verb) Includes(other Verb) bool {
 	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
 }
 
-// Everybody stands for all operators in Access.To.
+// Everybody in Access.To stands for all operators.
 const Everybody = "*"
 
-// Access lets operators do something. If the fleet file has no entry, each operator may do everything.
+// Access gives operators some verbs. If the fleet file has no entry, each operator may do everything.
 type Access struct {
 	To  []string `json:"to"` // names in certificates, or Everybody
 	May []Verb   `json:"may"`
 	// Plans, Groups and Noop narrow VerbRun. Groups also narrows VerbPuppet. Keys (patterns, see
-	// ValidatePattern) narrows VerbData. Empty: all. An entry with Plans or Noop does not allow an
+	// ValidatePattern) narrows VerbData. An empty list narrows nothing. An entry with Plans or Noop does not allow an
 	// operator to pause.
 	Plans  []PlanName  `json:"plans,omitempty"`
 	Groups []GroupName `json:"groups,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestAnAccessIsYAML checks that a word gets quotes if a fleet file would not read it as text.
+// TestAnAccessIsYAML checks that a word gets quotes if YAML would not read the word as text.
 func TestAnAccessIsYAML(t *testing.T) {
 	for name, want := range map[string]string{
 		"ada": "ada", "linus@example.net": "linus@example.net", "night-shift": "night-shift",

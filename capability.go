@@ -42,9 +42,9 @@ var orderOptions = []orderOption{
 }
 
 // firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not
-// report their capabilities. The list was taken from commit 7a084b3: Order in event.go,
-// RemoteActions in remote.go. The list never changes. A test that needs an agent which is too old
-// builds a server with another list (go build -ldflags -X).
+// report their capabilities. The list comes from commit 7a084b3, from Order in event.go and RemoteActions in remote.go.
+// The list never changes. A test that needs an agent which is too old builds a server with another list (go build
+// -ldflags -X).
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 
@@ -76,7 +76,7 @@ func (o Order) Needs() []Capability {
 // Needs returns the capability that an agent needs to answer a question with this action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Lacking returns the entries of needs that are not in knows. If knows is empty, the agent is of
+// Lacking returns the entries of the list needs that are not in the list knows. If knows is empty, the agent is of
 // release 0.2.0 or older, and Lacking uses the list firstRelease.
 func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {
@@ -93,8 +93,8 @@ func Lacking(knows, needs []Capability) []Capability {
 	return out
 }
 
-// TooOld returns a message for people: which capabilities a node's agent lacks, and what to do. The
-// version is empty if the agent did not report its version.
+// TooOld returns a message for people about the capabilities that a node's agent lacks, with the remedy. The version is
+// empty if the agent did not report its version.
 func TooOld(node NodeName, version string, lacks []Capability) string {
 	if version == "" {
 		version = "of release 0.2.0 or before"

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// plainFields are the fields of an Order that need no capability. These fields say whose order it
-// is, or only the server reads them, or every run has them.
+// plainFields are the fields of an Order that need no capability. Such a field identifies the order, is read only by
+// the server, or is set for every run.
 var plainFields = []string{"Run", "Node", "Job", "Step", "Attempt", "Proof", "VolatileFacts", "Environment", "Code", "Timeout"}
 
 // TestEachFieldOfAnOrderNeedsACapability checks that each new field has a row in orderOptions. An

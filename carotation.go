@@ -42,7 +42,7 @@ type KeySet struct {
 
 // KeySets are the key sets that a server trusts.
 type KeySets struct {
-	Phase   RotationPhase // Phase is empty if there is only one set, the present one.
+	Phase   RotationPhase // Phase is empty if the server trusts only the present set.
 	Present KeySet
 	Next    KeySet
 	Was     []Digest // the CAs of removed sets
@@ -65,8 +65,7 @@ func (s KeySets) Trusted() []Digest {
 	return out
 }
 
-// Pinned describes the keys that a node uses: the sorted list of CAs that the node trusts, and the key that signed
-// the node's JWT.
+// Pinned has the sorted list of CAs that a node trusts, and the key that signed the node's JWT.
 type Pinned struct {
 	CAs    []Digest `json:"cas"`
 	Issuer string   `json:"issuer"`

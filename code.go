@@ -40,7 +40,7 @@ type CodeManifest struct {
 	Files       map[string]CodeFile `json:"files"`
 }
 
-// maxPath is less than the longest path of Linux, because the path of the tree comes before it.
+// maxPath is less than the longest path of Linux, because the path of the tree comes before the path of the file.
 const maxPath = 3 << 10
 
 // Validate refuses a manifest that leads out of its own tree: absolute or unclean paths, links to
@@ -79,8 +79,8 @@ func (m CodeManifest) Validate() error {
 	return nil
 }
 
-// climbs reports whether a link goes up again after going down. The target of a climbing link
-// depends on other links on its path.
+// climbs reports whether a link's target has `..` after the name of a directory. The target of a climbing link depends
+// on other links on its path.
 func climbs(link string) bool {
 	down := false
 	for part := range strings.SplitSeq(link, "/") {

@@ -99,8 +99,8 @@ func puppetValue(value any) string {
 	return fmt.Sprint(value) // numbers and bools
 }
 
-// puppetString writes a string between single quotes. puppetString uses double quotes if some
-// characters can be escaped only there.
+// puppetString writes a string between single quotes. puppetString uses double quotes if some characters can be escaped
+// only between double quotes.
 func puppetString(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"

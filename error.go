@@ -58,8 +58,8 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: err.Error(), Err: nil}
 }
 
-// Wrap adds a code to err, and the context that the caller knows. A nil err stays nil. If code is
-// empty, the error keeps the code that err has.
+// Wrap adds to err a code, and a message with the context of the failed call. A nil err stays nil. If code is empty,
+// the error keeps the code that err has.
 func Wrap(code Code, err error, format string, args ...any) error {
 	if err == nil {
 		return nil

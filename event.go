@@ -148,9 +148,8 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 }
 
 // ViewEvent decodes an event that a program only shows. A viewer may be older than the server. If
-// the viewer does not know the kind of an event, the event's body is an UnknownEvent. Known kinds
-// may have words that this release does not know. No code may base a decision on the result of
-// ViewEvent.
+// the viewer does not know the kind of an event, the event's body is an UnknownEvent. An event of a known kind may
+// contain words that this release does not know. No code may base a decision on the result of ViewEvent.
 func ViewEvent(raw []byte) (Event, error) {
 	in, err := readEvent(raw)
 	if err != nil {
@@ -181,8 +180,7 @@ type UnknownEvent struct {
 // Kind implements Body.
 func (b *UnknownEvent) Kind() string { return b.Name }
 
-// ID implements Body. ID is empty, because this release does not know which thing the event
-// happened to.
+// ID implements Body. ID is empty, because this release cannot read the ID in the body.
 func (*UnknownEvent) ID() string { return "" }
 
 // MarshalJSON returns the body unchanged.

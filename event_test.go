@@ -221,7 +221,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	}
 }
 
-// Every row says which watch shows the kind, and what audit trail and snapshots keep of it.
+// Every row says which watch shows the kind, and which of its events audit trail and snapshots keep.
 func TestEveryKindHasItsColumns(t *testing.T) {
 	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}

@@ -57,8 +57,8 @@ type CodePushed struct {
 	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Released and PassedOver belong to held code. Released is the code that all other nodes continue to use.
-	// Released is empty if there is no released code. PassedOver lists the codes that were pushed since then and
+	// Released and PassedOver belong to held code. Released is the code that nodes other than canaries continue to use.
+	// Released is empty if there is no released code. PassedOver lists the codes that were pushed after Released and
 	// never released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`

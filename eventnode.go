@@ -112,8 +112,7 @@ type NodeSetBack struct {
 	Begun Fence `json:"begun"` // Begun is the fence of the last run that the node has begun.
 	// During is true if the node knows that it has begun the run, but not how the run ended.
 	During bool `json:"during,omitempty"`
-	// Moved is true if the node knows the run, but is another machine since then or was installed
-	// again.
+	// Moved is true if the node knows the run, but has since moved to another machine or was installed again.
 	Moved bool `json:"moved,omitempty"`
 }
 
@@ -127,7 +126,7 @@ func (b *NodeSetBack) ID() string { return string(b.Node) }
 type NodeFacts struct {
 	Node NodeName `json:"node"`
 	FactsSeen
-	// Row is the number of consecutive runs, up to Run, that the server wanted only because of changed
+	// Row is the number of consecutive runs, up to and including Run, that the server wanted only because of changed
 	// facts. Vain is the number of those runs that changed nothing.
 	Row  int `json:"row,omitempty"`
 	Vain int `json:"vain,omitempty"`
@@ -172,8 +171,8 @@ func (*NodeConnected) Kind() string { return "node.connected" }
 // ID implements Body.
 func (b *NodeConnected) ID() string { return string(b.Node) }
 
-// NodeConflicted says that two machines use the identity of one node. The server then accepts
-// nothing from both machines.
+// NodeConflicted says that two machines use the identity of one node. The server then accepts nothing from either
+// machine.
 type NodeConflicted struct {
 	Node NodeName `json:"node"`
 	Why  string   `json:"why"`

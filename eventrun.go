@@ -130,7 +130,7 @@ func (*RunGated) Kind() string { return "run.gated" }
 // ID implements Body.
 func (b *RunGated) ID() string { return string(b.Run) }
 
-// RunFinished is the node's result of its run.
+// RunFinished contains the result of a run, as its node reports it.
 type RunFinished struct {
 	Result Result `json:"result"`
 }
@@ -141,11 +141,11 @@ func (*RunFinished) Kind() string { return "run.finished" }
 // ID implements Body.
 func (b *RunFinished) ID() string { return string(b.Result.Run) }
 
-// RunLost gives a run up. Nobody has heard from its node for the deadline, or the node has left.
+// RunLost says that the server no longer waits for a run. Its node was silent for too long, or has left.
 type RunLost struct {
 	Run    RunID  `json:"run"`
 	Reason string `json:"reason"`
-	// Left: the machine is not the node any more. Logs of earlier releases do not say it.
+	// Left is true if the machine is no longer the node. Earlier releases did not set Left.
 	Left bool `json:"left,omitempty"`
 }
 

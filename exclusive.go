@@ -13,7 +13,7 @@ type Exclusive struct {
 	Lease time.Duration `json:"lease"`
 	// Wait is how long the job waits for runs that are active when the job begins.
 	Wait time.Duration `json:"wait"`
-	// Keep leaves the nodes disabled if the job fails after one of its runs has begun.
+	// Keep is true if the nodes stay disabled when the job fails after one of its runs has begun.
 	Keep bool `json:"keep,omitempty"`
 }
 
@@ -57,7 +57,7 @@ const (
 	LeaseReleased LeaseState = "released" // the node is in its earlier state again
 	LeaseKept     LeaseState = "kept"     // the node stays disabled and belongs to no job any more
 	LeaseRefused  LeaseState = "refused"  // the job never held the node
-	LeaseBroken   LeaseState = "broken"   // the job has lost the node
+	LeaseBroken   LeaseState = "broken"   // the node is no longer disabled by the job
 	LeaseSilent   LeaseState = "silent"   // the node did not answer, and its lease ends by itself
 )
 
@@ -71,7 +71,7 @@ func (s LeaseState) Over() bool {
 	return slices.Contains([]LeaseState{LeaseReleased, LeaseKept, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }
 
-// Failed reports whether a node in that state ends its job.
+// Failed reports whether the job fails because of a node in that state.
 func (s LeaseState) Failed() bool {
 	return slices.Contains([]LeaseState{LeaseBusy, LeaseRefused, LeaseBroken, LeaseSilent}, s)
 }

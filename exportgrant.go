@@ -43,15 +43,15 @@ var Relations = []string{"before", "notify", "require", "subscribe"}
 // steering are the metaparameters of an export that change how the collecting node runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
-// safeExports lists native types, and their parameters, that do not give root on the collecting
-// node. No value of these parameters names another file, runs a command, or stands for another
-// resource (`name`). Add a type only after you have read the type and its providers.
+// safeExports lists, for some native types, the parameters that do not give root on the collecting node. No value of
+// these parameters names another file, runs a command, or stands for another resource (`name`). Add a type only after
+// you have read the type and its providers.
 var safeExports = map[string][]string{
-	// These are of sshkeys_core and host_core: parsed files, without the parameter target.
+	// These types are from sshkeys_core and host_core. The list leaves out target, which names the file to change.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
 	"Notify": {"message", "withpath"},
 	"Sshkey": {"ensure", "host_aliases", "key", "type"},
-	// These are of the module swift: arguments of swift-ring-builder, which runs without a shell.
+	// These types are from the module swift. They run swift-ring-builder without a shell.
 	"Ring_account_device":   {"ensure", "meta", "region", "weight", "zone"},
 	"Ring_container_device": {"ensure", "meta", "region", "weight", "zone"},
 	"Ring_object_device":    {"ensure", "meta", "region", "weight", "zone"},
@@ -118,7 +118,7 @@ func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	}
 }
 
-// has reports whether the type has its own parameter with the name of a metaparameter.
+// has reports whether the type itself defines a parameter that has the name of a metaparameter.
 func (g ExportGrant) has(parameter string) bool {
 	return parameter == "alias" && strings.HasPrefix(g.Type, "Nagios_")
 }

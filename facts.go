@@ -4,7 +4,7 @@ package tutti
 // settings. Facts themselves stay on the node.
 type FactsSeen struct {
 	Run   RunID  `json:"run"`
-	Facts Digest `json:"facts"` // Facts is the digest without the volatile facts of the run's order.
+	Facts Digest `json:"facts"` // Facts is the digest of all facts except those that the run's order lists as volatile.
 	// Changed lists the names of facts that differ from the facts of the run's compile. The list is
 	// sorted and has at most MaxFactsNamed names.
 	Changed []string `json:"changed,omitempty"`

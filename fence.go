@@ -8,23 +8,23 @@ import (
 
 // Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. With the epoch,
 // the server and its nodes can distinguish orders of the lost end of the log from present orders.
-// Two servers whose epochs have the same number and different random parts come from one log and do
-// not know each other.
+// Two servers whose epochs have the same number and different random parts were restored from one log, and neither has
+// the later events of the other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.
 }
 
-// MaxEpoch bounds the number of an epoch, which is a time in milliseconds. Below this bound a higher number always
-// exists that JSON of any language can hold.
+// MaxEpoch bounds the number of an epoch, which is a time in milliseconds. Below this bound, a higher number always
+// exists that the JSON of every language can represent.
 const MaxEpoch = 1 << 53
 
-// EpochStep bounds the number of a new epoch. The number may exceed the larger one of the present time and the last
-// seen number by at most a hundred years. Without EpochStep, an attacker who once posed as the server could use up all
+// EpochStep bounds the number of a new epoch. The number may be at most a hundred years above the present time or the
+// last seen number, whichever is larger. Without EpochStep, an attacker who once posed as the server could use up all
 // higher numbers.
 const EpochStep = 100 * 365 * 24 * 60 * 60 * 1000
 
-// Plausible returns an error with CodeRefused if no honest server would begin this epoch after the seen position.
+// Plausible returns an error with CodeRefused if no honest server would begin this epoch after the position `seen`.
 func (e Epoch) Plausible(seen Epoch, now time.Time) error {
 	most := max(seen.Number, uint64(max(0, now.UnixMilli()))) + EpochStep
 	if e.Number <= most {
@@ -42,10 +42,9 @@ type Position struct {
 	Link  Digest `json:"link,omitempty"` // see Link
 }
 
-// Behind returns an error with CodeDamaged if this server cannot be the server that was at the
-// position seen, or has gone back since then. The argument at is the link of the seen event in this
-// server's log. The argument at is empty if the log no longer has that event. If the seen position
-// has no epoch, Behind returns no error.
+// Behind returns an error with CodeDamaged if this server cannot have been at the position `seen`, or has gone back
+// since then. The argument at is the link of the seen event in this server's log. The argument at is empty if the log
+// no longer has that event. If the seen position has no epoch, Behind returns no error.
 func (p Position) Behind(seen Position, at Digest) error {
 	var what string
 	mend := "tutti server new-epoch"

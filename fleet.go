@@ -24,8 +24,8 @@ type Fleet struct {
 	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
 	// new machine. Otherwise the server withdraws the publications when the new machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	// VolatileFacts are names of facts whose changes have no meaning. The module has its own list of
-	// volatile facts.
+	// VolatileFacts are names of facts whose changes are no reason for a run. The module has its own list of volatile
+	// facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
 	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
@@ -42,8 +42,8 @@ const Never time.Duration = -1
 // only people start runs.
 const DefaultSafetyWhenAway = 12 * time.Hour
 
-// AloneOf says what a node does while its server is away. If the node is in several groups, the longest
-// wait counts.
+// AloneOf says what a node does while its server is away. If the node is in several groups, the longest SafetyWhenAway
+// counts.
 func (f Fleet) AloneOf(groups []GroupName) Alone {
 	longest, said := time.Duration(0), GroupName("")
 	for _, g := range f.Groups {
@@ -177,8 +177,8 @@ func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string
 
-// The times. If no rule fits, the time is now. The time is window if more than a tenth of the
-// fleet, and more than 20 nodes, read the answer.
+// The times. If no rule fits, the time is ReactNow, or ReactWindow if more than a tenth of the fleet, and more than 20
+// nodes, read the answer.
 const (
 	ReactNow    ReactionTime = "now"    // after Reaction.Window
 	ReactWindow ReactionTime = "window" // after Reaction.Wide
@@ -194,16 +194,15 @@ const (
 	DefaultAskAbove = 100
 )
 
-// Environment says where the Puppet code is. Path is relative to the fleet file, and only the
-// person who pushes the code uses it. Without a Name the fleet has no code, and all of its nodes
-// run with ProgramAgent.
+// Environment says where the Puppet code is. Path is relative to the fleet file, and only the command that pushes the
+// code uses it. Without a Name the fleet has no code, and all of its nodes run with ProgramAgent.
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`
 }
 
-// Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, the join
-// token of each node decides, and the group grows when nodes join.
+// Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, a node's join token decides
+// whether the node is in the group, and the group grows when nodes join.
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`

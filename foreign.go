@@ -11,15 +11,16 @@ type Foreign struct {
 	Environment string `json:"environment,omitempty"`
 	Puppet      string `json:"puppet,omitempty"`
 	Noop        bool   `json:"noop,omitempty"`
-	// Whole is true if the run certainly applied all of a new catalog of the node's Puppet Server,
-	// for the node's own environment (ADR 0011).
+	// Whole is true if the run certainly applied a whole new catalog, from the node's Puppet Server and for the node's
+	// own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
 	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
 	// during that time. The agent knows nothing about the other runs, because each report replaces the report
 	// before it.
 	Unwatched bool `json:"unwatched,omitempty"`
-	// Ago says how long before the agent's message the run had begun, at least. A clock that nobody can set measures this
-	// time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make the node good.
+	// Ago is the minimum time between the beginning of the run and the agent's message. A clock that nobody can set
+	// measures this time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make
+	// the node good.
 	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023). If Local is
 	// nil, the server does not know who began the run.
@@ -34,8 +35,8 @@ type Local struct {
 	Away   bool `json:"away,omitempty"` // Away is true if the server did not answer when the run began.
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As is the earlier run that had the same code, environment, program, answers and catalog. As is empty if
-	// one of these inputs was different.
+	// As names the earlier run that had the same code, environment, program, answers and catalog. As is empty if one of
+	// them was different.
 	As RunID `json:"as,omitempty"`
 }
 

@@ -13,9 +13,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// FuzzEvent checks each entry of the log. The decoder refuses the entry with a code. Otherwise the
-// event stays the same if it is encoded and decoded again. A viewer accepts at least the same
-// entries.
+// FuzzEvent checks each entry of the log. If the decoder refuses the entry, the error has a code. Otherwise the event
+// stays the same if it is encoded and decoded again. A viewer accepts at least the same entries.
 func FuzzEvent(f *testing.F) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(files) < len(bodies) {
@@ -65,8 +64,8 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzClaimed checks the answer to a claim. This release knows the whole order in the answer, or
-// Validate refuses the order.
+// FuzzClaimed checks the answer to a claim. If this release does not know everything in the order, Validate must refuse
+// the order.
 func FuzzClaimed(f *testing.F) {
 	for i, raw := range []string{
 		`{"order":{"run":"` + string(aRun) + `","node":"` + string(aNode) + `","job":"deploy-1","step":"db","mode":"noop","environment":"production","code":"` + string(aDigest) + `","timeout":3600000000000,"attempt":2,"tags":["a"],"debug":true},"expect":"turn"}`,

@@ -11,8 +11,8 @@ import (
 // third time.
 const journalMark = "\njournalctl log for "
 
-// These constants bound the part of a journal that stays in a message. The last lines of a journal say the
-// reason.
+// These constants bound the part of a journal that stays in a message. The reason of a failure is in the last lines of
+// a journal.
 const (
 	maxJournalLines = 20
 	maxJournalLine  = 300     // bytes
@@ -20,8 +20,8 @@ const (
 )
 
 // SplitJournal splits Puppet's message about a service into Puppet's own words, the name of the unit,
-// and the last lines of the unit's journal. SplitJournal returns at most 20 lines, of 3 KiB together.
-// If the message has no journal, SplitJournal returns the text unchanged.
+// and the last lines of the unit's journal. SplitJournal returns at most 20 lines, with at most 3 KiB in total. If the
+// message has no journal, SplitJournal returns the text unchanged.
 func SplitJournal(text string) (said, unit string, journal []string) {
 	said, rest, is := strings.Cut(text, journalMark)
 	unit, lines, named := strings.Cut(rest, ":\n")

@@ -53,8 +53,8 @@ func (o Order) Validate() error {
 	return o.Code.Validate()
 }
 
-// Full reports whether the run changes everything that its catalog asks for. Other runs do not
-// decide whether a node is good, and other runs withdraw nothing.
+// Full reports whether the run changes everything that its catalog asks for. A run that is not full does not decide
+// whether a node is good, and withdraws nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
 // Previews reports whether a run of this order checks everything that a full run would check, and changes nothing. If

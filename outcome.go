@@ -69,12 +69,14 @@ type Failure struct {
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	// Column is where in the line a compile failed, from 1 on; 0: Puppet or an earlier agent does not say it.
+	// Column is the column in which a compile failed, counted from 1. With 0 Puppet or an earlier agent did not report
+	// it.
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
 }
 
-// String is the failure in a line: what, why, where. Where Puppet's words end with the place, it is said once.
+// String returns the failure in one line: what, why, where. If Puppet's message has the place, the line has the place
+// only once.
 func (f Failure) String() string {
 	message := f.Message
 	if f.Column > 0 {
@@ -90,7 +92,7 @@ func (f Failure) String() string {
 	return text
 }
 
-// FileLine is FILE:LINE:COLUMN, or FILE:LINE when the column is not known.
+// FileLine returns FILE:LINE:COLUMN, or FILE:LINE if the column is unknown.
 func FileLine(file string, line, column int) string {
 	if column > 0 {
 		return fmt.Sprintf("%s:%d:%d", file, line, column)
@@ -118,7 +120,7 @@ type Change struct {
 	Message  string `json:"message"`
 }
 
-// String is the change in a line, like a failure.
+// String returns the change in one line, in the form of a failure.
 func (c Change) String() string {
 	return Failure{Resource: c.Resource, File: c.File, Line: c.Line, Message: c.Message}.String()
 }
@@ -176,7 +178,7 @@ type Result struct {
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
 	Waits       []Wait    `json:"waits,omitempty"`      // the questions for which a waiting run has no answer
-	Owed        []Owed    `json:"owed,omitempty"`       // the refreshes that the node owed at the end of this run in mode apply
+	Owed        []Owed    `json:"owed,omitempty"`       // the refreshes that the node owed after this run in mode apply
 	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
 	Stopped     bool      `json:"stopped,omitempty"`    // the gate stopped the run, and Puppet applied nothing
 	NoopPending bool      `json:"noop_pending,omitempty"`
@@ -201,7 +203,7 @@ type Result struct {
 }
 
 // Clock is a position in the order in which an agent has seen events on its node. The count only grows, even if
-// somebody changes the node's time. The zero Clock means that the agent does not count.
+// somebody changes the node's time. With the zero Clock the agent does not count events.
 type Clock struct {
 	// Line is a UUID. An agent that has lost its count begins a new count with another Line. Positions of two different
 	// lines have no order.

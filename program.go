@@ -8,8 +8,8 @@ import (
 // Program is the Puppet program with which a node runs.
 type Program string
 
-// The programs. An empty Program means ProgramApply. In a fleet file an empty Program means the
-// value of the next wider place.
+// The programs. An empty Program means ProgramApply. In a fleet file, an empty Program of a step means the value of the
+// group, and an empty one of a group means the value of the fleet.
 const (
 	ProgramApply Program = "apply" // `puppet apply` with the fleet's code
 	ProgramAgent Program = "agent" // `puppet agent` with a catalog of the site's Puppet Server
@@ -32,9 +32,8 @@ type RunOptions struct {
 	FactsAhead bool `json:"facts_ahead,omitempty"`
 }
 
-// ProgramOf returns the program of a node for steps that do not set one. The first group of the
-// node, in the file's order, that sets a program counts. If no group sets a program, the fleet's
-// program counts.
+// ProgramOf returns the program of a node for steps that do not set one. ProgramOf uses the node's first group, in the
+// order of the file, that sets a program. If no group sets a program, ProgramOf returns the fleet's program.
 func (f Fleet) ProgramOf(groups []GroupName) Program {
 	for _, g := range f.Groups {
 		if g.Program != "" && slices.Contains(groups, g.Name) {

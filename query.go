@@ -14,8 +14,7 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
-	// QueryPublished asks for the value of a key of the node itself. A question of this kind does not
-	// count as a read.
+	// QueryPublished asks for the value of a key of the node itself. A question of this kind is not recorded as a read.
 	QueryPublished QueryKind = "published"
 )
 
@@ -91,7 +90,7 @@ type KeyRead struct {
 type CatalogReport struct {
 	Catalog Digest `json:"catalog"` // normalised
 	// Sources is the digest of the content of all puppet:/// sources in the catalog. If Sources is
-	// empty, the content is unknown and counts as different.
+	// empty, the content is unknown, and is treated as different.
 	Sources Digest `json:"sources,omitempty"`
 	Lib     Digest `json:"lib,omitempty"`    // Lib is the digest of lib/ and facts.d/ in all modules.
 	Facts   Digest `json:"facts,omitempty"`  // without volatile ones

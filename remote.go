@@ -62,8 +62,8 @@ type RemoteAnswer struct {
 	Facts    json.RawMessage `json:"facts,omitempty"`
 }
 
-// PuppetStatus is the state of a node's Puppet. Status is the first true one of `disabled`,
-// `applying a catalog`, `idling` (a daemon waits) and `stopped`.
+// PuppetStatus is the state of a node's Puppet. Status is the first of these words that is true: `disabled`, `applying
+// a catalog`, `idling` (a daemon waits), `stopped`.
 type PuppetStatus struct {
 	Applying      bool `json:"applying"`
 	Idling        bool `json:"idling"`
@@ -149,7 +149,7 @@ func (r RemoteRequest) Validate() error {
 	return nil
 }
 
-// capital writes the name of a type as references write it.
+// capital capitalizes the name of a type, as in a reference.
 func capital(name string) string {
 	parts := strings.Split(name, "::")
 	for i, p := range parts {
@@ -178,8 +178,8 @@ type RemoteReply struct {
 // MaxRemoteReply bounds a RemoteReply on the bus, in bytes.
 const MaxRemoteReply = 128 << 10
 
-// RemoteDecision counts the nodes on which a question ended in the same way by the same rule of
-// their policies. For allowed requests that only read, Nodes is empty.
+// RemoteDecision has the number of nodes whose policies decided a question by the same rule and in the same way. For
+// allowed requests that only read, Nodes is empty.
 type RemoteDecision struct {
 	Verdict RemoteVerdict `json:"verdict"`
 	Rule    string        `json:"rule,omitempty"`

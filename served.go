@@ -29,7 +29,7 @@ type Served struct {
 	Record Digest `json:"record,omitempty"`
 	// Failed is true if there is no catalog. Waits and Lags may give the reason.
 	Failed bool `json:"failed,omitempty"`
-	// CatalogUUID is set if the exports are in PuppetDB and count already.
+	// CatalogUUID is set if the exports are in PuppetDB, where other nodes can read them already.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
 	// Lags lists late exporters. If Lags is not empty, the catalog was compiled with old answers of
 	// PuppetDB, and the node must not apply the catalog.

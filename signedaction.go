@@ -38,8 +38,8 @@ func (t TrustedOperators) Validate() error {
 	return t.Fleet.Validate()
 }
 
-// SignedAction is one change that an operator wants for the Puppets of nodes. What a node does depends on the
-// signed action alone.
+// SignedAction is one change that an operator wants for the Puppets of nodes. A node does only what the signed action
+// says.
 type SignedAction struct {
 	Fleet    Digest       `json:"fleet"`
 	Operator string       `json:"operator"`

@@ -2,7 +2,7 @@ package tutti
 
 import "slices"
 
-// Statement is a signed text on which others act (ADR 0026). Package identity signs and verifies statements.
+// Statement is a signed text on which nodes and signers act (ADR 0026). Package identity signs and verifies statements.
 type Statement struct {
 	Kind       StatementKind `json:"kind"`
 	Body       []byte        `json:"body"` // Body has the JSON bytes that were signed.
@@ -27,9 +27,8 @@ const (
 	StatementAction    StatementKind = "action"    // an operator's action key signs a body of type SignedAction
 )
 
-// Signed is a code key's statement about code: for which fleet and environment, and with which
-// counter. The zero value stands for a signature of release 0.2.0 or older, which does not contain
-// fleet and counter.
+// Signed is a code key's statement about code. It names the fleet, the environment and the counter of the code. The
+// zero value stands for a signature of release 0.2.0 or older, which does not contain fleet and counter.
 type Signed struct {
 	Fleet       Digest `json:"fleet"` // the id of the fleet
 	Environment string `json:"environment"`
@@ -41,11 +40,13 @@ type Signed struct {
 // Old reports whether there is only a signature of release 0.2.0 or older.
 func (s Signed) Old() bool { return s == Signed{} }
 
-// MaxCounter bounds a counter. Below MaxCounter a higher counter always exists that JSON of any language can hold.
+// MaxCounter bounds a counter. Below MaxCounter, a higher counter always exists that the JSON of every language can
+// represent.
 const MaxCounter = 1 << 53
 
-// MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The larger bound
-// leaves room for pushes that a server has lost. Without the bound, one signature by a thief could use up all counters.
+// MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The bound is larger
+// than one, because a server may have lost pushes. Without the bound, one signature by a thief could use up all
+// counters.
 const MaxCounterStep = 1 << 20
 
 // Leaps reports whether a counter is above the last counter by more than MaxCounterStep.
@@ -80,7 +81,7 @@ func (s SignedPlans) Validate() error {
 	return s.Digest.Validate()
 }
 
-// Trusted is a statement of code keys about themselves: which code keys sign from now on.
+// Trusted is a statement of code keys, and lists the code keys that sign from now on.
 type Trusted struct {
 	Fleet Digest `json:"fleet"`
 	// Each statement of this kind adds 1 to the counter. The counter is 0 before the first statement.
@@ -105,7 +106,7 @@ func (t Trusted) Validate() error {
 	return nil
 }
 
-// Signing is what a signer needs to know: the statements that were signed before.
+// Signing has the statements that were signed before, which a signer needs.
 type Signing struct {
 	Fleet Digest `json:"fleet"`
 	// Trust lists all statements of kind StatementTrust, in order. If Trust is empty, the first code key signs.

@@ -47,9 +47,8 @@ var stepKinds = []struct {
 
 func noTarget(Step) string { return "" }
 
-// StepTable is what a layer has for each kind of step. The table of a layer is a type with one
-// method for each kind. Each method is in the file of its kind. If a layer lacks a kind, the layer
-// does not compile.
+// StepTable has a layer's code for each kind of step. The table of a layer is a type with one method for each kind.
+// Each method is in the file of its kind. If a layer lacks a kind, the layer does not compile.
 type StepTable[T any] interface {
 	Run() T
 	Converge() T
@@ -100,7 +99,7 @@ type Step struct {
 	Unknown *UnknownStep `json:"-"`
 }
 
-// UnknownStep is a step of a later release as a viewer knows it.
+// UnknownStep is a step of a later release as a viewer sees it.
 type UnknownStep struct {
 	Kind StepKind
 	Raw  json.RawMessage // the whole step, unchanged

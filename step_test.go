@@ -39,8 +39,8 @@ func TestEveryStepKindHasARow(t *testing.T) {
 	}
 }
 
-// A viewer keeps what it can of a step of an unknown kind. Code that executes plans refuses a step
-// of an unknown kind.
+// A viewer decodes as much as it can of a step of an unknown kind. Code that executes plans refuses a step of an
+// unknown kind.
 func TestAStepOfALaterRelease(t *testing.T) {
 	for name, c := range map[string]struct{ raw, kind, reason string }{
 		"a kind of its own":     {`{"name":"x","timeout":5,"reboot":{"target":"web"}}`, "reboot", "its key is its name"},
@@ -106,7 +106,7 @@ func TestThePlanOfAnEventIsRefused(t *testing.T) {
 	}
 }
 
-// The log also refuses what the fleet file would refuse.
+// Plan.Validate, which the log uses, also checks how long a step sleeps.
 func TestASleepHasBounds(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{-1: false, 0: false, 1: true, tutti.MaxSleep: true, tutti.MaxSleep + 1: false} {
 		plan := tutti.Plan{Name: "p", Steps: []tutti.Step{{Name: "x", Sleep: &tutti.SleepStep{For: d}}}}

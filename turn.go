@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Turn is one of the places that a bus has for calls that its handler answers at the same time. All methods may be
-// called on a nil Turn, which belongs to a call that did not come by a bus.
+// Turn is the place of one call. The number of places limits how many calls a bus's handler answers at the same time.
+// All methods may be called on a nil Turn, which belongs to a call that did not come by a bus.
 type Turn struct {
 	yield func()
 

@@ -33,8 +33,8 @@ type CodeShown struct {
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.
 	Unknown string `json:"unknown,omitempty"`
-	// Have is the number of nodes that had the code Pushed in their last run in mode apply. OtherNodes is
-	// the number of nodes of the environment that had other code. Others lists the first of these nodes.
+	// Have is the number of nodes whose last run in mode apply used the code Pushed. OtherNodes is the number of nodes
+	// of the environment whose last run used other code. Others lists the first of these nodes.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`

@@ -87,7 +87,7 @@ type Codes interface {
 
 // Signings are the calls for statements that code keys sign (ADR 0026).
 type Signings interface {
-	// Signing returns the statements that a signer needs to know.
+	// Signing returns the earlier statements that a signer needs.
 	Signing(ctx context.Context) (tutti.Signing, error)
 	// SignCode replaces the statement about code that the server may order nodes to run. The new statement
 	// is the same text with more signatures, or the first statement about this code. The error is
@@ -151,11 +151,11 @@ type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
-	// PageValues is ListValues page by page, in the order of keys. Each page has the values of the
-	// moment of its request.
+	// PageValues returns the same values as ListValues, page by page and in the order of keys. Each page has the values
+	// at the time of its request.
 	PageValues(ctx context.Context, in ValuesQuery) (ValuesPage, error)
-	// Effect says which runs the setting of a key would cause, or, without a value, the unsetting of
-	// the key. It changes nothing. The error is CodeNotFound if there is no value to unset.
+	// Effect says which runs would begin if somebody set the key or, without a value, unset it. It changes nothing. The
+	// error is CodeNotFound if there is no value to unset.
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
@@ -341,10 +341,10 @@ type NodeView struct {
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
-	// Unnoted is why its agent could not note runs that Tutti did not start. Until it has noted them, the node is not good.
+	// Unnoted is the reason why the agent could not note foreign runs. Until it has noted them, the node is not good.
 	Unnoted string `json:"unnoted,omitempty"`
 	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
-	Paused  string `json:"paused,omitempty"` // why nothing begins there by itself
+	Paused  string `json:"paused,omitempty"` // why no run begins on the node by itself
 	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
 	Stands NodeState `json:"stands,omitempty"`
 	// Trusts is the counter of the last statement about code keys that the node has accepted.

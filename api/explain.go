@@ -79,9 +79,9 @@ type RunView struct {
 	Proved  bool      `json:"proved,omitempty"`
 	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// OtherCode and Because are for a run that changed something, if the server still has the
-	// previous run of the node. OtherCode says whether the previous run had other code. Because lists
-	// the questions whose answers had changed since the previous run.
+	// OtherCode and Because are set if the run changed something and the server still has the previous run of the node.
+	// OtherCode says whether the previous run had other code. Because lists the questions whose answers had changed
+	// since the previous run.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }

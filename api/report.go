@@ -89,7 +89,7 @@ type ReportCounts struct {
 	Unchanged int `json:"unchanged"`
 	Total     int `json:"total"`
 
-	Corrective      int `json:"corrective"` // resources that are changed or out of sync, and corrective
+	Corrective      int `json:"corrective"` // resources with a corrective change, made or only possible
 	FailedToRestart int `json:"failed_to_restart"`
 	Restarted       int `json:"restarted"`
 }

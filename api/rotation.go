@@ -25,7 +25,7 @@ type RotateCA struct {
 	Step           tutti.RotationStep `json:"step"`
 	Leave          []tutti.NodeName   `json:"leave,omitempty"`
 	LeaveOperators []string           `json:"leave_operators,omitempty"`
-	// Last allows the step even if no operator, or no operator with admin, can connect after it.
+	// Last allows the step even if no operator, or no operator with admin, can connect after the step.
 	Last bool `json:"last,omitempty"`
 }
 

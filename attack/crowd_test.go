@@ -42,8 +42,8 @@ func strangers(t *testing.T) int {
 
 // TestStrangersWhoFinishTLS plays strangers without a certificate, who finish TLS, begin an
 // enrolment and then send nothing. The connections of the strangers must cost the server little
-// memory. No request of another client may fail. The server must continue even if the strangers are
-// more than the files that it may open.
+// memory. No request of another client may fail. The server must continue even if there are more strangers than files
+// that it may open.
 func TestStrangersWhoFinishTLS(t *testing.T) {
 	count := strangers(t)
 	moreFiles(t, count)

@@ -245,7 +245,7 @@ func (f *fleet) events() []tutti.Event {
 	return out
 }
 
-// denial is an expected entry of the audit log. Each field must be a part of the field in the log.
+// denial is an expected entry of the audit log. Each field must be a part of the same field in the log.
 type denial struct{ who, what, reason string }
 
 // audited waits until the audit log has a denial.

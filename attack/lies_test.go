@@ -23,7 +23,7 @@ type lie struct {
 	reason string
 	op     string
 	in     any
-	codes  []tutti.Code // the empty code means success: the message is the node's own statement about itself
+	codes  []tutti.Code // the empty code means success, because a node may send this message about itself
 	audit  string       // audit is the attempt in the audit log. audit is empty if the message is only malformed.
 }
 
@@ -201,8 +201,8 @@ func TestLies(t *testing.T) {
 	f.works("after")
 }
 
-// askVictim asks a node that does not answer whether it is enabled. askVictim returns the id of the
-// question, which stays open until the test ends.
+// askVictim asks a node to enable its Puppet. The node does not answer, and the question stays open until the test
+// ends. askVictim returns the question's id.
 func (f *fleet) askVictim(victim *node) string {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// issued lets the server issue a certificate for a new operator, whose key is made here. issued
-// returns the operator's client.
+// issued returns the client of a new operator. issued makes the operator's key, and lets the server issue the
+// certificate.
 func (f *fleet) issued(name string) *httpapi.Client {
 	f.t.Helper()
 	key, err := identity.NewOperatorKey()
@@ -80,8 +80,7 @@ func TestRevokedOperator(t *testing.T) {
 	f.audited(denial{"operator:eve", "call /v1/jobs/list", "was revoked"})
 	f.audited(denial{"operator:eve", "call /v1/operators/renew", "stolen"})
 
-	// The revocation must still count after a restart. A new certificate of the same operator must be
-	// valid.
+	// The revocation must still be in effect after a restart. A new certificate of the same operator must be valid.
 	f.end()
 	f.serve()
 	_, err = eve.ListJobs(t.Context())

@@ -25,7 +25,7 @@ func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	return httpapi.NewClient("https://"+f.https, &http.Client{Transport: transport})
 }
 
-// trusting returns the TLS configuration of a client that only knows the CA of this fleet.
+// trusting returns the TLS configuration of a client that trusts only the CA of this fleet.
 func (f *fleet) trusting(t *testing.T) *tls.Config {
 	t.Helper()
 	config, err := identity.ClientTLS(f.authority().CA())

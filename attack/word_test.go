@@ -190,7 +190,7 @@ func (u *usurper) follows(want uint64) {
 	}
 }
 
-// tells sets the statements about code keys that the usurper sends.
+// tells changes which statements about code keys the usurper sends.
 func (u *usurper) tells(chain ...tutti.Statement) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,7 +204,7 @@ func (u *usurper) ring() {
 	}
 }
 
-// begins fails the test unless the node begins the order. The machine has no Puppet, so the run ends at its start.
+// begins checks that the node begins the order. The machine has no Puppet, so the run ends at its start.
 func (u *usurper) begins(what string, code tutti.SignedCode) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, "puppet") {
@@ -212,7 +212,7 @@ func (u *usurper) begins(what string, code tutti.SignedCode) {
 	}
 }
 
-// refused fails the test unless the node refuses the order.
+// refused checks that the node refuses the order.
 func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) {

@@ -16,7 +16,7 @@ var (
 	parityTables = "docs/parity.md"
 )
 
-// TestTheParityListNamesTestsThatAreThere: every test that the list names exists.
+// TestTheParityListNamesTestsThatAreThere checks that every test in the list exists.
 func TestTheParityListNamesTestsThatAreThere(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", parityTables))
 	if err != nil {

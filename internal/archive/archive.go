@@ -161,8 +161,8 @@ type Handler struct {
 }
 
 // Read reads an archive to its end and verifies all of it: the digests, the links, and
-// that nothing is missing. Read returns CodeInvalid if the archive is not complete. After
-// an error, the caller must not use what its handler has got.
+// that nothing is missing. Read returns CodeInvalid if the archive is not complete. After an error, the caller must not
+// use the contents that its handler has got.
 func Read(from io.Reader, h Handler) (Head, End, error) {
 	r := &reader{Handler: h, sum: sha256.New()}
 	err := r.read(tar.NewReader(from))

@@ -74,8 +74,7 @@ func TestEveryCutAndEveryChangeIsFound(t *testing.T) {
 			t.Fatalf("cut off at %d of %d: %v", cut, len(whole), err)
 		}
 	}
-	// The digest in the end covers names and contents. The digest does not cover the
-	// tar's own padding.
+	// The digest in the end marker covers names and contents, but not the tar's own padding.
 	for _, part := range []string{"backup.json", `"after":7`, "files/server.json", "secret", `"seq":9`, `"a":"<&>"`, "blobs/", "\x00blob\x00"[1:5], `"digest":"`} {
 		at := bytes.Index(whole, []byte(part))
 		if at < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the one
+// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the caller
 // who tried it.
 type act struct {
 	Seq    uint64          `json:"seq"`
@@ -56,7 +56,7 @@ func actOf(entry api.AuditEntry) (act, error) {
 	return a, nil
 }
 
-// what returns a text about what happened, without who did it.
+// what returns a text about the action, without the name of the person.
 func what(body tutti.Body) string {
 	if act := eventViewOf(body).act; act != nil {
 		return act(body)

@@ -21,8 +21,8 @@ type TrustOperator struct {
 // OperatorsTrusted are the operators who may sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
-	// Added and Left are the differences to the last list that the operator's directory knew, with the digests of the
-	// keys.
+	// Added and Left are the differences to the last list that the operator's directory has stored, with the digests of
+	// the keys.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
 	Note  string   `json:"note,omitempty"` // the problem with the last list

@@ -181,8 +181,7 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
-// remember writes the head to a file. remember returns false if there is no operator's
-// directory.
+// remember writes the head to a file, and returns false if there is no operator's directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

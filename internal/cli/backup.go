@@ -15,8 +15,8 @@ import (
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
-	// Into is a directory. Backups in this directory are named by the time. File is empty then. After a
-	// new backup, all but the latest Keep backups are deleted.
+	// Into is a directory. If Into is set, File is empty, and the time becomes the name of the backup. After a new
+	// backup, only the latest backups stay. Keep is their number.
 	Into string
 	Keep int
 }

@@ -16,7 +16,7 @@ type Chaos struct {
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
-	// If Turns is set, the test then replaces, clones and sets back machines, and restores the server.
+	// If Turns is set, the test afterwards replaces, clones and sets back machines, and restores the server.
 	Turns bool
 }
 

@@ -125,7 +125,7 @@ themselves.`,
 	}
 }
 
-// heldText returns a text about what nodes wait for after a push.
+// heldText returns a text about the release for which nodes wait after a push.
 func heldText(b tutti.CodePushed) string {
 	switch {
 	case !b.Held:
@@ -168,7 +168,7 @@ func beginText(e api.PushEffect) string {
 	return "they run by themselves now"
 }
 
-// withdrawalText returns a text about the data that a node loses because no grant covers them any more.
+// withdrawalText returns a text about the data that a node loses because no grant covers the data any more.
 func withdrawalText(w tutti.Withdrawal) string {
 	what := slices.Clone(w.Values)
 	if w.Exports > 0 {
@@ -241,8 +241,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file. If many nodes would begin to run, it first asks a person. push sends the
-// fleet file last, so the server always has the code that a plan needs.
+// push sends code and fleet file. If many nodes would begin to run, push first asks a person. push sends the fleet file
+// last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

@@ -39,7 +39,7 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 	return nil
 }
 
-// terminal returns the terminal on which a person can answer a question that is on standard error. terminal
+// terminal returns the terminal on which a person can answer a question. The question is on standard error. terminal
 // returns nil if there is no terminal.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	if isTerminal(cmd.InOrStdin()) {

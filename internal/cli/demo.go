@@ -26,9 +26,8 @@ type Demo struct {
 	Release string // Debian release to use in place of the lab file's
 }
 
-// demoLine is the last line of a demonstration that uses converge. demoLine
-// describes the first job, and has the number of runs and compiles of the second
-// job.
+// demoLine is the last line of a demonstration that uses converge. demoLine describes the first job, and counts the
+// runs and compiles of the second job.
 type demoLine struct {
 	summaryLine
 	SecondRuns     int `json:"second_runs"`

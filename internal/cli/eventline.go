@@ -51,7 +51,7 @@ func claimedLine(p *progress, e tutti.Event) []string {
 	return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
 }
 
-// atGate returns the lines for an event at a run's gate. If the run was stopped there, the lines say so. For other
+// atGate returns the lines for an event at a run's gate. If the gate stopped the run, the lines report this. For other
 // events, the lines say what the event means in a step of this kind.
 func atGate(p *progress, e tutti.Event) []string {
 	r := p.run(e)

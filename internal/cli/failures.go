@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// saidFailures contains the failures that were already printed. Each has the first node with this failure.
+// saidFailures contains the failures that were already printed. Each entry has the first node with the failure.
 type saidFailures map[string]tutti.NodeName
 
-// details returns the details of a run's failure. If the same failure was already printed, it only names the first
-// node with this failure.
+// details returns the details of a run's failure. If the same failure was already printed, the result only names the
+// first node with this failure.
 func (s saidFailures) details(r *engine.Run) []string {
 	lines := details(*r.Result)
 	if r.Result.Outcome != tutti.Failed || len(lines) == 0 {

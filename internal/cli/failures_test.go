@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line, and the
-// last but one at another column.
+// broken is a job in which no node can compile. Each message contains the name of its node. The last node fails at
+// another line, and the last but one at another column.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName

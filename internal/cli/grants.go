@@ -104,7 +104,7 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 // maxNodes is how many nodes one line names at most.
 const maxNodes = 8
 
-// someNodes returns the first few names of nodes, and the number of the others.
+// someNodes returns the first few names of nodes, and how many nodes are left out.
 func someNodes(nodes []tutti.NodeName, all int) string {
 	var names []string
 	for _, n := range nodes[:min(len(nodes), maxNodes)] {

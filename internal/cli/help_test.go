@@ -167,7 +167,7 @@ func TestHelpHasExamples(t *testing.T) {
 }
 
 // isGroup reports whether c only groups other commands. Such a command accepts any arguments, but only to report an
-// error about them.
+// error about the arguments.
 func isGroup(c *cobra.Command) bool {
 	return c.HasSubCommands() && c.ValidateArgs(strings.Fields("a b c d")) == nil
 }

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// group adds commands to parent, under a heading of their own in parent's help.
+// group adds commands to parent, under a separate heading in parent's help.
 func group(parent *cobra.Command, heading string, commands ...*cobra.Command) {
 	parent.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
 	for _, cmd := range commands {

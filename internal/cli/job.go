@@ -233,7 +233,7 @@ func question(q tutti.Query) string {
 	return oneLine(text, maxLine)
 }
 
-// maxLine is how many bytes are shown of a text that others have written.
+// maxLine is how many bytes of a foreign text are shown.
 const maxLine = 4 << 10
 
 func place(p tutti.Place) string {

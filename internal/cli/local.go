@@ -51,7 +51,7 @@ type LocalRun struct {
 	Mode   tutti.Mode    `json:"mode"`
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
-	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it when it is back
+	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it later
 	// Refused is the reason why the server refused the result and counts the run as failed. Refused is empty if the
 	// server has accepted the result or has not received it yet.
 	Refused string `json:"refused,omitempty"`

@@ -161,7 +161,7 @@ func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
 
-// notNoted says that a node could not note runs that Tutti did not start.
+// notNoted returns a text about a node that could not note runs that Tutti did not start.
 func notNoted(n api.NodeView) string {
 	return "runs that Tutti did not start could not be noted: " + tutti.OneLine(n.Unnoted)
 }

@@ -181,7 +181,7 @@ current runs finish. The code-signing key, if the operator has it, stays good.`,
 	return cmd
 }
 
-// jobsOfRevoked says what became of a revoked operator's jobs, a line each.
+// jobsOfRevoked returns a text about a revoked operator's jobs: which jobs were cancelled, and which continue.
 func jobsOfRevoked(out api.RevokedOperator) string {
 	if out.Cancelled == nil && out.GoOn == nil {
 		return "The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// revokes is a server that answers a revocation with this.
+// revokes is a server that answers each revocation with the value of out.
 type revokes struct {
 	cli.Server
 	out api.RevokedOperator
@@ -23,7 +23,8 @@ func (s revokes) RevokeOperator(_ context.Context, in api.RevokeOperator) (api.R
 	return s.out, nil
 }
 
-// TestARevocationSaysWhatGoesOn: also to whom a server of an earlier release answers, which cancels nothing.
+// TestARevocationSaysWhatGoesOn checks which jobs the output names. One of the servers is of an earlier release and
+// cancels nothing.
 func TestARevocationSaysWhatGoesOn(t *testing.T) {
 	none := []tutti.JobID{}
 	for _, tc := range []struct {

@@ -72,8 +72,7 @@ func ending(r *engine.Run) string {
 	return resultText(*r.Result)
 }
 
-// cutOff reports whether a run was stopped before its end. In this case its failures
-// do not explain why it ended.
+// cutOff reports whether a run was stopped before its end. The failures of such a run do not explain why the run ended.
 func cutOff(res tutti.Result) bool {
 	return res.Outcome == tutti.Interrupted || res.Reason == tutti.BecauseTimeout
 }

@@ -285,8 +285,8 @@ type start struct {
 	detach bool
 }
 
-// startFlags adds the flags. startFlags returns a function that makes a start from their values. limit is
-// how many nodes run at the same time, and 0 means all.
+// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument limit
+// is how many nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -305,8 +305,7 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs finds out which nodes may run. runs names the nodes that may not run, and runs the other nodes as
-// one job.
+// runs prints the names of the nodes that may not run, and then starts one job on all nodes that may run.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // signed adds the operator's signature to a request, if operators sign changes in this fleet. An operator signs the
-// names of nodes, and not a selector. So signed first requests from the server which nodes are selected. If it is
-// unknown whether a node is selected, signed returns an answer for the node.
+// names of nodes, and not a selector. So signed first asks the server which nodes are selected. For each node for which
+// this is unknown, signed returns an answer in place of the node's.
 func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
@@ -51,8 +51,8 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, [
 
 // meant checks the list of nodes that an expression selects according to the server. meant returns the selected
 // nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that the node is
-// not selected, meant returns an error. unsure is the number of nodes whose selection only the server knows, because
-// the expression uses more than the name.
+// not selected, meant returns an error. The result unsure is the number of nodes that only the server knows to be
+// selected, because their names do not decide.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {

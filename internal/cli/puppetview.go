@@ -27,8 +27,7 @@ func showStatus(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST KNOWN RUN\tDISABLED BECAUSE", rows)
 }
 
-// lastKnown returns the outcome of the last run of a node that the server
-// knows.
+// lastKnown returns the outcome of a node's last run, as the server knows it.
 func lastKnown(a api.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// These constants limit how much of a report a terminal shows. --json has the whole report.
+// These constants limit how much of a report a terminal shows. With --json, the output contains the whole report.
 const (
 	maxValue    = 200 // bytes of one old or new value
 	maxSerious  = 50  // warnings and errors
@@ -215,8 +215,8 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	}
 }
 
-// printUnrefreshed prints the refreshes that a run has not done, because Puppet's report does not have them: of a run that was not good with
-// the resource that has changed, of a good run those that the node still owes.
+// printUnrefreshed prints the refreshes that a run has not done. Puppet's report does not have these refreshes. For a
+// good run, these are the refreshes that the node still owes. For other runs, they are failures in the run's result.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil {
 		return

@@ -58,7 +58,7 @@ func (l *launch) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&l.detach, "detach", false, "print the job's id and return")
 }
 
-// launch pushes code and fleet file if they have changed, starts a job and shows it.
+// launch pushes code and fleet file if they have changed, starts a job and shows the job.
 func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	server, err := o.connect()
 	if err != nil {
@@ -88,8 +88,8 @@ const (
 	watchDeadline = 2 * time.Minute
 )
 
-// watch shows a job until its verdict. The exit code depends on the verdict. If the server
-// restarts, watch waits for it.
+// watch shows a job until its verdict. The exit code depends on the verdict. If the server restarts, watch waits for
+// the server.
 func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
@@ -111,8 +111,8 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 	return verdictExit(p.job().Verdict)
 }
 
-// follow folds the server's events into p. After a lost connection, follow starts again from the
-// first event. p ignores events that it has already seen.
+// follow folds the server's events into p. After a lost connection, follow starts again from the first event, and p
+// ignores the events that were folded before.
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {

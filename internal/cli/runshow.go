@@ -57,7 +57,7 @@ a run and a node, the command shows the latest run of the node.`,
 	return cmd
 }
 
-// readLog reads the log of an ended run, or the reason why there is no log.
+// readLog returns the log of an ended run, or the reason why there is no log.
 func (r *runJSON) readLog(ctx context.Context, server api.Reports, all bool) error {
 	err := server.RunLog(ctx, r.Run, func(l api.LogLine) error {
 		if all || serious[l.Level] {

@@ -28,11 +28,11 @@ type Sealer interface {
 	// Recovery returns the public key of the recovery key. Recovery returns CodeNotFound if there is no recovery
 	// key.
 	Recovery(c Connection) (public string, err error)
-	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first
-	// time, it calls ask. If ask returns an error, the command ends.
+	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first time,
+	// Seal calls the function ask. If this function returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
 	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
-	// of the secret first. It asks like Seal.
+	// of the secret first. Reseal calls ask like Seal.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
 	// Trust accepts the keys of these nodes that the server returns now.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
@@ -46,8 +46,8 @@ type SealedFor struct {
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
 	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
-	// Recovery is the recovery key in the fleet file. Recovery is only set if this operator has not made this key
-	// and has never sealed to it before.
+	// Recovery is the recovery key in the fleet file. Recovery is set only if this key was made elsewhere, and this
+	// operator seals to it for the first time.
 	Recovery string `json:"recovery,omitempty"`
 }
 

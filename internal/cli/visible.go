@@ -69,7 +69,7 @@ func visiblePainted(line string) string {
 // line.
 func printLine(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format, inLine(args)...) }
 
-// inLine returns the arguments. Each text in them is converted to one line (see tutti.InLine).
+// inLine returns the arguments. Each text in the arguments is converted to one line (see tutti.InLine).
 func inLine(args []any) []any {
 	out := make([]any, len(args))
 	for i, arg := range args {

@@ -39,7 +39,7 @@ type Process struct {
 	Running     bool   // a process holds the directory's lock
 	Replaced    bool   // the process has another binary than the one on disk
 	Pids        []int  // all processes of its kind for this directory
-	Free, Keeps uint64 // free bytes of the disk, and bytes that it keeps for work that has begun
+	Free, Keeps uint64 // free bytes of the disk, and the bytes reserved for work that has begun
 	Exposed     []string
 	Said        string // the last lines of the unit's log
 }
@@ -88,7 +88,7 @@ type Node struct {
 	Locks       []Lock
 	Unended     []tutti.RunID // begun runs that have neither an end nor a process
 	Unsent      []tutti.RunID // ended, but the server does not have the result
-	Refused     []tutti.RunID // ended, but the server refused the result and has taken no later result
+	Refused     []tutti.RunID // ended, but the server refused the result and has accepted no later result
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first
 	FacterConf  string        // the file that tells Facter which facts to cache
 }

@@ -9,9 +9,8 @@
 //	TUTTI_KILLPOINT=NAME#3     the process kills itself as it passes NAME for the third time
 //	TUTTI_KILLPOINTS_TO=FILE   the names of the points passed are added to FILE
 //
-// Rejected: killing after some milliseconds, because this tests only a sample, which
-// differs on every machine. Also rejected: counting system calls from outside, because
-// the numbers have no meaning and change with the runtime.
+// Rejected: killing after some milliseconds, because this tests only some moments, which differ on every machine. Also
+// rejected: counting system calls from outside, because the numbers have no meaning and change with the runtime.
 package killpoint
 
 // The constants are the names of the environment variables.

@@ -8,7 +8,7 @@ import (
 
 // Wish is an action of an operator, with everything that can limit access.
 type Wish struct {
-	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may
+	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may act
 	What  string       // text for people that follows `may not`, for example "run deploy"
 	// Narrow says that the fields below limit the wish. If Narrow is false, the question is whether the operator
 	// has the verb at all.
@@ -157,9 +157,9 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 	return missing
 }
 
-// uncovered returns groups for the nodes of a wish that no entry covers. If one group has all these nodes, uncovered
-// returns the smallest such group. If there is no such group, uncovered returns the smallest group of each node. A node
-// without a group gives GROUP.
+// uncovered returns groups for the nodes of a wish that no entry covers. If one group contains all these nodes,
+// uncovered returns the smallest such group. If there is no such group, uncovered returns the smallest group of each
+// node. For a node without a group, uncovered returns GROUP.
 func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
 	if w.All {
 		return nil

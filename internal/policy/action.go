@@ -58,11 +58,11 @@ const (
 )
 
 // Shipped is the policy of a node that has no policy file. Operators may read the state of
-// Puppet. Operators may also do what they can do with a plan in any case. It denies `resource`.
+// Puppet. Operators may also enable, disable and run Puppet, because plans do the same. The policy denies `resource`.
 const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce\t*\t*\n"
 
 // ParseActions reads a policy and the groups of callers. A line of groups has the form
-// `name id id …`. There may be no groups. Errors have a file and a line.
+// `name id id …`. The argument groups may be empty. Errors have a file and a line.
 func ParseActions(file, text, groupFile, groups string) (*Actions, error) {
 	a := &Actions{file: file, groups: map[string][]string{}}
 	if len(text) > MaxActions || len(groups) > MaxActions {

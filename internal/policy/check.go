@@ -132,7 +132,7 @@ func actionNames() []string {
 	return out
 }
 
-// each calls f with all statements of a condition.
+// each calls f with every statement of a condition, one by one.
 func (c *condition) each(f func(statement)) {
 	if c == nil {
 		return

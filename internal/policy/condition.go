@@ -39,7 +39,7 @@ type statement struct {
 	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column says what a word without an operator means in this column.
+// column says whether a word without an operator is a class or an error.
 type column int
 
 const (

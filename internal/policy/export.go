@@ -79,7 +79,7 @@ func (x *Exports) OldDangers() []string {
 // May returns nil if the node may export the resource. One grant must admit the whole resource.
 func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
 
-// admits is like may, but makes no text for a refusal, which takes much longer than the decision.
+// admits is like the method may, but makes no text for a refusal, which takes much longer than the decision.
 func (x *Exports) admits(e Inspected) bool {
 	_, refused := x.refuses(e)
 	return !refused
@@ -179,8 +179,8 @@ func (x *Exports) mayHave(name string, is amount) error {
 	return refuse(x.fleet, x.groups, x.node, what, why, x.more(name, is))
 }
 
-// Only returns the exports that the node may export. If there are too many exports of a type, Only returns the
-// first ones.
+// Only filters exports: it returns those that the node may export. If there are too many exports of a type, Only
+// returns the first ones.
 func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	counts := map[string]amount{}
 	return slices.DeleteFunc(exports, func(one tutti.Export) bool {
@@ -194,7 +194,7 @@ func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	})
 }
 
-// Most returns how many resources of a type the node may export.
+// Most returns the largest number of resources of a type that the node may export.
 func (x *Exports) Most(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.Most, tutti.MostExports) })
 }

@@ -34,8 +34,8 @@ func parameters(pairs ...string) map[string]json.RawMessage {
 	return out
 }
 
-// The exporter decides what a collecting node applies as root: the type, each parameter and each tag. So a
-// grant must limit type, parameters and tags (finding F6).
+// The exporter chooses type, parameters and tags of a resource that a collecting node applies as root. So a grant must
+// limit all three (finding F6).
 func TestExports(t *testing.T) {
 	const deferred = `{"__ptype":"Deferred","name":"generate","arguments":["/bin/sh","-c","id"]}`
 	sshkey := func(pairs ...string) tutti.Export {

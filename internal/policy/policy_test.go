@@ -96,7 +96,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestPasteAllows adds the suggested line to a fleet file. The file must be valid, and must allow what was refused.
+// TestPasteAllows adds the suggested line to a fleet file. The file must be valid, and must allow the refused action.
 func TestPasteAllows(t *testing.T) {
 	groups := []tutti.GroupName{"storage"}
 	for _, tc := range []struct {

@@ -14,8 +14,9 @@ const (
 	maxWanted = 16 << 10
 )
 
-// Wants returns the grants that a node lacks to publish and read all of this. Their field To is empty. One grant
-// is dangerous and contains everything that needs `dangerous: true`. The other grant contains the rest.
+// Wants returns the grants that a node lacks for the exports, writes and reads in the arguments. Their field To is
+// empty. One grant is dangerous and contains everything that needs `dangerous: true`. The other grant contains the
+// rest.
 func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []Inspected, writes, reads []string) []tutti.Grant {
 	var out merging
 	x := ExportsOf(fleet, groups, node)
@@ -32,7 +33,7 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// Without a grant of the type there was no room to check the type.
+		// If the node has no grant of the type, the loop above had no room to check the type.
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the snapshot keeps the last set of each node, and its last set that no run has published. The set that no
-// run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with tags
-// has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
+// Exports: the snapshot keeps two sets of each node: the last one, and the last one that no run has published. A set
+// that no run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with
+// tags has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -101,7 +101,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts reports whether a node has made the change since its last claim.
+// counts reports whether a node has changed the value since the node's last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

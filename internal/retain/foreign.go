@@ -26,8 +26,8 @@ var kinds = []func(*tutti.RunForeign) bool{
 
 func again(b *tutti.RunForeign) bool { return b.Local.As != "" && b.Result.Outcome.Good() }
 
-// Add returns the runs with one more run. The list gone has the runs that are dropped for it,
-// or the new run if it is not kept. If the run is in the list already, Add changes nothing.
+// Add returns the runs with one more run. The result gone lists the runs that are no longer kept, which may include the
+// new run. If the run is in the list already, Add changes nothing.
 func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
 	if f.Has(one.Result.Run) {
 		return f, nil

@@ -36,7 +36,7 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
-// So are nodes that Tutti stopped converging because they kept changing each other's data.
+// The events about nodes that Tutti stopped converging, because they kept changing each other's data, are kept as well.
 
 const divergedKey = "diverged"
 
@@ -72,8 +72,8 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// The last run of a node that passed its gate or proved the node good is also kept, because
-// it decides whether the node is good.
+// A node's last run that passed its gate or proved the node good is also kept. This run decides whether the node is
+// good.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {

@@ -21,8 +21,8 @@ func PreviewOf(result tutti.Result, code tutti.Digest, wanted uint64) Preview {
 }
 
 // Previews are the latest previews of a node, one for each code. The latest one is first. If a node gets an
-// earlier code again, the preview of this code counts again. If there are too many, the oldest preview that found
-// nothing is dropped.
+// earlier code again, the preview of this code counts again. If the list is too long, the oldest preview without
+// changes or failures is dropped.
 type Previews [4]Preview
 
 // Add returns the previews with one more preview.

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Reports says how many reports with their logs are kept, and for how long. A fold does not
-// need them. The result of a run is kept as long as the run.
+// Reports says how many reports with their logs are kept, and for how long. A fold does not need reports or logs. The
+// result of a run is kept as long as the run.
 type Reports struct {
 	Most int           // how many of the latest reports are kept; 0 means all
 	For  time.Duration // how long reports are kept after the run's end; 0 means as long as the run

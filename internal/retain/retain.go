@@ -9,8 +9,8 @@
 //	never again           denials, retired jobs
 //
 // The following contract must be true for every cut of a log. If a fold gets the needed
-// events before the cut and then the rest of the log, its state is the same as after all
-// events. A property test checks this contract on logs of the real server.
+// events before the cut and then the rest of the log, the fold's state is the same as after all events. A property test
+// checks this contract on logs of the real server.
 package retain
 
 import (
@@ -23,8 +23,8 @@ import (
 // machine with this token why it is refused.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger collects what the rules must know about a sequence of events. First Add gets all
-// events in order. After that, Needs reports for each event whether it is needed.
+// Ledger collects what the rules must know about a sequence of events. At first Add gets all events in order. After
+// that, Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key
@@ -122,12 +122,12 @@ var common = map[tutti.Keep]rule{
 
 // rules has the rules of the kinds that have their own rule.
 var rules = map[string]rule{
-	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed
-	"epoch.begun":   {nil, always}, // the fence of each run has the epoch of its time
+	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed a rotation
+	"epoch.begun":   {nil, always}, // the fence of each run has the epoch in which the run was wanted
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
 	"code.signed":   {noteLast, needsSigned},
-	"keys.trusted":  {nil, always}, // a node that was disconnected follows the statements one by one
+	"keys.trusted":  {nil, always}, // a node that was disconnected accepts the missed statements one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -205,8 +205,8 @@ func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: the current code of each environment is kept, the code that it still uses while the current code is held, and
-// the code of jobs.
+// Code: for each environment, the current code is kept, and while this code is held, also the code still in use. The
+// code of jobs is kept as well.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)

@@ -155,7 +155,7 @@ func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, 
 }
 
 // ByName decides with the name of a node alone. ByName returns NeedsFacts if the expression depends on anything
-// else. ByName is for a caller that must not trust what others say about the node.
+// else. A caller uses ByName if it must not trust other data about the node.
 func (s *Selector) ByName(name tutti.NodeName) (Answer, error) {
 	var unknown []*cel.AttributePatternType
 	for _, v := range []string{"groups", "outcome", "reason", "last_run", "now", "connected", "running", "paused", "agent", "puppet", "facts"} {

@@ -13,8 +13,9 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 )
 
-// Certificate reads when the certificate in a file ends. Ends is zero if Certificate cannot read the file. Doctor
-// reports the certificate from the time notice before its end. The text mend says what to do then.
+// Certificate reads the end date of the certificate in a file. Ends is zero if Certificate cannot read the file. The
+// argument notice says how long before the end date doctor begins to report the certificate. The argument mend says
+// what to do then.
 func Certificate(name, path string, notice time.Duration, mend string) doctor.Credential {
 	c := doctor.Credential{Name: name, File: path, Notice: notice, Mend: mend}
 	raw, _ := os.ReadFile(path)

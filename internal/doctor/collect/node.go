@@ -124,7 +124,7 @@ const oldRun = time.Minute
 func runFacts(dir string, n *doctor.Node) {
 	dirs, _ := filepath.Glob(filepath.Join(dir, "runs", "*"))
 	refused := map[tutti.RunID]time.Time{}
-	var taken time.Time // the last result that the server took
+	var taken time.Time // when the server last accepted a result
 	for _, at := range dirs {
 		run := tutti.RunID(filepath.Base(at))
 		if sent, err := os.Stat(filepath.Join(at, "sent")); err == nil {
@@ -152,7 +152,7 @@ func runFacts(dir string, n *doctor.Node) {
 	}
 }
 
-// slowRuns is in how many consecutive runs a fact must be slow to be reported. On a busy
+// slowRuns is the number of consecutive runs in which a fact must be slow before doctor reports the fact. On a busy
 // machine, facts are slow now and then.
 const slowRuns = 3
 

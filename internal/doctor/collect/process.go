@@ -24,7 +24,7 @@ type Part struct {
 	Dir      string   // its directory
 	Unit     string   // the name of its systemd unit
 	UnitDirs []string // the directories in which to look for units
-	Keeps    uint64   // bytes of the disk that the part keeps for work that has begun
+	Keeps    uint64   // bytes of the disk that the part reserves for work that has begun
 }
 
 // Process examines the processes, the disk, the credentials' permissions and the unit of a part. Fields that Process

@@ -14,8 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 )
 
-// Doctor reports a result that the server refused until the server has taken a later
-// result.
+// Doctor reports a refused result until the server has accepted a later result.
 func TestARefusedResultIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	sent := func(run, why string, at time.Time) {
