@@ -227,6 +227,9 @@ func (s *sim) finish(result tutti.Result) {
 		}
 	}
 	result.StartedAt, result.EndedAt, result.Clock = r.ClaimedAt, s.now, s.clock
+	if s.owes != nil && result.Outcome.Good() && !result.Stopped {
+		s.owes(&result)
+	}
 	s.append(&tutti.RunFinished{Result: result})
 	if s.afterEnd != nil {
 		s.afterEnd(r.Node)

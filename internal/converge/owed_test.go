@@ -36,3 +36,28 @@ func TestANodeThatOwesARefreshIsNotGood(t *testing.T) {
 		}
 	}
 }
+
+// TestARefreshThatStaysOwedCausesFewRuns: the schedule of a service leaves its refresh out of each run. A person's
+// converge then runs the node once and says what is owed, and a reaction does not run the node again and again.
+func TestARefreshThatStaysOwedCausesFewRuns(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	s.all(first)
+	s.concludes(s.passes(), owes)
+	s.owes = owes
+	j := s.all(first)
+	if done(j)["a"] != "run " || !strings.Contains(j.Message, "refresh of Service[x] is owed") {
+		t.Errorf("runs %q, %s: %s; want one run, and what it owes", done(j), j.Verdict, j.Message)
+	}
+
+	l := living(t, map[tutti.NodeName]*manifest{"a": reads("x"), "b": reads("y")})
+	before := l.runs()
+	l.owes = owes
+	l.set("x", "1")
+	l.live(2 * time.Hour)
+	if n := since(before, l.runs())["a"]; n < 2 || n > 6 {
+		t.Errorf("a has run %d times in two hours, want 2 to 6", n)
+	}
+	l.owes = nil
+	l.live(time.Hour)
+	l.needs(t, "its schedule lets the service restart", converge.Nothing)
+}

@@ -180,7 +180,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case s.haltsFor(v, n) != "":
 		return s.haltsFor(v, n) + ": it runs when that node is good"
 	case s.alone(v, n).After(v.Now):
-		return "its last run ended unknown, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
+		return "its last run ended unknown or left a refresh out, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
 	case v.Now.Before(from):
 		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when that is over", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
 	case now:
@@ -257,7 +257,7 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 }
 
 // alone returns until when a node is left alone. A node is left alone if its last run was
-// lost or interrupted, waited for PuppetDB too long, or could not begin.
+// lost or interrupted, waited for PuppetDB too long, left a refresh out, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -266,7 +266,7 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	switch outcome := last.Outcome(); {
 	case outcome == tutti.Lost, outcome == tutti.Interrupted:
 		return v.from(last.EndedAt).Add(aloneFor)
-	case outcome == tutti.Skipped, last.Lagged():
+	case outcome == tutti.Skipped, last.Lagged(), owesAfterGood(last):
 		return v.from(last.EndedAt).Add(disabledFor)
 	}
 	return time.Time{}

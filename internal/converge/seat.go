@@ -343,6 +343,8 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		}
 	case outcome == tutti.Skipped: // Puppet is disabled on the node, and only a person can enable it
 		seat.phase = failed
+	case owesAfterGood(last) && !changed: // another run would leave the refresh out again
+		seat.phase, seat.why = failed, seat.standing.Why()
 	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
 	case outcome == tutti.Waiting:
@@ -359,6 +361,11 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 			seat.phase = ready
 		}
 	}
+}
+
+// owesAfterGood reports whether a run was good but left a refresh out, for example because of the resource's schedule.
+func owesAfterGood(r *engine.Run) bool {
+	return r.Outcome().Good() && r.Result != nil && !r.Result.Stopped && len(r.Result.Owed) > 0
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With

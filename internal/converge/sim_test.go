@@ -50,6 +50,7 @@ type sim struct {
 	clock    tutti.Clock   // for our runs
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // called when a run of the node has ended
+	owes     func(*tutti.Result)  // adds refreshes to each good result that the run has left out
 	disabled bool                 // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
