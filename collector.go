@@ -31,8 +31,8 @@ func collector(typ string, filter json.RawMessage) string {
 	return typ + " <<| " + text + " |>>"
 }
 
-// condition writes a filter. An operand gets parentheses if its meaning would change without them,
-// because `and` binds tighter than `or`.
+// condition writes a filter. An operand gets parentheses if the query would have another meaning without them, because
+// `and` binds tighter than `or`.
 func condition(filter any, inside string) (string, bool) {
 	list, _ := filter.([]any)
 	if len(list) < 2 {

@@ -13,8 +13,8 @@ import (
 
 // Bounds of secrets.
 const (
-	MaxSecret = 32 << 10 // MaxSecret is the size of the JSON in bytes before it is sealed.
-	maxSealed = 64 << 10 // maxSealed is the size of the sealed JSON in bytes.
+	MaxSecret = 32 << 10 // MaxSecret is the largest size of the JSON before sealing, in bytes.
+	maxSealed = 64 << 10 // maxSealed is the largest size of the sealed JSON, in bytes.
 	// MaxPieces bounds the pieces of one request. One event has room for that many pieces of small secrets.
 	MaxPieces = 250
 	maxFor    = 100 // targets

@@ -81,9 +81,9 @@ func StepKinds() []StepKind {
 	return out
 }
 
-// Step is one node of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns
-// which one. After lists the steps for which this step waits. If a step in the file names no
-// earlier step, the step follows the step before it, and After contains that step.
+// Step is one element of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns which one is set.
+// After lists the steps for which this step waits. If a step in the file names no earlier step, After contains the step
+// before it.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`

@@ -128,7 +128,7 @@ type SuggestedGrants struct {
 	Grants []SuggestedGrant `json:"grants,omitempty"`
 }
 
-// SuggestedGrant is a grant for certain nodes that need it. If To is empty, these nodes are in no group.
+// SuggestedGrant is a grant that certain nodes need. If To is empty, these nodes are in no group.
 type SuggestedGrant struct {
 	tutti.Grant
 	Nodes []tutti.NodeName `json:"nodes"`

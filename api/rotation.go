@@ -38,7 +38,8 @@ type CARotation struct {
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators list nodes and operators that the last end has locked out and that have not come back.
+	// Left and LeftOperators list nodes and operators that the end of the last rotation has locked out and that have
+	// not come back.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

@@ -264,8 +264,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a
-// node can contain only '_', and host names do not contain it.
+// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a node can contain
+// only '_', and host names contain no '_'.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {

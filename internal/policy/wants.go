@@ -132,7 +132,7 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 		t.Parameters = named
 		return slices.Insert(types, i, t)
 	}
-	// A grant that names no parameters admits the safe ones, or all if Tutti has no list of safe ones.
+	// A grant that names no parameters admits the safe parameters, or all parameters if Tutti has no list of safe ones.
 	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)

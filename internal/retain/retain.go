@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tokenGrace is how long the server remembers an expired token, so that it can tell a
-// machine with this token why it is refused.
+// tokenGrace is how long the server remembers an expired token, so that the server can tell a machine why it refuses
+// this token.
 const tokenGrace = 30 * 24 * time.Hour
 
 // Ledger collects what the rules must know about a sequence of events. At first Add gets all events in order. After

@@ -207,7 +207,7 @@ func words[T ~string](in []T) []string {
 }
 
 // factsOf returns the names of the facts that an expression uses. If an expression uses
-// facts in another way than facts.NAME and facts["NAME"], it may use any fact.
+// facts in another way than facts.NAME and facts["NAME"], the expression may use any fact.
 func factsOf(checked *ast.AST) (names []string, all bool) {
 	uses := ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && e.AsIdent() == "facts"
