@@ -237,7 +237,7 @@ type SealSecret struct {
 type Recipients struct {
 	Recovery string      `json:"recovery"`          // the public key in the fleet file
 	Nodes    []Recipient `json:"nodes"`             // sorted by name
-	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that are named or listed in a group, but have not joined
+	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that a target or a group lists, but that have not joined
 	Unknown  []GroupName `json:"unknown,omitempty"` // groups that are not in the fleet file
 }
 
