@@ -20,7 +20,7 @@ func collector(typ string, filter json.RawMessage) string {
 	}
 	text, ok := "", false
 	dec := json.NewDecoder(bytes.NewReader(filter))
-	dec.UseNumber() // the text keeps the difference between 1 and 1.0
+	dec.UseNumber() // so 1 and 1.0 stay different in the text
 	var value any
 	if dec.Decode(&value) == nil {
 		text, ok = condition(value, "")

@@ -104,7 +104,7 @@ func (b *RunProved) ID() string { return string(b.Run) }
 type RunRefused struct {
 	Run RunID `json:"run"`
 	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
-	// `dangerous` and covers what needs this word. The other grant covers the rest.
+	// `dangerous` and covers what needs this word. The other grant covers everything else.
 	Wants []Grant `json:"wants"`
 }
 

@@ -311,8 +311,8 @@ type JobView struct {
 }
 
 // KeepNode names a machine by the beginning of its boot id or of the digest of its ticket. If Boot
-// is empty, KeepNode means the next machine that uses the node's key. An empty Boot is for a
-// downgraded agent.
+// is empty, KeepNode means the next machine that uses the node's key. An operator leaves Boot empty if the agent was
+// downgraded.
 type KeepNode struct {
 	Node tutti.NodeName `json:"node"`
 	Boot string         `json:"boot,omitempty"`

@@ -68,7 +68,7 @@ type Server struct {
 	Log         error // the reason why the log lacks acknowledged events
 	Nodes       []api.NodeView
 	Asked       error     // the reason why the nodes are not known
-	Made        time.Time // when its directory was made
+	Made        time.Time // when the server's directory was made
 	Backup      time.Time // the last backup; zero: no backup was made here
 	Scrubbed    time.Time // when the last scrub read the stored content to find damage; zero: never
 	Damaged     []string  // what the scrub found
