@@ -21,8 +21,8 @@ type RunWanted struct {
 	Order Order `json:"order"`
 	// ByFacts is true if the only reason for the run is that the node's facts have changed.
 	ByFacts bool `json:"by_facts,omitempty"`
-	// Changed lists questions of the node whose answers had changed, at most MaxChanged. Changed is set
-	// only for a run that the server wants by itself.
+	// Changed lists questions of the node with changed answers, at most MaxChanged. Changed is set only for a run that
+	// the server wants by itself.
 	Changed []Query `json:"changed,omitempty"`
 }
 
@@ -83,8 +83,8 @@ func (*RunAsked) Kind() string { return "run.asked" }
 // ID implements Body.
 func (b *RunAsked) ID() string { return string(b.Run) }
 
-// RunProved says that a run was stopped at its gate and has shown that its node is good. Nothing
-// can have changed since the node's last run.
+// RunProved says that a run has shown its node to be good, and was stopped at its gate. Nothing can have changed since
+// the node's last run.
 type RunProved struct {
 	Run RunID `json:"run"`
 	// Rests is the start time, by the node's clock, of the run that applied the node's present state.

@@ -87,7 +87,7 @@ type Reaction struct {
 	Limit int `json:"limit,omitempty"`
 	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for the readers of answers. The first rule that fits decides.
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first that fits decides.
 	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
 	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`

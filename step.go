@@ -28,7 +28,7 @@ const (
 	NodesNone StepNodes = "none" // on no node
 	// the step acts on all nodes of its target, which the server resolves when the job starts
 	NodesListed StepNodes = "listed"
-	// the step acts on the nodes of its target that need a run, which the server finds during the job
+	// the step acts on those nodes of its target that need a run. The server finds these nodes during the job
 	NodesFound StepNodes = "found"
 )
 
