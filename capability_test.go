@@ -58,8 +58,8 @@ func TestEachFieldOfAnOrderNeedsACapability(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesOfTheFirstRelease checks that the list of 0.2.0 never changes, and that later
-// releases still have all of its capabilities.
+// TestCapabilitiesOfTheFirstRelease checks that the list of 0.2.0 never changes, and that later releases still have all
+// capabilities in this list.
 func TestCapabilitiesOfTheFirstRelease(t *testing.T) {
 	first := []tutti.Capability{
 		"compile", "debug", "exclusive", "fresh_facts", "noop", "puppet_agent", "remote.disable", "remote.enable", "remote.facts",

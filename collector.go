@@ -20,7 +20,7 @@ func collector(typ string, filter json.RawMessage) string {
 	}
 	text, ok := "", false
 	dec := json.NewDecoder(bytes.NewReader(filter))
-	dec.UseNumber() // the text keeps the difference between 1 and 1.0
+	dec.UseNumber() // so 1 and 1.0 stay different in the text
 	var value any
 	if dec.Decode(&value) == nil {
 		text, ok = condition(value, "")
@@ -31,8 +31,8 @@ func collector(typ string, filter json.RawMessage) string {
 	return typ + " <<| " + text + " |>>"
 }
 
-// condition writes a filter. An operand gets parentheses if its meaning would change without them,
-// because `and` binds tighter than `or`.
+// condition writes a filter. An operand gets parentheses if the query would have another meaning without them, because
+// `and` binds tighter than `or`.
 func condition(filter any, inside string) (string, bool) {
 	list, _ := filter.([]any)
 	if len(list) < 2 {

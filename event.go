@@ -72,7 +72,7 @@ type eventKind struct {
 	keep  Keep
 }
 
-// eventKinds is the table of kinds. The rows of the table are in the files of the bodies.
+// eventKinds is the table of kinds. Each row is in the file that defines the body of its kind.
 var eventKinds = tableOf(jobEvents, runEvents, nodeEvents, dataEvents, fleetEvents, operatorEvents, remoteEvents)
 
 func tableOf(parts ...[]eventKind) map[string]eventKind {

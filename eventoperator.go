@@ -12,8 +12,7 @@ var operatorEvents = []eventKind{
 }
 
 // OperatorIssued records a certificate with which an operator may connect. The server's
-// installation makes the first certificate. The server records the certificate when it starts for
-// the first time.
+// installation makes the first certificate. The server records this certificate at its first start.
 type OperatorIssued struct {
 	Operator string    `json:"operator"`
 	Serial   string    `json:"serial"` // hexadecimal

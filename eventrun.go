@@ -21,8 +21,8 @@ type RunWanted struct {
 	Order Order `json:"order"`
 	// ByFacts is true if the only reason for the run is that the node's facts have changed.
 	ByFacts bool `json:"by_facts,omitempty"`
-	// Changed lists questions of the node whose answers had changed, at most MaxChanged. Changed is set
-	// only for a run that the server wants by itself.
+	// Changed lists questions of the node with changed answers, at most MaxChanged. Changed is set only for a run that
+	// the server wants by itself.
 	Changed []Query `json:"changed,omitempty"`
 }
 
@@ -49,11 +49,11 @@ func (*RunClaimed) Kind() string { return "run.claimed" }
 // ID implements Body.
 func (b *RunClaimed) ID() string { return string(b.Run) }
 
-// RunCompiled holds the data that a compile handed over at its gate. The server appends the event
-// before or together with the gate's decision. The blob Asked contains the questions of the run.
+// RunCompiled contains the data that a compile sent at its gate. The server appends the event before or together with
+// the gate's decision. The blob Asked contains the questions of the run.
 type RunCompiled struct {
 	Run RunID `json:"run"`
-	// Set is the digest of the set of its exports. Set is empty if there are no exports.
+	// Set is the digest of the exports of the compile. Set is empty if there are no exports.
 	Set Digest `json:"set,omitempty"`
 	CatalogReport
 	Asked  Digest     `json:"asked"`
@@ -67,8 +67,8 @@ func (*RunCompiled) Kind() string { return "run.compiled" }
 // ID implements Body.
 func (b *RunCompiled) ID() string { return string(b.Run) }
 
-// RunAsked replaces the list of questions of a run. The event comes when the run failed before its
-// gate, asked more after its gate, or was compiled by a Puppet Server.
+// RunAsked replaces the list of questions of a run. The server appends the event if the run failed before its gate,
+// asked more questions after its gate, or was compiled by a Puppet Server.
 type RunAsked struct {
 	Run    RunID      `json:"run"`
 	Asked  Digest     `json:"asked"`
@@ -83,8 +83,8 @@ func (*RunAsked) Kind() string { return "run.asked" }
 // ID implements Body.
 func (b *RunAsked) ID() string { return string(b.Run) }
 
-// RunProved says that a run was stopped at its gate and has shown that its node is good. Nothing
-// can have changed since the node's last run.
+// RunProved says that a run has shown its node to be good, and was stopped at its gate. Nothing can have changed since
+// the node's last run.
 type RunProved struct {
 	Run RunID `json:"run"`
 	// Rests is the start time, by the node's clock, of the run that applied the node's present state.
@@ -99,12 +99,12 @@ func (*RunProved) Kind() string { return "run.proved" }
 // ID implements Body.
 func (b *RunProved) ID() string { return string(b.Run) }
 
-// RunRefused says what a run wanted to read or publish without a grant. Each RunRefused holds
-// everything that was refused so far during the run.
+// RunRefused says what a run wanted to read or publish without a grant. Each RunRefused contains everything that was
+// refused in the run so far.
 type RunRefused struct {
 	Run RunID `json:"run"`
 	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
-	// `dangerous` and covers what needs this word. The other grant covers the rest.
+	// `dangerous` and covers what needs this word. The other grant covers everything else.
 	Wants []Grant `json:"wants"`
 }
 

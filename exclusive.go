@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Exclusive lets the job of a plan hold all of its nodes while the job lives. No other Puppet run
+// Exclusive makes the job of a plan disable Puppet on all of the job's nodes until the job ends. No other Puppet run
 // begins on these nodes.
 type Exclusive struct {
 	Reason string `json:"reason,omitempty"`

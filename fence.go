@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. With the epoch,
-// the server and its nodes can distinguish orders of the lost end of the log from present orders.
-// Two servers whose epochs have the same number and different random parts were restored from one log, and neither has
-// the later events of the other.
+// Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. With the epoch, the server and its
+// nodes distinguish present orders from orders that a restore has removed from the log. Two servers whose epochs have
+// the same number and different random parts were restored from one log, and neither has the later events of the other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.

@@ -87,7 +87,7 @@ type Reaction struct {
 	Limit int `json:"limit,omitempty"`
 	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first rule that fits counts.
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first that fits decides.
 	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
 	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
@@ -130,8 +130,8 @@ var DefaultBound = ReactionBound{Times: 6, Per: time.Hour}
 func (r Reaction) Bounds() ReactionBound { return cmp.Or(r.Bound, DefaultBound) }
 
 // ReadReaction says how the readers of some answers react. Exactly one of Type and Key is set. Type
-// is the type of a collector. Key is a pattern of values, or, if it begins with hiera/, of hiera
-// keys.
+// is the type of a collector. Key is a pattern of hiera keys if it begins with hiera/, and otherwise a pattern of the
+// keys of values.
 type ReadReaction struct {
 	Type string       `json:"type,omitempty"`
 	Key  string       `json:"key,omitempty"`

@@ -55,7 +55,7 @@ func (l *Local) Kind() string {
 const KeptForeign = 5
 
 // Disturbs reports whether this run, or an unknown run before it, may have changed the results of other
-// runs. If a local run ended while applying and left no report, it has no counts.
+// runs. A local run has no counts if it ended while applying and left no report.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Noop {
 		return f.Unwatched

@@ -26,7 +26,7 @@ type Log interface {
 	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
-// Trimming is a Log that can remove its beginning after a snapshot was taken.
+// Trimming is a Log that can remove its oldest events after a snapshot was taken.
 type Trimming interface {
 	// Snapshot returns the latest SnapshotTaken event of the log. The result found is false if the log has no such
 	// event.

@@ -8,7 +8,7 @@ import (
 )
 
 // NodeName is a node's Puppet certname. A NodeName never becomes part of a subject or a path,
-// because certnames contain dots. In a subject or path `web` could be a prefix of the rights of
+// because certnames contain dots. In a subject or path, the rights of `web` could include the rights of
 // `web.example.net`.
 type NodeName string
 

@@ -195,7 +195,7 @@ type Result struct {
 	StartedAt time.Time     `json:"started_at"`
 	EndedAt   time.Time     `json:"ended_at"`
 	// Clock is the moment when the agent began the run. For a run that Tutti did not order, Clock is the moment when
-	// the agent saw its end.
+	// the agent saw the end of the run.
 	Clock  Clock  `json:"clock,omitzero"`
 	Report Digest `json:"report,omitempty"`
 	Log    Digest `json:"log,omitempty"`

@@ -109,7 +109,7 @@ type RemoteRequest struct {
 	// Signed is the statement that the operator has signed for this node. The other fields repeat the
 	// content of Signed for older agents.
 	Signed *Statement `json:"signed,omitempty"`
-	// Unknown is the error about fields of the question that this release does not know.
+	// Unknown is the error if the question has fields that this release does not know.
 	Unknown error `json:"-"`
 }
 

@@ -13,8 +13,8 @@ import (
 
 // Bounds of secrets.
 const (
-	MaxSecret = 32 << 10 // MaxSecret is the size of the JSON in bytes before it is sealed.
-	maxSealed = 64 << 10 // maxSealed is the size of the sealed JSON in bytes.
+	MaxSecret = 32 << 10 // MaxSecret is the largest size of the JSON before sealing, in bytes.
+	maxSealed = 64 << 10 // maxSealed is the largest size of the sealed JSON, in bytes.
 	// MaxPieces bounds the pieces of one request. One event has room for that many pieces of small secrets.
 	MaxPieces = 250
 	maxFor    = 100 // targets
@@ -237,7 +237,7 @@ type SealSecret struct {
 type Recipients struct {
 	Recovery string      `json:"recovery"`          // the public key in the fleet file
 	Nodes    []Recipient `json:"nodes"`             // sorted by name
-	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that are named or listed in a group, but have not joined
+	Absent   []NodeName  `json:"absent,omitempty"`  // nodes that a target or a group lists, but that have not joined
 	Unknown  []GroupName `json:"unknown,omitempty"` // groups that are not in the fleet file
 }
 

@@ -28,7 +28,7 @@ const (
 	NodesNone StepNodes = "none" // on no node
 	// the step acts on all nodes of its target, which the server resolves when the job starts
 	NodesListed StepNodes = "listed"
-	// the step acts on the nodes of its target that need a run, which the server finds during the job
+	// the step acts on those nodes of its target that need a run. The server finds these nodes during the job
 	NodesFound StepNodes = "found"
 )
 
@@ -81,9 +81,9 @@ func StepKinds() []StepKind {
 	return out
 }
 
-// Step is one node of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns
-// which one. After lists the steps for which this step waits. If a step in the file names no
-// earlier step, the step follows the step before it, and After contains that step.
+// Step is one element of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns which one is set.
+// After lists the steps for which this step waits. If a step in the file names no earlier step, After contains the step
+// before it.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`

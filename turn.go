@@ -29,8 +29,8 @@ func TurnOf(ctx context.Context) *Turn {
 	return t
 }
 
-// Yield releases the place for another call. A handler calls Yield before it waits for a resource that limits by itself
-// how many calls continue. A second call of Yield does nothing.
+// Yield releases the place for another call. A handler calls Yield before it waits for a resource that has its own
+// limit of calls. A second call of Yield does nothing.
 func (t *Turn) Yield() {
 	if t != nil {
 		t.yield()

@@ -128,7 +128,7 @@ type SuggestedGrants struct {
 	Grants []SuggestedGrant `json:"grants,omitempty"`
 }
 
-// SuggestedGrant is a grant for certain nodes that need it. If To is empty, these nodes are in no group.
+// SuggestedGrant is a grant that certain nodes need. If To is empty, these nodes are in no group.
 type SuggestedGrant struct {
 	tutti.Grant
 	Nodes []tutti.NodeName `json:"nodes"`
@@ -311,8 +311,8 @@ type JobView struct {
 }
 
 // KeepNode names a machine by the beginning of its boot id or of the digest of its ticket. If Boot
-// is empty, KeepNode means the next machine that uses the node's key. An empty Boot is for a
-// downgraded agent.
+// is empty, KeepNode means the next machine that uses the node's key. An operator leaves Boot empty if the agent was
+// downgraded.
 type KeepNode struct {
 	Node tutti.NodeName `json:"node"`
 	Boot string         `json:"boot,omitempty"`

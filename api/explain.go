@@ -48,7 +48,7 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests says why a node of a reactive fleet that is not good does not run by itself at once.
+	// Rests is the reason why a node that is not good does not run by itself at once, although the fleet is reactive.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`

@@ -10,10 +10,10 @@ import (
 // Reports returns Puppet's reports about runs, if the server still has them. All text is safe for
 // terminals (Plain). A value that Puppet marked as Sensitive is shown as `[redacted]`.
 type Reports interface {
-	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a
-	// node, which means its latest run. The argument run can also be the beginning or the end of an
-	// id. The part of an id must have at least four characters and fit only one stored run. A node
-	// name has priority over a part of an id. CodeNotFound: none is kept. CodeConflict: several are.
+	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a node, which means
+	// the node's latest run. The argument run can also be the beginning or the end of an id. The part of an id must
+	// have at least four characters and fit only one stored run. A node name has priority over a part of an id.
+	// CodeNotFound: none is kept. CodeConflict: several are.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
 	// if the server has no such run or no log of it. The text of the error says why.

@@ -10,8 +10,8 @@ import (
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
 	// RotateCA does one step of the rotation, or completes an interrupted step. The error is CodeConflict if
-	// another step must come first. The error is also CodeConflict if a node or an operator has not followed
-	// the rotation and the call does not name this node or operator.
+	// another step must come first. The error is also CodeConflict if a node or operator has not followed the rotation,
+	// unless the call names it.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
 	// ShowCARotation returns the phase of the rotation, and the nodes and operators that have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
@@ -38,7 +38,8 @@ type CARotation struct {
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators list nodes and operators that the last end has locked out and that have not come back.
+	// Left and LeftOperators list nodes and operators that the end of the last rotation has locked out and that have
+	// not come back.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

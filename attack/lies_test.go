@@ -24,7 +24,7 @@ type lie struct {
 	op     string
 	in     any
 	codes  []tutti.Code // the empty code means success, because a node may send this message about itself
-	audit  string       // audit is the attempt in the audit log. audit is empty if the message is only malformed.
+	audit  string       // audit is the expected audit entry. audit is empty if the message is only malformed.
 }
 
 var (

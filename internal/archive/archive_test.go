@@ -14,7 +14,7 @@ import (
 )
 
 // content is a small archive. The archive has two files, three events after event seven
-// with one gap between them, and content.
+// with one gap between them, and one blob.
 func content(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer

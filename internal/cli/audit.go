@@ -112,7 +112,7 @@ const auditHeadFile = "audit.head"
 // verified is the result of a verification.
 type verified struct {
 	Entries int          `json:"entries"`
-	Bare    int          `json:"bare"` // number of entries that are only a digest
+	Bare    int          `json:"bare"` // number of entries of which the trail has only a digest
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
 	Before  tutti.Digest `json:"before,omitempty"` // link before the first entry

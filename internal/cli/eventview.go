@@ -114,7 +114,7 @@ var eventViews = map[string]eventView{
 	})},
 }
 
-// keyNames returns short names of keys, which are the beginnings of their ids.
+// keyNames shortens the ids of keys to their beginnings.
 func keyNames(keys []tutti.Digest) string {
 	names := make([]string, len(keys))
 	for i, key := range keys {

@@ -320,7 +320,7 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	// the nodes are named before the job. After the job, the exit code reports them again
+	// the nodes are named before the job. After the job, the exit code reports these nodes again
 	named := r.exit(cmd, answers)
 	if len(s.in.Runs.Nodes) == 0 {
 		return named

@@ -286,7 +286,7 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 	return text
 }
 
-// clip cuts a line at the terminal's width. Escape sequences do not count.
+// clip cuts a line at the terminal's width. Escape sequences do not add to the width.
 func clip(s string, width int) string {
 	var b strings.Builder
 	room, escape := width, false

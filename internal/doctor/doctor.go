@@ -1,6 +1,5 @@
-// Package doctor reports problems of a machine in a fleet. Each finding has what doctor
-// found, what this means, and the command that repairs it. The package examines facts
-// that other packages have gathered, and changes nothing.
+// Package doctor reports problems of a machine in a fleet. Each finding says what doctor found, what this means, and
+// which command repairs it. The package examines facts that other packages have gathered, and changes nothing.
 package doctor
 
 import (
@@ -37,7 +36,7 @@ type Process struct {
 	Unit        string // the systemd unit; empty: systemd does not run here
 	Enabled     bool   // starts at every boot
 	Running     bool   // a process holds the directory's lock
-	Replaced    bool   // the process has another binary than the one on disk
+	Replaced    bool   // the process runs another binary than the one on disk
 	Pids        []int  // all processes of its kind for this directory
 	Free, Keeps uint64 // free bytes of the disk, and the bytes reserved for work that has begun
 	Exposed     []string
@@ -69,7 +68,7 @@ type Server struct {
 	Log         error // the reason why the log lacks acknowledged events
 	Nodes       []api.NodeView
 	Asked       error     // the reason why the nodes are not known
-	Made        time.Time // when its directory was made
+	Made        time.Time // when the server's directory was made
 	Backup      time.Time // the last backup; zero: no backup was made here
 	Scrubbed    time.Time // when the last scrub read the stored content to find damage; zero: never
 	Damaged     []string  // what the scrub found

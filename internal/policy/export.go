@@ -85,8 +85,8 @@ func (x *Exports) admits(e Inspected) bool {
 	return !refused
 }
 
-// refuses reports whether no grant admits a resource, and why the first grant of its type does not. The reason is empty
-// if there is no such grant.
+// refuses reports whether every grant refuses a resource, with the reason of the first grant for the resource's type.
+// The reason is empty if there is no such grant.
 func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {
 		return "", false
@@ -158,14 +158,14 @@ func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	return "", nil
 }
 
-// amount is how many resources of a type a node exports, and their bytes.
+// amount is the number of the resources of one type that a node exports, with their total bytes.
 type amount struct{ count, bytes int }
 
 func (a amount) mib() int { return (a.bytes + 1<<20 - 1) >> 20 }
 
 func (a amount) with(e Inspected) amount { return amount{a.count + 1, a.bytes + e.bytes} }
 
-// mayHave returns nil if the node may export this number and size of a type.
+// mayHave returns nil if the node may export resources of a type in this number and size.
 func (x *Exports) mayHave(name string, is amount) error {
 	what, why := "", ""
 	if most := x.Most(name); is.count > most {
@@ -264,8 +264,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a
-// node can contain only '_', and host names do not contain it.
+// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a node can contain
+// only '_', and host names contain no '_'.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {

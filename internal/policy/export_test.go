@@ -126,7 +126,8 @@ func TestManyExports(t *testing.T) {
 	}
 }
 
-// Grants in a log from before 0.3.0 keep their old meaning. If the same file is pushed now, they get the new meaning.
+// Grants in a log from before 0.3.0 keep their old meaning. If the same file is pushed now, these grants get the new
+// meaning.
 func TestGrantsOfAnOldLog(t *testing.T) {
 	old := tutti.Fleet{Grants: []tutti.Grant{{To: "web", Exports: []string{"Service", "Exec", "Host"}}, {To: "web", Exports: []string{"File", "Mount"}, Dangerous: true}}}
 	of := func(name string) tutti.Export {

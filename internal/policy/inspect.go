@@ -72,7 +72,7 @@ func Bytes(e tutti.Export) int {
 }
 
 // look reports whether a value in rich data contains anything other than data (for example a Deferred, which is a
-// call). The function also reports whether a text in it has a control character. For invalid JSON, look returns
+// call). The function also reports whether a text in the value has a control character. For invalid JSON, look returns
 // true for both. The function does not decode the value, because a value of a megabyte can contain a million lists.
 func look(value json.RawMessage) (calls, control bool) {
 	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')

@@ -85,8 +85,8 @@ func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
 	})
 }
 
-// orDefined returns the line to write instead if the type is a defined type. The name of a type does not show
-// whether it is one.
+// orDefined returns the line to write instead if the type is a defined type. The name of a type does not show whether
+// the type is a defined type.
 func orDefined(wants tutti.Grant) string {
 	if len(wants.Types) != 1 || wants.Types[0].Native() || !wants.Dangerous || strings.Contains(wants.Types[0].Type, "::") {
 		return ""

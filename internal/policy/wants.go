@@ -14,9 +14,9 @@ const (
 	maxWanted = 16 << 10
 )
 
-// Wants returns the grants that a node lacks for the exports, writes and reads in the arguments. Their field To is
-// empty. One grant is dangerous and contains everything that needs `dangerous: true`. The other grant contains the
-// rest.
+// Wants returns the grants that a node lacks for the exports, writes and reads in the arguments. The field To of these
+// grants is empty. One grant is dangerous and contains everything that needs `dangerous: true`. The other grant
+// contains everything else.
 func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []Inspected, writes, reads []string) []tutti.Grant {
 	var out merging
 	x := ExportsOf(fleet, groups, node)
@@ -132,7 +132,7 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 		t.Parameters = named
 		return slices.Insert(types, i, t)
 	}
-	// A grant that names no parameters admits the safe ones, or all if Tutti has no list of safe ones.
+	// A grant that names no parameters admits the safe parameters, or all parameters if Tutti has no list of safe ones.
 	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)

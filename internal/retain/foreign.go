@@ -13,9 +13,9 @@ import (
 // last.
 type Foreigns []*tutti.RunForeign
 
-// kinds are the kinds of these runs that matter for the node's state (ADR 0011). A later good run
-// does not displace a run whose effect it does not undo. Local runs are judged differently, so they
-// have their own kinds. A local run that only repeats a run of Tutti does not count.
+// kinds are the kinds of these runs that matter for the node's state (ADR 0011). A later good run displaces only runs
+// whose effects it undoes. Local runs are judged differently, so they have their own kinds. A local run that only
+// repeats a run of Tutti does not count.
 var kinds = []func(*tutti.RunForeign) bool{
 	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },
 	func(b *tutti.RunForeign) bool { return b.Local == nil && !b.Noop && !b.Result.Outcome.Good() },

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// tokenGrace is how long the server remembers an expired token, so that it can tell a
-// machine with this token why it is refused.
+// tokenGrace is how long the server remembers an expired token, so that the server can tell a machine why it refuses
+// this token.
 const tokenGrace = 30 * 24 * time.Hour
 
 // Ledger collects what the rules must know about a sequence of events. At first Add gets all events in order. After
@@ -61,13 +61,14 @@ type overlay struct {
 	node tutti.NodeName
 }
 
-// value is what the ledger knows about a key. The map sets has the last event with which each owner set it.
+// value is what the ledger knows about a key. For each owner, the map sets has the last event with which this owner set
+// the key.
 type value struct {
 	last  uint64
 	owner tutti.NodeName
 	gone  bool // the node that owned the value was removed
 	sets  map[tutti.NodeName]uint64
-	// For a secret: the id of the secret, and the events after last that added pieces to it.
+	// For a secret: the secret's id, and the events after the event last that added pieces.
 	secret string
 	pieces []uint64
 }

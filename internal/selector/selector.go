@@ -1,8 +1,8 @@
 // Package selector decides which nodes an operator means. An expression in CEL can use what
 // the server knows about a node, and the facts of the node. Expressions are typed, and
 // their size and cost are limited. The decision is yes, no, or not possible without the
-// facts of the node. If a node lacks a fact that an expression needs, this is an error for
-// this node and not a no. The caller must be able to name the node.
+// facts of the node. If a node lacks a fact that an expression needs, the decision for this node is an error, and not
+// no. The caller must be able to name the node.
 package selector
 
 import (
@@ -207,7 +207,7 @@ func words[T ~string](in []T) []string {
 }
 
 // factsOf returns the names of the facts that an expression uses. If an expression uses
-// facts in another way than facts.NAME and facts["NAME"], it may use any fact.
+// facts in another way than facts.NAME and facts["NAME"], the expression may use any fact.
 func factsOf(checked *ast.AST) (names []string, all bool) {
 	uses := ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && e.AsIdent() == "facts"

@@ -1,5 +1,5 @@
-// Package storetest has the tests that every tutti.Log and every tutti.Blobs must pass,
-// durable stores as well as those in memory.
+// Package storetest has the tests that every tutti.Log and every tutti.Blobs must pass, both durable stores and stores
+// in memory.
 package storetest
 
 import (

@@ -33,7 +33,7 @@ var puppetLocks = []string{
 	"/var/lib/puppet/state/agent_catalog_run.lock",
 }
 
-// Node examines the node of an agent's directory. Node searches for Puppet under root.
+// Node examines the node whose agent uses this directory. Node searches for Puppet under root.
 func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	dir := of.Dir
 	n := &doctor.Node{Process: Process(ctx, of)}
