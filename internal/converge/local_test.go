@@ -31,6 +31,9 @@ func TestLocalRuns(t *testing.T) {
 		foreign bool // true if the fleet does not react to the need
 	}{
 		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
+		{"the same again, which left a refresh out", func(as tutti.RunID) tutti.Foreign {
+			return byItself(as, changed, func(f *tutti.Foreign) { owes(&f.Result) })
+		}, converge.Apply, false},
 		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},
 		{"it did not compile", func(as tutti.RunID) tutti.Foreign { return byItself(as, uncompiled) }, converge.Nothing, false},
 		{"it ended while it applied, without a report", func(tutti.RunID) tutti.Foreign { return byItself("", cutOff("apply")) }, converge.Apply, false},

@@ -79,7 +79,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	out.Run = passed
 	if forgotten(passed) {
-		out.why = fmt.Sprintf("the server was restored during run %s, and may have lost what the run published", passed.Run)
+		out.why = whyForgotten(passed)
 		return out
 	}
 	switch a, c := last.Applied, last.Claimed; {
@@ -352,3 +352,7 @@ func goodBasis(r *engine.Run) bool {
 // forgotten reports whether the log may lack what a run has published. A node publishes while it applies. When the node
 // later reports its result to a restored server, it does not publish again.
 func forgotten(r *engine.Run) bool { return r.Restored && r.Passed() && len(r.Values) > 0 }
+
+func whyForgotten(r *engine.Run) string {
+	return fmt.Sprintf("the server was restored during run %s, and may have lost what the run published", r.Run)
+}

@@ -94,6 +94,9 @@ func (d *decision) unmet(seat *seat) string {
 	if why := unfinished(last); why != "" {
 		return why
 	}
+	if last.Passed != nil && forgotten(last.Passed) {
+		return whyForgotten(last.Passed)
+	}
 	r := lastOf(seat.runs)
 	if r == nil && seat.standing.why == "" && len(seat.standing.Changed) > 0 {
 		return d.whatChanged(seat.node, seat.standing.Changed)

@@ -126,10 +126,12 @@ func TestARestoreDuringARun(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		values map[string]string
+		lost   bool // the run was given up before the backup
 		want   converge.Need
 	}{
-		{"it published", map[string]string{"v/a": "1"}, converge.Apply},
-		{"it had nothing to publish", nil, converge.Nothing},
+		{"it published", map[string]string{"v/a": "1"}, false, converge.Apply},
+		{"it had nothing to publish", nil, false, converge.Nothing},
+		{"it was given up, and published", map[string]string{"v/a": "1"}, true, converge.Apply},
 	} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{values: tc.values, extra: "x"} }}})
 		id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
@@ -147,6 +149,9 @@ func TestARestoreDuringARun(t *testing.T) {
 		}
 		s.log = s.log[:backup:backup]
 		s.fold()
+		if tc.lost {
+			s.append(&tutti.RunLost{Run: run.Run, Reason: "silent"})
+		}
 		s.append(&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "other"}})
 		s.append(&tutti.RunFinished{Result: *run.Result})
 		if got := s.standing("a"); got.Need != tc.want {

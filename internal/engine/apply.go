@@ -173,6 +173,7 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r.Result, r.Told = &result, e.By == tutti.ActorNode(r.Node)
 	r.ToldSeq, r.ToldAt = e.Seq, e.At
 	s.endRun(e, r)
+	r.Restored = r.Restored || r.Fence.Epoch != s.Epoch.Number // also if the run was given up before the restore
 	return s.report(r)
 }
 

@@ -65,7 +65,7 @@ func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 // repeats reports whether a local run has only repeated the last run that passed its gate, or the run on which a
 // proof rests. A local run that only repeats shows nothing new about its node.
 func (s *State) repeats(f *Run, last Last) bool {
-	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || last.Passed == nil {
+	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || len(f.Foreign.Result.Owed) > 0 || last.Passed == nil {
 		return false
 	}
 	as := s.Runs[f.Foreign.Local.As]

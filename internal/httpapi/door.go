@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS in time.
@@ -130,12 +133,22 @@ func source(c net.Conn) string {
 	return host
 }
 
+// handshake makes TLS. A panic there ends only this connection, as a panic in a request does.
+func handshake(ctx context.Context, t *tls.Conn) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = tutti.Errorf(tutti.CodeInternal, "TLS: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return t.HandshakeContext(ctx)
+}
+
 func (d *Door) shake(g *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(g, d.o.TLS)
 	defer g.computed() // also if the handshake sent no answer
-	err := t.HandshakeContext(ctx)
+	err := handshake(ctx, t)
 	g.leave()
 	if err != nil {
 		_ = g.Close()

@@ -289,3 +289,43 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A panic during a handshake ends this connection. The next client gets in.
+func TestAPanicInTLSEndsOneConnection(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := authority.HTTPS().Clone()
+	get, first := config.GetConfigForClient, true
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if first {
+			first = false
+			panic("in TLS")
+		}
+		return get(hello)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: config, Hellos: 1, Timeout: time.Minute, Refused: func(_ string, cause error) { refused <- cause }})
+	defer door.Close()
+	client, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := tls.Dial("tcp", l.Addr().String(), client); err == nil {
+		c.Close()
+		t.Error("the handshake with a panic was completed")
+	}
+	if cause := <-refused; tutti.CodeOf(cause) != tutti.CodeInternal {
+		t.Errorf("refused because of %v, want an internal error", cause)
+	}
+	c, err := tls.Dial("tcp", l.Addr().String(), client)
+	if err != nil {
+		t.Fatalf("the next client: %v", err)
+	}
+	c.Close()
+}

@@ -39,7 +39,7 @@ func contentType(name string) string {
 // use an address that the certificate does not name.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {
 			next.ServeHTTP(w, r)
 			return
 		}

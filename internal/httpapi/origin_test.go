@@ -83,8 +83,14 @@ func TestHealthHasAnyName(t *testing.T) {
 	f := servertest.Start(t)
 	url, authority := serve(t, f)
 	browser := with(t, operator(t, authority))
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/nodes/list": 403, "/": 403} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+	for _, tc := range []struct {
+		method, path string
+		want         int
+	}{
+		{"GET", "/healthz", 200}, {"HEAD", "/healthz", 200}, {"GET", "/readyz", 200}, {"HEAD", "/readyz", 200},
+		{"GET", "/v1/nodes/list", 403}, {"GET", "/", 403}, {"HEAD", "/", 403},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tc.method, url+tc.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +100,8 @@ func TestHealthHasAnyName(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		if resp.StatusCode != tc.want {
+			t.Errorf("%s %s: %d, want %d", tc.method, tc.path, resp.StatusCode, tc.want)
 		}
 	}
 }

@@ -86,9 +86,14 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 
 // Leave records that the run of a machine that is no longer the node is lost. Puppet may still be
 // running on that machine, so the run must not begin anywhere else.
-func (tx *Tx) Leave(by string, n *fold.Node, why string) {
+func (tx *Tx) Leave(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, true) }
+
+// MakeWay is like Leave, for a machine whose name stays in the fleet.
+func (tx *Tx) MakeWay(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, false) }
+
+func (tx *Tx) giveUp(by string, n *fold.Node, why string, left bool) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
-		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why, Left: true})
+		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why, Left: left})
 	}
 	tx.Core.Presence.Forget(n.Node)
 }

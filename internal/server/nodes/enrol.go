@@ -45,11 +45,11 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 		case n == nil:
 		case n.Key != in.Key:
 			old = n.Key
-			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
+			tx.MakeWay(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		// other groups mean other grants, perhaps also another mode
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
-			tx.Leave(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
+			tx.MakeWay(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
 		}
 		tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
