@@ -32,7 +32,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	for {
 		changed := s.Writer.Appended()
 		var seen uint64 // readers know the events up to this one
-		if err := s.Look(ctx, func(v explain.View) error { seen = v.State.Seq; return nil }); err != nil {
+		if err := s.Look(ctx, func(v explain.View) error { seen = v.Seq; return nil }); err != nil {
 			return brokenOff(ctx, err)
 		}
 		for e, err := range s.Past.HistoryInTurns(ctx, from) {
