@@ -98,7 +98,7 @@ func (t Trusted) Validate() error {
 		return err
 	}
 	if t.Counter == 0 || t.Counter > MaxCounter || len(t.Keys) == 0 || len(t.Keys) > MaxTrusted {
-		return Errorf(CodeInvalid, "trust: counter %d and %d keys, at most %d", t.Counter, len(t.Keys), MaxTrusted)
+		return Errorf(CodeInvalid, "trust: counter %d and %d keys; the counter begins at 1, and there are 1 to %d keys", t.Counter, len(t.Keys), MaxTrusted)
 	}
 	if len(t.Keys) == MaxTrusted && t.Keys[0] == t.Keys[1] {
 		return Errorf(CodeInvalid, "trust: the same key twice")

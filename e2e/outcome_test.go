@@ -111,8 +111,8 @@ var endings = map[tutti.NodeName][]ending{
 }
 
 // TestOutcomes causes problems on nodes whose last run was good. The run after the good run must
-// report the problem at once, and never with the report of the good run. After the problem is
-// removed, the node works again.
+// report the problem at once. The run must not show the report of the good run as its own. After
+// the problem is removed, the node works again.
 func TestOutcomes(t *testing.T) {
 	push(t, attackFleet, endingsSite)
 	for node, cases := range endings {

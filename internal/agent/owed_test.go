@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refreshing is a Puppet that applies, and reports the refreshes r. It sends the refreshes that the agent
-// wants repeated to the channel told.
+// refreshing is a Puppet that applies, and reports the refreshes r. It sends to the
+// channel `told` the refreshes that the agent wants to repeat.
 func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
 	return func(p *puppet) tutti.Result {
 		out := applies(p)

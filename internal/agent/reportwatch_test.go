@@ -52,7 +52,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look call the function `happens` before it reads the report.
+// After held, the next look at the report first calls the function `happens`, and then reads the report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

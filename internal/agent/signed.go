@@ -51,8 +51,8 @@ func (c *counters) read() (map[string]counted, error) {
 	return kept, nil
 }
 
-// admits refuses code that is older than the code that this node has begun in the order's environment.
-// The method also refuses code that was signed for another environment. The argument `environment` is
+// admits returns an error if the code is older than the newest code that this node has begun to run in
+// the order's environment. The method also refuses code that was signed for another environment. The argument `environment` is
 // the environment in the manifest, because signatures in the old form name no environment.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()

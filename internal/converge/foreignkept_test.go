@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// TestALocalRunPushesNoFailureOut: local runs of the agent show nothing about foreign runs. Any number of local
-// runs therefore does not push a foreign failure out of the list.
+// TestALocalRunPushesNoFailureOut makes many local runs after a foreign run that failed. The list of foreign runs
+// still contains the failed run.
 func TestALocalRunPushesNoFailureOut(t *testing.T) {
 	for reason, tc := range map[string]struct {
 		theirs tutti.Foreign

@@ -67,7 +67,7 @@ func TestTheFewestUnansweredQuestionsStart(t *testing.T) {
 }
 
 // The order of the fleet file always holds, even if nodes read from each other in the
-// opposite order. No first run of a node begins before the nodes that the file names first
+// opposite order. A node's first run waits until all nodes that come earlier in the file
 // have ended a run.
 func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

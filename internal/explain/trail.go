@@ -100,7 +100,7 @@ func causeOf(key string, v api.ValueVersion) api.Cause {
 // maxCauses is how many changes of one answer are compared. The compared changes are the latest ones.
 const maxCauses = 100
 
-// causes returns the changes of an answer to a node's question since the answer was given, in order.
+// causes returns, in order, how the answer to a node's question has changed since the node got it.
 func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	var out []api.Cause
 	if q.Kind == tutti.QueryCollect {

@@ -124,7 +124,7 @@ func (r *refreshes) done(e eventLine) {
 	r.ended(e.Resource)
 }
 
-// changed notes that a resource has changed or was refreshed. If a resource that notifies itself was
+// changed records that a resource was changed or refreshed. If a resource that notifies itself was
 // refreshed, it needs no second refresh.
 func (r *refreshes) changed(resource string) {
 	for _, target := range r.notifies[resource] {

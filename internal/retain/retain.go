@@ -121,7 +121,7 @@ var common = map[tutti.Keep]rule{
 	tutti.KeepWithRun: {nil, needsRun},
 }
 
-// rules has the rules of the kinds that have their own rule.
+// rules maps some kinds of events to their own rules.
 var rules = map[string]rule{
 	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed a rotation
 	"epoch.begun":   {nil, always}, // the fence of each run has the epoch in which the run was wanted

@@ -238,7 +238,7 @@ func TestALargeRecordIsNotRead(t *testing.T) {
 	blobs.of = tutti.DigestOf(record)
 	result := servertest.Result(run, tutti.Changed)
 	result.Record = blobs.of
-	wantCode(t, db.Call(wire.OpResult, result, nil), tutti.CodeRefused, "has 16777217 bytes: what a run asked is read out of at most 16777216")
+	wantCode(t, db.Call(wire.OpResult, result, nil), tutti.CodeRefused, "has 16777217 bytes; the server reads records of at most 16777216")
 	result.Record = ""
 	wantCode(t, db.Call(wire.OpResult, result, nil), "", "")
 }

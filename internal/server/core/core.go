@@ -112,7 +112,7 @@ type Core struct {
 	Stored map[tutti.NodeKey]int64
 }
 
-// New returns a core. The function owner makes the owner of the core's writer.
+// New returns a core. The function `owner` creates the object that owns the core's writer.
 func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	c := &Core{
 		Opts:     opts,

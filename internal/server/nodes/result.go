@@ -150,7 +150,7 @@ func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Res
 
 func checkRecord(run tutti.RunID, size int64) error {
 	if size > maxRecord {
-		return tutti.Errorf(tutti.CodeRefused, "the record of run %s has %d bytes: what a run asked is read out of at most %d", run, size, maxRecord)
+		return tutti.Errorf(tutti.CodeRefused, "the record of run %s has %d bytes; the server reads records of at most %d", run, size, maxRecord)
 	}
 	return nil
 }
