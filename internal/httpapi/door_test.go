@@ -297,10 +297,10 @@ func TestAPanicInTLSEndsOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := authority.HTTPS().Clone()
-	get, first := config.GetConfigForClient, true
+	get := config.GetConfigForClient
+	var panicked atomic.Bool
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if first {
-			first = false
+		if panicked.CompareAndSwap(false, true) {
 			panic("in TLS")
 		}
 		return get(hello)
@@ -311,13 +311,13 @@ func TestAPanicInTLSEndsOneConnection(t *testing.T) {
 	}
 	refused := make(chan error, 1)
 	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: config, Hellos: 1, Timeout: time.Minute, Refused: func(_ string, cause error) { refused <- cause }})
-	defer door.Close()
+	defer func() { _ = door.Close() }()
 	client, err := identity.ClientTLS(authority.CA())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := tls.Dial("tcp", l.Addr().String(), client); err == nil {
-		c.Close()
+		_ = c.Close()
 		t.Error("the handshake with a panic was completed")
 	}
 	if cause := <-refused; tutti.CodeOf(cause) != tutti.CodeInternal {
@@ -327,5 +327,5 @@ func TestAPanicInTLSEndsOneConnection(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the next client: %v", err)
 	}
-	c.Close()
+	_ = c.Close()
 }
