@@ -232,7 +232,8 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 			r.revoke(old.Token)
 		}
 		n = old
-		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Tickets, n.Pinned = *b, e.At, false, Tickets{}, tutti.Pinned{}
+		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Pinned = *b, e.At, false, tutti.Pinned{}
+		n.Tickets = Tickets{Machine: n.Tickets.Machine} // this key may have been copied to another machine
 	default:
 		r.drop(old)
 		if old.keeps {

@@ -69,3 +69,43 @@ func TestUnitsAreStartedAgainForEver(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBackupTimer checks the units that `tutti server init --unit` writes, and that packages install. The argument
+// list of a process is public, so it may name only directories.
+func TestTheBackupTimer(t *testing.T) {
+	timer, err := deploy.Units.ReadFile("tutti-backup.timer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := deploy.Units.ReadFile("tutti-backup.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := unitFor(string(service), "/usr/bin/tutti", "server backup --dir /srv/tutti")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		unit   string
+		has    []string
+	}{
+		"timer":     {"each day, also after a day on which the machine was off", string(timer), []string{"[Timer]", "OnCalendar=daily", "Persistent=yes", "[Install]", "WantedBy=timers.target"}},
+		"packaged":  {"the latest seven stay, and only root reads them", string(service), []string{"Type=oneshot", "ExecStart=/usr/local/bin/tutti server backup --into /var/backups/tutti --keep 7", "UMask=0077"}},
+		"elsewhere": {"the server's directory and binary are those of the machine", elsewhere, []string{"ExecStart=/usr/bin/tutti server backup --dir /srv/tutti --into /var/backups/tutti --keep 7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := strings.Split(tc.unit, "\n")
+			for _, want := range tc.has {
+				if !slices.Contains(lines, want) {
+					t.Errorf("%s: no line %q in\n%s", tc.reason, want, tc.unit)
+				}
+			}
+			for _, line := range lines {
+				if key, _, _ := strings.Cut(line, "="); (strings.HasPrefix(key, "Exec") || strings.HasPrefix(key, "Environment")) && !slices.Contains(tc.has, line) {
+					t.Errorf("an unexpected line %q", line)
+				}
+			}
+		})
+	}
+}

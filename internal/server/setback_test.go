@@ -506,3 +506,25 @@ func TestANodeOnAnotherMachine(t *testing.T) {
 		t.Errorf("%d times in the log, want 2: what is known is not said again", n)
 	}
 }
+
+// The state of an agent is copied to another machine, and that machine joins again with the same key and another token.
+// The results of the last run are not on this machine. A machine that joins again by itself stays good.
+func TestANodeThatJoinsAgainOnAnotherMachine(t *testing.T) {
+	one, two := tutti.DigestOf([]byte("one")), tutti.DigestOf([]byte("two"))
+	for machine, want := range map[tutti.Digest]string{one: "good: ", two: "another machine"} {
+		f := newFenced(t)
+		f.db.Machine = one
+		if err := f.db.Hello(ticket("t1"), "boot"); err != nil {
+			t.Fatal(err)
+		}
+		f.pass()
+		agent, has := f.db.Agent, f.db.Ticket
+		f.db = f.Join("db-01")
+		f.db.Agent, f.db.Ticket, f.db.Machine = agent, has, machine
+		f.restart()
+		if err := f.db.Hello(ticket("t2"), "boot"); err != nil {
+			t.Fatal(err)
+		}
+		f.wantWhy("it has joined again", want)
+	}
+}
