@@ -165,11 +165,11 @@ type Agent struct {
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not have the node's present facts
 	exchange  *exchange
-	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
-	debts     ledger               // belongs to the claim loop
-	refusals  refusals             // belongs to the claim loop
-	begun     begun                // the content of BegunFile, or newer; belongs to the claim loop
-	takenMu   sync.Mutex           // guards ActionsFile
+	told      map[tutti.RunID]tutti.Result // results that the server has, but that could not be written to disk; belongs to the claim loop
+	debts     ledger                       // belongs to the claim loop
+	refusals  refusals                     // belongs to the claim loop
+	begun     begun                        // the content of BegunFile, or newer; belongs to the claim loop
+	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // the reason why the last claim failed; nil if only the server was away
@@ -243,7 +243,7 @@ func New(opts Options) *Agent {
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1), localAsks: make(chan localAsk),
 
-		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
+		told: map[tutti.RunID]tutti.Result{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
 	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
 	a.code = codeStore{

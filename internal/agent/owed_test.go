@@ -70,6 +70,55 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 	}
 }
 
+// The disk takes nothing at the end of a run, so that only the server has the run's result. No other run begins until the
+// result is also on disk. Without this file, an agent that begins again counts the run after later runs.
+func TestARunIsNotCountedAgainAfterALaterRun(t *testing.T) {
+	for _, tc := range []struct {
+		reason     string
+		first, run agent.Refreshes
+		repeated   list
+	}{
+		{"the later run owes what the earlier run has done", agent.Refreshes{Over: list{"Service[b]"}}, agent.Refreshes{Due: list{"Service[b]"}}, list{"Service[b]"}},
+		{"the later run has done what the earlier run owed", agent.Refreshes{Due: list{"Service[b]"}}, agent.Refreshes{Over: list{"Service[b]"}}, nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			told, full := make(chan []string, 4), make(chan string, 1)
+			l := newLab(t, func(p *puppet) tutti.Result {
+				out := refreshing(told, tc.first)(p)
+				path := filepath.Join(p.dir, "log.jsonl") // the agent cannot sync this file
+				if err := os.Symlink(path, path); err != nil {
+					t.Error(err)
+				}
+				full <- path
+				return out
+			})
+			l.start()
+			earlier := l.end(l.job())
+			<-told
+			path := <-full
+			l.ruby.does(refreshing(told, tc.run))
+			got := l.end(l.job())
+			if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, string(earlier.Run)) || l.ruby.started() != 1 {
+				t.Errorf("the disk takes nothing yet: %s:%s %q after %d starts", got.Outcome, got.Reason, got.Message, l.ruby.started())
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			got = l.end(l.job())
+			<-told
+			if _, result, sent := agent.Ended(l.runDir(earlier.Run)); !got.Outcome.Good() || result == nil || result.Outcome != earlier.Outcome || !sent {
+				t.Errorf("with room: %s %q; of the earlier run the disk has %+v, sent %t", got.Outcome, got.Message, result, sent)
+			}
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.start()
+			l.end(l.job())
+			if diff := cmp.Diff(tc.repeated, <-told); diff != "" {
+				t.Errorf("after a restart of the agent, repeated -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 // The process of a run ends while there is no agent. The next agent is killed when it has noted what the run owes, but
 // not how the run ended.
 func TestAnAgentThatIsKilledOwesARefreshOnce(t *testing.T) {

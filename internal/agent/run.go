@@ -123,6 +123,9 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	if err := a.endedBefore(order.Run); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	spec := Spec{
 		Order: order, Node: a.opts.Node, Owed: owed, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
@@ -297,14 +300,50 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	}
 	killpoint.Here("agent.judged")
 	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
+	if err := keepResult(dir, result); err != nil {
+		return tell(ctx, a, dir, result, err)
+	}
+	return nil
+}
+
+// keepResult writes a result and the files that it names to disk.
+func keepResult(dir string, result tutti.Result) error {
 	err := durable.SyncFiles(dir, parts...)
 	if err == nil {
 		err = writeSealed(filepath.Join(dir, resultFile), ended{result, digests(dir)})
 	}
-	if err == nil {
-		return nil
+	return err
+}
+
+// endedBefore returns an error if a run without a result on disk began before this run. Each agent counts again what such
+// a run owes. After a later run, this count would be wrong. If only the server has the result, endedBefore writes it now.
+func (a *Agent) endedBefore(next tutti.RunID) error {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return err
 	}
-	return tell(ctx, a, dir, result, err)
+	for _, dir := range dirs {
+		run := tutti.RunID(filepath.Base(dir))
+		if run == next || hasFile(dir, sentFile) || hasFile(dir, resultFile) {
+			continue
+		}
+		if _, err := a.opts.Runner.Spec(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // the run never began
+		}
+		result, told := a.told[run]
+		if !told {
+			return tutti.Errorf(tutti.CodeConflict, "run %s has begun before, and its result is not on disk yet", run)
+		}
+		err := keepResult(dir, result)
+		if err == nil {
+			err = writeSealed(filepath.Join(dir, sentFile), map[string]string{})
+		}
+		if err != nil {
+			return fmt.Errorf("store the result of the earlier run %s: %w", run, err)
+		}
+		delete(a.told, run)
+	}
+	return nil
 }
 
 // tell sends the server at once how a run ended, because the agent cannot write this to disk. The argument
@@ -333,7 +372,7 @@ func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why er
 		return fmt.Errorf("store the result of run %s: %w", result.Run, why)
 	}
 	a.opts.Logger.Error("a result could not be stored here, but the server has it", "run", result.Run, "error", why)
-	a.told[result.Run] = true
+	a.told[result.Run] = result
 	return nil
 }
 
@@ -370,7 +409,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 	any := false
 	for _, dir := range dirs {
 		run := tutti.RunID(filepath.Base(dir))
-		if hasFile(dir, resultFile) || hasFile(dir, sentFile) || a.told[run] {
+		if _, told := a.told[run]; told || hasFile(dir, resultFile) || hasFile(dir, sentFile) {
 			continue
 		}
 		spec, err := a.opts.Runner.Spec(dir)
