@@ -245,7 +245,7 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]tutti.Result{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
-	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
+	a.debts.dir, a.debts.runner = opts.Dir, opts.Runner
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
 		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},

@@ -217,6 +217,39 @@ func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 	}
 }
 
+// A foreign run does not hide the refreshes of a run that the agent could not count yet.
+func TestAForeignRunDoesNotHideWhatIsNotCounted(t *testing.T) {
+	w, opt := witnesses(t)
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		if err := os.WriteFile(filepath.Join(p.dir, refreshesFile), []byte("{"), 0o600); err != nil {
+			t.Error(err)
+		}
+		return out
+	})
+	l.start(opt, quick)
+	l.quiet(w)
+	run := l.end(l.job())
+	if run.Outcome != tutti.Failed || run.Reason != tutti.BecauseMachinery {
+		t.Errorf("the run: %s:%s %q", run.Outcome, run.Reason, run.Message)
+	}
+	w.leave(t, wholeReport(t, foreignID(1), 0))
+	if f := l.tellsOf(1); f.Whole {
+		t.Error("the foreign run is whole while nobody knows what is owed")
+	}
+	if err := writeFile(filepath.Join(l.runDir(run.Run), refreshesFile), agent.Refreshes{}); err != nil {
+		t.Fatal(err)
+	}
+	l.ruby.does(applies)
+	if got := l.end(l.job()); !got.Outcome.Good() {
+		t.Errorf("after that: %s:%s %q", got.Outcome, got.Reason, got.Message)
+	}
+	w.leave(t, wholeReport(t, foreignID(2), 0))
+	if f := l.tellsOf(2); !f.Whole {
+		t.Error("the foreign run is not whole, although all runs are counted")
+	}
+}
+
 // While the debts cannot be read, the node begins no run. A run that has begun before is not good.
 func TestDamagedDebts(t *testing.T) {
 	for name, damage := range damages {

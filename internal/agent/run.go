@@ -257,7 +257,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	if spec.Order.Mode == tutti.ModeApply {
 		owed, err := a.debts.settle(dir, spec.Order.Run)
 		if err != nil { // without a result on disk, the next agent counts again what this run owes
-			a.debts.unsettled = append(a.debts.unsettled, dir)
+			a.debts.postpone(dir)
 			return tell(ctx, a, dir, unrecorded(out, err), err)
 		}
 		out.Owed = owed.told()
