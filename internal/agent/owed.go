@@ -126,6 +126,14 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 	return a.end(ctx, dir, out)
 }
 
+// endUnwatched ends a run whose process may have begun, but which the agent did not see end.
+func (a *Agent) endUnwatched(ctx context.Context, dir string, spec Spec, out tutti.Result) error {
+	if spec.Order.Mode != tutti.ModeApply { // such a run neither pays nor owes refreshes
+		return a.end(ctx, dir, out)
+	}
+	return endUnknown(ctx, a, dir, out)
+}
+
 // told returns the debts for which a result has room.
 func (d debts) told() []tutti.Owed {
 	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])

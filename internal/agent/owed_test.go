@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,6 +185,74 @@ func TestARunWithADamagedMarkerOwesItsRefreshes(t *testing.T) {
 	l.end(l.job())
 	if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" {
 		t.Errorf("repeated -want +got\n%s", diff)
+	}
+}
+
+// The agent cannot find out whether a process of an earlier agent still runs. The agent knows what the run owes. Only a
+// run in mode apply owes anything.
+func TestARunThatCannotBeAdoptedOwesItsRefreshes(t *testing.T) {
+	for mode, repeated := range map[tutti.Mode]list{tutti.ModeApply: {"Service[b]"}, tutti.ModeNoop: nil} {
+		t.Run(string(mode), func(t *testing.T) {
+			told, end := make(chan []string, 2), make(chan struct{})
+			l := newLab(t, func(p *puppet) tutti.Result {
+				out := refreshing(told, agent.Refreshes{Due: list{"Service[b]"}})(p)
+				<-end
+				return out
+			})
+			l.start()
+			job := l.fleet.Start("deploy", mode)
+			<-told
+			l.kill()
+			close(end)
+			l.ruby.adoptErr = errors.New("no processes can be read")
+			l.start()
+			if got := l.end(job); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || got.Message != l.ruby.adoptErr.Error() {
+				t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+			}
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.end(l.job())
+			if diff := cmp.Diff(repeated, <-told); diff != "" {
+				t.Errorf("repeated -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// The start of a process fails. The agent cannot know from the error whether Puppet has begun.
+func TestARunWhoseStartFailsOwesItsRefreshes(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		goesOn bool
+		want   tutti.Outcome
+	}{
+		{"the process goes on", true, tutti.Changed},
+		{"the process is gone", false, tutti.Failed},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			told := make(chan []string, 2)
+			l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Service[b]"}}))
+			if tc.goesOn {
+				l.ruby.lateErr = errors.New("the file pid cannot be read")
+			} else {
+				l.ruby.startErr = errors.New("the file pid cannot be read")
+				l.ruby.leaves = &agent.Refreshes{Due: list{"Service[b]"}}
+			}
+			l.start()
+			if got := l.end(l.job()); got.Outcome != tc.want || tc.want == tutti.Failed && got.Message != "the file pid cannot be read" {
+				t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+			}
+			if tc.goesOn {
+				<-told
+			}
+			l.ruby.mu.Lock()
+			l.ruby.startErr, l.ruby.lateErr, l.ruby.leaves = nil, nil, nil
+			l.ruby.mu.Unlock()
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.end(l.job())
+			if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" {
+				t.Errorf("repeated -want +got\n%s", diff)
+			}
+		})
 	}
 }
 

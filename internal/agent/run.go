@@ -143,9 +143,12 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 		process, err = a.opts.Runner.Start(dir, spec)
 	}
 	killpoint.Here("agent.started")
-	if err != nil {
-		sock.close()
-		return a.end(ctx, dir, failed(order.Run, reasonFor(err), err))
+	if err != nil { // the process may have begun
+		if process, _ = a.opts.Runner.Adopt(dir); process == nil {
+			sock.close()
+			return a.endUnwatched(ctx, dir, spec, failed(order.Run, reasonFor(err), err))
+		}
+		a.opts.Logger.Warn("a run has begun, although its start failed", "run", order.Run, "error", err)
 	}
 	a.opts.Logger.Info("run begins", "run", order.Run, "job", order.Job, "mode", order.Mode)
 	return a.follow(ctx, dir, spec, process, sock)
@@ -185,7 +188,7 @@ func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	process, err := a.opts.Runner.Adopt(dir)
 	if err != nil {
-		return a.end(ctx, dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+		return a.endUnwatched(ctx, dir, spec, failed(spec.Order.Run, tutti.BecauseMachinery, err))
 	}
 	if process == nil {
 		return a.conclude(ctx, dir, spec, nil)
