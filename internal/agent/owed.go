@@ -72,7 +72,7 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	}
 	refreshes, err := l.runner.Refreshes(dir)
 	if err != nil {
-		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", run)
+		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read, so the node begins no run", run)
 	}
 	after := before.after(run, refreshes)
 	if slices.Equal(after.Owed, before.Owed) {
