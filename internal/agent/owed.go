@@ -59,7 +59,9 @@ type ledger struct {
 
 // postpone notes a run that could not be settled when it ended.
 func (l *ledger) postpone(dir string) {
-	l.unsettled = append(l.unsettled, dir)
+	if !slices.Contains(l.unsettled, dir) {
+		l.unsettled = append(l.unsettled, dir)
+	}
 	l.late.Store(true)
 }
 

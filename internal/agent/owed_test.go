@@ -355,3 +355,10 @@ func TestDamagedDebts(t *testing.T) {
 		})
 	}
 }
+
+// The agent ends a local run again and again while the disk takes nothing. It notes the run only once.
+func TestARunIsPostponedOnce(t *testing.T) {
+	if got := agent.Postponed("runs/a", "runs/b", "runs/a", "runs/b"); got != 2 {
+		t.Errorf("%d runs are postponed, want 2", got)
+	}
+}
