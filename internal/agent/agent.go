@@ -172,11 +172,12 @@ type Agent struct {
 	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
-	stuck     error // the reason why the last claim failed; nil if only the server was away
-	unnoted   error // why the agent could not store the runs that the server did not order
-	lost      error // a problem with a lease: its note is damaged, or Puppet cannot be enabled
-	greeted   bool  // the ticket is exchanged
-	notTaken  error // the reason why the server refuses this machine
+	stuck     error   // the reason why the last claim failed; nil if only the server was away
+	unnoted   error   // why the agent could not store the runs that the server did not order
+	unheard   unheard // local runs that the server does not know
+	lost      error   // a problem with a lease: its note is damaged, or Puppet cannot be enabled
+	greeted   bool    // the ticket is exchanged
+	notTaken  error   // the reason why the server refuses this machine
 
 	hearing   sync.Mutex // lets only one run at a time into the outbox
 	clockMu   sync.Mutex // guards ClockFile
@@ -377,7 +378,7 @@ func (a *Agent) sendBeat(stopping bool) {
 		Stopping: stopping,
 	}
 	a.mu.Lock()
-	beat.Unnoted = errorText(a.unnoted)
+	beat.Unnoted = errorText(errors.Join(a.unnoted, a.unheard.why()))
 	if a.active != nil {
 		beat.Run = a.active.id
 	}

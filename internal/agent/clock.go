@@ -60,10 +60,10 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	a.clockMu.Unlock()
 	f.Ago = 0
 	since := time.Since(at) // monotonic
-	delay := since + max(0, h.Took-f.Result.Duration())
-	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && delay <= newsFor
-	late := a.debts.late.Load() // read before OwedFile, because a late count changes the file first
-	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || late {
+	late := since + max(0, h.Took-f.Result.Duration())
+	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
+	uncounted := a.debts.late.Load() // read before OwedFile, because a late count changes the file first
+	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || uncounted {
 		f.Whole = false // Puppet does not repeat a refresh
 	}
 	if f.Whole {

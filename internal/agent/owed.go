@@ -129,7 +129,7 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 }
 
 // endUnwatched ends a run whose process may have begun, but which the agent did not see end.
-func (a *Agent) endUnwatched(ctx context.Context, dir string, spec Spec, out tutti.Result) error {
+func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
 	if spec.Order.Mode != tutti.ModeApply { // such a run neither pays nor owes refreshes
 		return a.end(ctx, dir, out)
 	}

@@ -123,7 +123,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
-	if err := a.endedBefore(order.Run); err != nil {
+	if err := endedBefore(a, order.Run); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	spec := Spec{
@@ -146,7 +146,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if err != nil { // the process may have begun
 		if process, _ = a.opts.Runner.Adopt(dir); process == nil {
 			sock.close()
-			return a.endUnwatched(ctx, dir, spec, failed(order.Run, reasonFor(err), err))
+			return endUnwatched(ctx, a, dir, spec, failed(order.Run, reasonFor(err), err))
 		}
 		a.opts.Logger.Warn("a run has begun, although its start failed", "run", order.Run, "error", err)
 	}
@@ -188,7 +188,7 @@ func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	process, err := a.opts.Runner.Adopt(dir)
 	if err != nil {
-		return a.endUnwatched(ctx, dir, spec, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+		return endUnwatched(ctx, a, dir, spec, failed(spec.Order.Run, tutti.BecauseMachinery, err))
 	}
 	if process == nil {
 		return a.conclude(ctx, dir, spec, nil)
@@ -320,7 +320,7 @@ func keepResult(dir string, result tutti.Result) error {
 
 // endedBefore returns an error if a run without a result on disk began before this run. Each agent counts again what such
 // a run owes. After a later run, this count would be wrong. If only the server has the result, endedBefore writes it now.
-func (a *Agent) endedBefore(next tutti.RunID) error {
+func endedBefore(a *Agent, next tutti.RunID) error {
 	dirs, err := a.runDirs()
 	if err != nil {
 		return err
@@ -359,7 +359,11 @@ func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why er
 		result.Message += ", or could not write its progress: " + why.Error()
 	}
 	if hasFile(dir, LocalFile) { // the server does not wait for a local run
-		return fmt.Errorf("store the result of local run %s: %w", result.Run, why)
+		err := fmt.Errorf("store the result of local run %s: %w", result.Run, why)
+		if a.unheard.heard(err) {
+			ring(a.beat)
+		}
+		return err
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
