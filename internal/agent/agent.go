@@ -165,18 +165,19 @@ type Agent struct {
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not have the node's present facts
 	exchange  *exchange
-	told      map[tutti.RunID]bool // runs that have ended, but whose result could not be written to disk
-	debts     ledger               // belongs to the claim loop
-	refusals  refusals             // belongs to the claim loop
-	begun     begun                // the content of BegunFile, or newer; belongs to the claim loop
-	takenMu   sync.Mutex           // guards ActionsFile
+	told      map[tutti.RunID]tutti.Result // results that the server has, but that could not be written to disk; belongs to the claim loop
+	debts     ledger                       // belongs to the claim loop
+	refusals  refusals                     // belongs to the claim loop
+	begun     begun                        // the content of BegunFile, or newer; belongs to the claim loop
+	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
-	stuck     error // the reason why the last claim failed; nil if only the server was away
-	unnoted   error // why the agent could not store the runs that the server did not order
-	lost      error // a problem with a lease: its note is damaged, or Puppet cannot be enabled
-	greeted   bool  // the ticket is exchanged
-	notTaken  error // the reason why the server refuses this machine
+	stuck     error   // the reason why the last claim failed; nil if only the server was away
+	unnoted   error   // why the agent could not store the runs that the server did not order
+	unheard   unheard // local runs that the server does not know
+	lost      error   // a problem with a lease: its note is damaged, or Puppet cannot be enabled
+	greeted   bool    // the ticket is exchanged
+	notTaken  error   // the reason why the server refuses this machine
 
 	hearing   sync.Mutex // lets only one run at a time into the outbox
 	clockMu   sync.Mutex // guards ClockFile
@@ -243,9 +244,9 @@ func New(opts Options) *Agent {
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1), localAsks: make(chan localAsk),
 
-		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
+		told: map[tutti.RunID]tutti.Result{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
-	a.debts = ledger{dir: opts.Dir, runner: opts.Runner}
+	a.debts.dir, a.debts.runner = opts.Dir, opts.Runner
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
 		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},
@@ -377,7 +378,7 @@ func (a *Agent) sendBeat(stopping bool) {
 		Stopping: stopping,
 	}
 	a.mu.Lock()
-	beat.Unnoted = errorText(a.unnoted)
+	beat.Unnoted = errorText(errors.Join(a.unnoted, a.unheard.why()))
 	if a.active != nil {
 		beat.Run = a.active.id
 	}

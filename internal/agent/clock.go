@@ -62,7 +62,8 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	since := time.Since(at) // monotonic
 	late := since + max(0, h.Took-f.Result.Duration())
 	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
-	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 {
+	uncounted := a.debts.late.Load() // read before OwedFile, because a late count changes the file first
+	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || uncounted {
 		f.Whole = false // Puppet does not repeat a refresh
 	}
 	if f.Whole {

@@ -16,3 +16,12 @@ var Accept = accept
 func WriteBegun(dir string, claimed wire.Claimed) error {
 	return New(Options{Dir: dir}).beginOnce(claimed)
 }
+
+// Postponed returns how many runs an agent counts later, after it has postponed these directories.
+func Postponed(dirs ...string) int {
+	var l ledger
+	for _, dir := range dirs {
+		l.postpone(dir)
+	}
+	return len(l.unsettled)
+}

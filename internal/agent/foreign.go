@@ -92,7 +92,13 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			w.cannotNote(cmp.Or(err, errNotNoted))
 		}
 		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
+			locals := a.unheard.none() // read before sending
 			told, err := a.sendForeigns(ctx)
+			if err == nil && locals {
+				if a.unheard.told() {
+					ring(a.beat)
+				}
+			}
 			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
 				a.opts.Logger.Warn("a foreign run is not reported yet", "error", err)
 			}

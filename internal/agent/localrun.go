@@ -124,6 +124,17 @@ func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local
 
 // hearLocals puts ended local runs into the outbox of runs that the server did not order.
 func (a *Agent) hearLocals() error {
+	err := hearEach(a)
+	switch late := a.unheard.heard(err); {
+	case late && err != nil:
+		ring(a.beat)
+	case late:
+		ring(a.lookAgain)
+	}
+	return err
+}
+
+func hearEach(a *Agent) error {
 	dirs, err := a.runDirs()
 	if err != nil {
 		return err

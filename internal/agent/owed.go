@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tutti-project/tutti"
 )
@@ -48,11 +49,20 @@ func readDebts(dir string) (debts, error) {
 	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
 }
 
-// ledger keeps the node's debts.
+// ledger keeps the node's debts. Only the claim loop calls its methods.
 type ledger struct {
 	dir       string // the agent's
 	runner    Runner
-	unsettled []string // directories of runs that have ended and are not in OwedFile yet
+	unsettled []string    // directories of runs that have ended and are not in OwedFile yet
+	late      atomic.Bool // unsettled is not empty; other goroutines may read this field
+}
+
+// postpone notes a run that could not be settled when it ended.
+func (l *ledger) postpone(dir string) {
+	if !slices.Contains(l.unsettled, dir) {
+		l.unsettled = append(l.unsettled, dir)
+	}
+	l.late.Store(true)
 }
 
 // settle updates the node's debts after a run in mode apply. When settle returns without an error, the debts are on
@@ -64,7 +74,7 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	}
 	refreshes, err := l.runner.Refreshes(dir)
 	if err != nil {
-		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read", run)
+		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read, so the node begins no run", run)
 	}
 	after := before.after(run, refreshes)
 	if slices.Equal(after.Owed, before.Owed) {
@@ -84,6 +94,7 @@ func (l *ledger) settleLate() error {
 		}
 		l.unsettled = l.unsettled[1:]
 	}
+	l.late.Store(false)
 	return nil
 }
 
@@ -111,10 +122,18 @@ const maxRepeated = 4 << 20
 // endUnknown ends a run whose marker cannot be read. The run's events can still be read.
 func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) error {
 	if _, err := a.debts.settle(dir, out.Run); err != nil {
-		a.debts.unsettled = append(a.debts.unsettled, dir)
+		a.debts.postpone(dir)
 		return tell(ctx, a, dir, unrecorded(out, err), err)
 	}
 	return a.end(ctx, dir, out)
+}
+
+// endUnwatched ends a run whose process may have begun, but which the agent did not see end.
+func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
+	if spec.Order.Mode != tutti.ModeApply { // such a run neither pays nor owes refreshes
+		return a.end(ctx, dir, out)
+	}
+	return endUnknown(ctx, a, dir, out)
 }
 
 // told returns the debts for which a result has room.

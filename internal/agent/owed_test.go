@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,55 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 		if diff := cmp.Diff(tc.owed, got.Owed); diff != "" {
 			t.Errorf("%s: what is owed then: -want +got\n%s", tc.reason, diff)
 		}
+	}
+}
+
+// The disk takes nothing at the end of a run, so that only the server has the run's result. No other run begins until the
+// result is also on disk. Without this file, an agent that begins again counts the run after later runs.
+func TestARunIsNotCountedAgainAfterALaterRun(t *testing.T) {
+	for _, tc := range []struct {
+		reason     string
+		first, run agent.Refreshes
+		repeated   list
+	}{
+		{"the later run owes what the earlier run has done", agent.Refreshes{Over: list{"Service[b]"}}, agent.Refreshes{Due: list{"Service[b]"}}, list{"Service[b]"}},
+		{"the later run has done what the earlier run owed", agent.Refreshes{Due: list{"Service[b]"}}, agent.Refreshes{Over: list{"Service[b]"}}, nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			told, full := make(chan []string, 4), make(chan string, 1)
+			l := newLab(t, func(p *puppet) tutti.Result {
+				out := refreshing(told, tc.first)(p)
+				path := filepath.Join(p.dir, "log.jsonl") // the agent cannot sync this file
+				if err := os.Symlink(path, path); err != nil {
+					t.Error(err)
+				}
+				full <- path
+				return out
+			})
+			l.start()
+			earlier := l.end(l.job())
+			<-told
+			path := <-full
+			l.ruby.does(refreshing(told, tc.run))
+			got := l.end(l.job())
+			if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, string(earlier.Run)) || l.ruby.started() != 1 {
+				t.Errorf("the disk takes nothing yet: %s:%s %q after %d starts", got.Outcome, got.Reason, got.Message, l.ruby.started())
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			got = l.end(l.job())
+			<-told
+			if _, result, sent := agent.Ended(l.runDir(earlier.Run)); !got.Outcome.Good() || result == nil || result.Outcome != earlier.Outcome || !sent {
+				t.Errorf("with room: %s %q; of the earlier run the disk has %+v, sent %t", got.Outcome, got.Message, result, sent)
+			}
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.start()
+			l.end(l.job())
+			if diff := cmp.Diff(tc.repeated, <-told); diff != "" {
+				t.Errorf("after a restart of the agent, repeated -want +got\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -138,6 +188,74 @@ func TestARunWithADamagedMarkerOwesItsRefreshes(t *testing.T) {
 	}
 }
 
+// The agent cannot find out whether a process of an earlier agent still runs. The agent knows what the run owes. Only a
+// run in mode apply owes anything.
+func TestARunThatCannotBeAdoptedOwesItsRefreshes(t *testing.T) {
+	for mode, repeated := range map[tutti.Mode]list{tutti.ModeApply: {"Service[b]"}, tutti.ModeNoop: nil} {
+		t.Run(string(mode), func(t *testing.T) {
+			told, end := make(chan []string, 2), make(chan struct{})
+			l := newLab(t, func(p *puppet) tutti.Result {
+				out := refreshing(told, agent.Refreshes{Due: list{"Service[b]"}})(p)
+				<-end
+				return out
+			})
+			l.start()
+			job := l.fleet.Start("deploy", mode)
+			<-told
+			l.kill()
+			close(end)
+			l.ruby.adoptErr = errors.New("no processes can be read")
+			l.start()
+			if got := l.end(job); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || got.Message != l.ruby.adoptErr.Error() {
+				t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+			}
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.end(l.job())
+			if diff := cmp.Diff(repeated, <-told); diff != "" {
+				t.Errorf("repeated -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// The start of a process fails. The agent cannot know from the error whether Puppet has begun.
+func TestARunWhoseStartFailsOwesItsRefreshes(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		goesOn bool
+		want   tutti.Outcome
+	}{
+		{"the process goes on", true, tutti.Changed},
+		{"the process is gone", false, tutti.Failed},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			told := make(chan []string, 2)
+			l := newLab(t, refreshing(told, agent.Refreshes{Due: list{"Service[b]"}}))
+			if tc.goesOn {
+				l.ruby.lateErr = errors.New("the file pid cannot be read")
+			} else {
+				l.ruby.startErr = errors.New("the file pid cannot be read")
+				l.ruby.leaves = &agent.Refreshes{Due: list{"Service[b]"}}
+			}
+			l.start()
+			if got := l.end(l.job()); got.Outcome != tc.want || tc.want == tutti.Failed && got.Message != "the file pid cannot be read" {
+				t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+			}
+			if tc.goesOn {
+				<-told
+			}
+			l.ruby.mu.Lock()
+			l.ruby.startErr, l.ruby.lateErr, l.ruby.leaves = nil, nil, nil
+			l.ruby.mu.Unlock()
+			l.ruby.does(refreshing(told, agent.Refreshes{}))
+			l.end(l.job())
+			if diff := cmp.Diff(list{"Service[b]"}, <-told); diff != "" {
+				t.Errorf("repeated -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 // A whole foreign run makes its node good, but Puppet does not repeat a refresh.
 func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 	for _, tc := range []struct {
@@ -165,6 +283,39 @@ func TestAForeignRunDoesNotHideWhatIsOwed(t *testing.T) {
 			t.Errorf("%s: whole %t, it began %s ago; want whole %t", tc.reason, f.Whole, f.Ago, tc.whole)
 		}
 		l.kill()
+	}
+}
+
+// A foreign run does not hide the refreshes of a run that the agent could not count yet.
+func TestAForeignRunDoesNotHideWhatIsNotCounted(t *testing.T) {
+	w, opt := witnesses(t)
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		if err := os.WriteFile(filepath.Join(p.dir, refreshesFile), []byte("{"), 0o600); err != nil {
+			t.Error(err)
+		}
+		return out
+	})
+	l.start(opt, quick)
+	l.quiet(w)
+	run := l.end(l.job())
+	if run.Outcome != tutti.Failed || run.Reason != tutti.BecauseMachinery {
+		t.Errorf("the run: %s:%s %q", run.Outcome, run.Reason, run.Message)
+	}
+	w.leave(t, wholeReport(t, foreignID(1), 0))
+	if f := l.tellsOf(1); f.Whole {
+		t.Error("the foreign run is whole while nobody knows what is owed")
+	}
+	if err := writeFile(filepath.Join(l.runDir(run.Run), refreshesFile), agent.Refreshes{}); err != nil {
+		t.Fatal(err)
+	}
+	l.ruby.does(applies)
+	if got := l.end(l.job()); !got.Outcome.Good() {
+		t.Errorf("after that: %s:%s %q", got.Outcome, got.Reason, got.Message)
+	}
+	w.leave(t, wholeReport(t, foreignID(2), 0))
+	if f := l.tellsOf(2); !f.Whole {
+		t.Error("the foreign run is not whole, although all runs are counted")
 	}
 }
 
@@ -202,5 +353,12 @@ func TestDamagedDebts(t *testing.T) {
 				t.Errorf("after that: %s %q; repeated -want +got\n%s", got.Outcome, got.Message, diff)
 			}
 		})
+	}
+}
+
+// The agent ends a local run again and again while the disk takes nothing. It notes the run only once.
+func TestARunIsPostponedOnce(t *testing.T) {
+	if got := agent.Postponed("runs/a", "runs/b", "runs/a", "runs/b"); got != 2 {
+		t.Errorf("%d runs are postponed, want 2", got)
 	}
 }

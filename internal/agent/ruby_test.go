@@ -27,7 +27,10 @@ type ruby struct {
 	procs     map[string]*puppet // by directory
 	starts    map[tutti.RunID]int
 	strangers []string
-	startErr  error
+	startErr  error // Start fails; the process does not begin
+	lateErr   error // Start fails after the process has begun
+	adoptErr  error
+	leaves    *agent.Refreshes // a process that does not begin leaves these events
 }
 
 func newRuby(t *testing.T, script func(p *puppet) tutti.Result) *ruby {
@@ -58,6 +61,9 @@ func (r *ruby) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		return nil, err
 	}
 	if r.startErr != nil {
+		if r.leaves != nil {
+			return nil, errors.Join(r.startErr, writeFile(filepath.Join(dir, refreshesFile), r.leaves))
+		}
 		return nil, r.startErr
 	}
 	r.starts[spec.Order.Run]++
@@ -77,6 +83,9 @@ func (r *ruby) Start(dir string, spec agent.Spec) (agent.Process, error) {
 			r.t.Error(err)
 		}
 	}()
+	if r.lateErr != nil {
+		return nil, r.lateErr
+	}
 	return p, nil
 }
 
@@ -92,6 +101,9 @@ func (r *ruby) Spec(dir string) (agent.Spec, error) {
 func (r *ruby) Adopt(dir string) (agent.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.adoptErr != nil {
+		return nil, r.adoptErr
+	}
 	p := r.procs[dir]
 	if p == nil {
 		return nil, nil

@@ -123,6 +123,9 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	if err := endedBefore(a, order.Run); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	spec := Spec{
 		Order: order, Node: a.opts.Node, Owed: owed, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
@@ -140,9 +143,12 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 		process, err = a.opts.Runner.Start(dir, spec)
 	}
 	killpoint.Here("agent.started")
-	if err != nil {
-		sock.close()
-		return a.end(ctx, dir, failed(order.Run, reasonFor(err), err))
+	if err != nil { // the process may have begun
+		if process, _ = a.opts.Runner.Adopt(dir); process == nil {
+			sock.close()
+			return endUnwatched(ctx, a, dir, spec, failed(order.Run, reasonFor(err), err))
+		}
+		a.opts.Logger.Warn("a run has begun, although its start failed", "run", order.Run, "error", err)
 	}
 	a.opts.Logger.Info("run begins", "run", order.Run, "job", order.Job, "mode", order.Mode)
 	return a.follow(ctx, dir, spec, process, sock)
@@ -182,7 +188,7 @@ func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
 func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 	process, err := a.opts.Runner.Adopt(dir)
 	if err != nil {
-		return a.end(ctx, dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+		return endUnwatched(ctx, a, dir, spec, failed(spec.Order.Run, tutti.BecauseMachinery, err))
 	}
 	if process == nil {
 		return a.conclude(ctx, dir, spec, nil)
@@ -254,7 +260,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	if spec.Order.Mode == tutti.ModeApply {
 		owed, err := a.debts.settle(dir, spec.Order.Run)
 		if err != nil { // without a result on disk, the next agent counts again what this run owes
-			a.debts.unsettled = append(a.debts.unsettled, dir)
+			a.debts.postpone(dir)
 			return tell(ctx, a, dir, unrecorded(out, err), err)
 		}
 		out.Owed = owed.told()
@@ -297,14 +303,50 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	}
 	killpoint.Here("agent.judged")
 	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
+	if err := keepResult(dir, result); err != nil {
+		return tell(ctx, a, dir, result, err)
+	}
+	return nil
+}
+
+// keepResult writes a result and the files that it names to disk.
+func keepResult(dir string, result tutti.Result) error {
 	err := durable.SyncFiles(dir, parts...)
 	if err == nil {
 		err = writeSealed(filepath.Join(dir, resultFile), ended{result, digests(dir)})
 	}
-	if err == nil {
-		return nil
+	return err
+}
+
+// endedBefore returns an error if a run without a result on disk began before this run. Each agent counts again what such
+// a run owes. After a later run, this count would be wrong. If only the server has the result, endedBefore writes it now.
+func endedBefore(a *Agent, next tutti.RunID) error {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return err
 	}
-	return tell(ctx, a, dir, result, err)
+	for _, dir := range dirs {
+		run := tutti.RunID(filepath.Base(dir))
+		if run == next || hasFile(dir, sentFile) || hasFile(dir, resultFile) {
+			continue
+		}
+		if _, err := a.opts.Runner.Spec(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // the run never began
+		}
+		result, told := a.told[run]
+		if !told {
+			return tutti.Errorf(tutti.CodeConflict, "run %s has begun before, and its result is not on disk yet", run)
+		}
+		err := keepResult(dir, result)
+		if err == nil {
+			err = writeSealed(filepath.Join(dir, sentFile), map[string]string{})
+		}
+		if err != nil {
+			return fmt.Errorf("store the result of the earlier run %s: %w", run, err)
+		}
+		delete(a.told, run)
+	}
+	return nil
 }
 
 // tell sends the server at once how a run ended, because the agent cannot write this to disk. The argument
@@ -317,7 +359,11 @@ func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why er
 		result.Message += ", or could not write its progress: " + why.Error()
 	}
 	if hasFile(dir, LocalFile) { // the server does not wait for a local run
-		return fmt.Errorf("store the result of local run %s: %w", result.Run, why)
+		err := fmt.Errorf("store the result of local run %s: %w", result.Run, why)
+		if a.unheard.heard(err) {
+			ring(a.beat)
+		}
+		return err
 	}
 	tells, sendErr := told{Result: result}, error(nil)
 	if hasFile(dir, publishFile) {
@@ -333,7 +379,7 @@ func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why er
 		return fmt.Errorf("store the result of run %s: %w", result.Run, why)
 	}
 	a.opts.Logger.Error("a result could not be stored here, but the server has it", "run", result.Run, "error", why)
-	a.told[result.Run] = true
+	a.told[result.Run] = result
 	return nil
 }
 
@@ -370,7 +416,7 @@ func (a *Agent) recover(ctx context.Context) (bool, error) {
 	any := false
 	for _, dir := range dirs {
 		run := tutti.RunID(filepath.Base(dir))
-		if hasFile(dir, resultFile) || hasFile(dir, sentFile) || a.told[run] {
+		if _, told := a.told[run]; told || hasFile(dir, resultFile) || hasFile(dir, sentFile) {
 			continue
 		}
 		spec, err := a.opts.Runner.Spec(dir)

@@ -36,7 +36,7 @@ const maxRefreshes = 32 << 20
 func Refreshes(dir string) (due, over []string, err error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, tutti.Wrap("", err, "remove %s, and no run repeats the refreshes that it names", filepath.Join(dir, "events.jsonl"))
 	}
 	return r.due(), slices.Sorted(maps.Keys(r.over)), nil
 }

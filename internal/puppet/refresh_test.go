@@ -130,3 +130,21 @@ func TestRefreshesThatAreOwed(t *testing.T) {
 		}
 	}
 }
+
+// If the events of a run cannot be read, the node begins no run. The error says how a person can change this.
+func TestRefreshesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "events.jsonl")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := puppet.Refreshes(dir); err == nil || !strings.Contains(err.Error(), "remove "+path+", and no run repeats") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if due, over, err := puppet.Refreshes(dir); err != nil || due != nil || over != nil {
+		t.Errorf("without the file: %v, %v, %v", due, over, err)
+	}
+}
