@@ -239,7 +239,7 @@ func TestARunWhoseStartFailsOwesItsRefreshes(t *testing.T) {
 			}
 			l.start()
 			if got := l.end(l.job()); got.Outcome != tc.want || tc.want == tutti.Failed && got.Message != "the file pid cannot be read" {
-				t.Errorf("%s:%s %q", got.Outcome, got.Reason, got.Message)
+				t.Fatalf("%s:%s %q", got.Outcome, got.Reason, got.Message)
 			}
 			if tc.goesOn {
 				<-told
