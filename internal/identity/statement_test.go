@@ -145,7 +145,7 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 		"by a key of its own":        {first, say(1, of(evil), evil), "not signed by a key that is trusted now"},
 		"by the key of before":       {third, say(3, of(key, evil), key, evil), "not signed by a key that is trusted now"},
 		"a key that nobody has":      {first, say(1, of(key, evil), key), "has not signed the statement"},
-		"three keys":                 {first, say(1, of(key, next, evil), key, next, evil), "at most 2"},
+		"three keys":                 {first, say(1, of(key, next, evil), key, next, evil), "there are 1 to 2 keys"},
 		"no key":                     {first, say(1, nil, key), "0 keys"},
 		"one key twice":              {first, say(1, of(key, key), key), "the same key twice"},
 		"of another fleet":           {first, state(t, tutti.StatementTrust, tutti.Trusted{Fleet: tutti.DigestOf(nil), Counter: 1, Keys: []string{pemOf(key)}}, key), "for the fleet"},
