@@ -45,6 +45,28 @@ func TestTheExportsOfTwoMachinesStay(t *testing.T) {
 	}
 }
 
+// TestJoiningAgainEndsNoConflict checks a machine of a conflicted node that joins again with the node's key and another
+// token. Only an operator decides which machine is the node.
+func TestJoiningAgainEndsNoConflict(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	f.db.Gate(wire.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	copied(t, f.db)
+	for name, groups := range map[string][]tutti.GroupName{"same groups": {"db"}, "other groups": {"web"}} {
+		_, err := f.Enrol(t.Context(), f.db.Request(newToken(t, f.Fleet, api.CreateToken{Name: "db-01", Groups: groups})))
+		wantCode(t, err, tutti.CodeConflict, "tutti node keep db-01 BOOT")
+		if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.Conflicted == "" {
+			t.Errorf("%s: db-01 is not conflicted: %+v, %v", name, n, err)
+		}
+	}
+	if err := f.ReplaceNode(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Enrol(t.Context(), f.db.Request(newToken(t, f.Fleet, api.CreateToken{Name: "db-01", Groups: []tutti.GroupName{"db"}}))); err != nil {
+		t.Errorf("after replace the machine may not join: %v", err)
+	}
+}
+
 // TestReplaceEndsAConflict checks an operator who gives the name of a conflicted node to a new machine. The new machine
 // is the node and has never run. The server takes no messages from the two old machines any more.
 func TestReplaceEndsAConflict(t *testing.T) {
