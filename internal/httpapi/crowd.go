@@ -4,7 +4,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // crowd is a set of connections with a limit. crowd counts clients without a certificate by address, and operators
@@ -26,7 +25,7 @@ type guest struct {
 	from string // changes only while the guest is not in a crowd
 	said int    // number of bytes that the client has sent, counted up to hello
 
-	place atomic.Pointer[chan struct{}] // the places for hellos, while this connection has one of the places; nil: it has none
+	turns *turns // not nil during the handshake; only the handshake uses it
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
@@ -139,27 +138,25 @@ func (g *guest) inside(do func()) {
 // hello is the minimum size of a client's first message, in bytes.
 const hello = 100
 
-// Read counts the bytes that the client has sent.
+// Read counts the bytes that the client has sent. During the handshake, Read waits for a place before it returns
+// what the client has sent.
 func (g *guest) Read(p []byte) (int, error) {
+	g.turns.waits()
 	n, err := g.Conn.Read(p)
 	if g.said < hello && g.said+n >= hello {
 		g.came()
 	}
 	g.said = min(g.said+n, hello)
+	if wait := g.turns.computes(); wait != nil {
+		return 0, wait
+	}
 	return n, err
 }
 
-// Write also frees the place of the connection, because the first bytes are the answer to the hello.
+// Write also frees the place of a handshake.
 func (g *guest) Write(p []byte) (int, error) {
-	g.computed()
+	g.turns.waits()
 	return g.Conn.Write(p)
-}
-
-// computed frees the place of this connection for another hello.
-func (g *guest) computed() {
-	if place := g.place.Swap(nil); place != nil {
-		<-*place
-	}
 }
 
 // Close removes the connection from its crowd, and so makes room for another connection.

@@ -16,7 +16,7 @@ import (
 // Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS in time.
 // It bounds three sets of connections (see crowd): those in TLS, those without a certificate, and those with
 // one. A busy machine may need long for TLS, so the Door first ends connections that have not even sent a
-// hello. It answers only a few hellos at the same time, so that enough processors stay free for the server's
+// hello. It computes only for a few handshakes at the same time, so that enough processors stay free for the server's
 // other work.
 type Door struct {
 	net.Listener
@@ -28,7 +28,7 @@ type Door struct {
 	shaking   *crowd
 	strangers *crowd        // connections without a certificate
 	operators *crowd        // connections with a certificate, by the name in it
-	hellos    chan struct{} // contains one element for each hello that is being answered
+	hellos    chan struct{} // contains one element for each handshake that computes
 }
 
 // DoorOptions are the limits of a Door. A field that is zero has the default value.
@@ -42,7 +42,7 @@ type DoorOptions struct {
 	Most      int           // connections in TLS at the same time, by default 1024
 	Strangers int           // connections without a certificate that have finished TLS, by default 256
 	Operators int           // connections with a certificate that have finished TLS, by default 1024
-	Hellos    int           // hellos that are answered at the same time; one for two processors
+	Hellos    int           // handshakes that compute at the same time; one for two processors
 }
 
 const (
@@ -61,30 +61,8 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 		operators: newCrowd(cmp.Or(o.Operators, doorOperators)),
 		hellos:    make(chan struct{}, cmp.Or(o.Hellos, max(1, runtime.GOMAXPROCS(0)/2))),
 	}
-	d.o.TLS = d.byTurns(o.TLS)
 	d.wait.Go(d.run)
 	return d
-}
-
-// byTurns makes a handshake wait after the client's hello until a place is free. The handshake has this place until it
-// sends its answer. It has no place while it waits for the client.
-func (d *Door) byTurns(config *tls.Config) *tls.Config {
-	config = config.Clone()
-	next := config.GetConfigForClient
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		g := hello.Conn.(*guest) // as shake made it
-		select {
-		case d.hellos <- struct{}{}:
-			g.place.Store(&d.hellos)
-		case <-hello.Context().Done():
-			return nil, context.Cause(hello.Context())
-		}
-		if next == nil {
-			return nil, nil
-		}
-		return next(hello)
-	}
-	return config
 }
 
 // Accept returns the next connection that has finished TLS.
@@ -147,8 +125,10 @@ func (d *Door) shake(g *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(g, d.o.TLS)
-	defer g.computed() // also if the handshake sent no answer
+	g.turns = &turns{ctx: ctx, places: d.hellos}
 	err := handshake(ctx, t)
+	g.turns.waits() // also if the handshake sent no answer
+	g.turns = nil
 	g.leave()
 	if err != nil {
 		_ = g.Close()

@@ -10,9 +10,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -287,6 +289,102 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	}
 	if err := door.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestASecondHelloWaitsForItsTurn: the server asks a client for a second hello if the client guessed the wrong curve. The
+// work for the second hello is the expensive one, so it also needs a place.
+func TestASecondHelloWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := identity.ClientTLS(authority.CA())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.ServerName = "localhost"
+		client.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP384}
+		const clients = 10
+		var computing atomic.Int64
+		goOn := make(chan struct{})
+		config := authority.HTTPS()
+		next := config.GetConfigForClient
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := next(hello)
+			if err != nil {
+				return nil, err
+			}
+			config = config.Clone()
+			config.CurvePreferences = []tls.CurveID{tls.CurveP384}
+			certificate := config.GetCertificate
+			config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+				computing.Add(1)
+				<-goOn
+				computing.Add(-1)
+				return certificate(hello)
+			}
+			return config, nil
+		}
+		l := make(pipes)
+		door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: config, Timeout: time.Hour, Hellos: 1, Refused: func(_ string, err error) { t.Log(err) }})
+		said := make(chan error, clients)
+		for range clients {
+			c, err := l.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := queued{c, make(chan []byte, 100)}
+			go q.send()
+			own := tls.Client(q, client.Clone())
+			go func() {
+				defer close(q.out)
+				err := own.HandshakeContext(t.Context())
+				if err == nil && !own.ConnectionState().HelloRetryRequest {
+					err = errors.New("the server did not ask for a second hello")
+				}
+				said <- err
+			}()
+		}
+		synctest.Wait()
+		if n := computing.Load(); n != 1 {
+			t.Errorf("%d second hellos are answered at once, want 1", n)
+		}
+		close(goOn)
+		for range clients {
+			if err := <-said; err != nil {
+				t.Fatal(err)
+			}
+			c, err := door.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}
+		if err := door.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// queued is a connection whose Write does not wait until the other side reads. Both sides send at the same time when
+// the server asks for a second hello.
+type queued struct {
+	net.Conn
+	out chan []byte
+}
+
+func (q queued) Write(p []byte) (int, error) {
+	q.out <- slices.Clone(p)
+	return len(p), nil
+}
+
+func (q queued) send() {
+	for p := range q.out {
+		if _, err := q.Conn.Write(p); err != nil {
+			return
+		}
 	}
 }
 
