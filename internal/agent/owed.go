@@ -49,6 +49,12 @@ func readDebts(dir string) (debts, error) {
 	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
 }
 
+// Owed returns the refreshes that the node with the state directory dir still owes.
+func Owed(dir string) ([]tutti.Owed, error) {
+	kept, err := readDebts(dir)
+	return kept.Owed, err
+}
+
 // ledger keeps the node's debts. Only the claim loop calls its methods.
 type ledger struct {
 	dir       string // the agent's

@@ -20,6 +20,7 @@ type LeftNode struct {
 	Node    tutti.NodeName `json:"node"`
 	Told    bool           `json:"told"` // the server has removed the node
 	Remains []string       `json:"remains,omitempty"`
+	Owed    []string       `json:"owed,omitempty"` // resources that runs should have refreshed and did not
 }
 
 // Leaver reverses the join of this machine.
@@ -49,6 +50,9 @@ applied, and the program tutti. The command refuses while a run goes on.`,
 			fmt.Fprintf(cmd.OutOrStdout(), "This machine is no longer the node %s.\n", left.Node)
 			if !left.Told {
 				fmt.Fprintf(cmd.OutOrStdout(), "The server was not told: the node's key stays valid and its data stay until an operator runs: tutti node remove %s\n", left.Node)
+			}
+			for _, resource := range left.Owed {
+				fmt.Fprintf(cmd.OutOrStdout(), "Not refreshed yet, and Tutti will not refresh it any more: %s\n", resource)
 			}
 			for _, path := range left.Remains {
 				fmt.Fprintf(cmd.OutOrStdout(), "Not created by Tutti, and not removed: %s\n", path)

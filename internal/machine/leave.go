@@ -40,6 +40,7 @@ type Left struct {
 	Node    tutti.NodeName
 	Told    bool     // the server has removed the node
 	Remains []string // files of others in the state directory
+	Owed    []string // resources that runs should have refreshed and did not
 }
 
 // Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's
@@ -80,6 +81,13 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 		return out, errors.Join(err, unit.startAgain(context.WithoutCancel(ctx)))
 	}
 	out.Told = durable.Exists(filepath.Join(o.Dir, leftFile))
+	owed, err := agent.Owed(o.Dir)
+	if err != nil {
+		out.Owed = []string{"unknown, because " + err.Error()}
+	}
+	for _, r := range owed {
+		out.Owed = append(out.Owed, r.Resource)
+	}
 	if err := unit.remove(ctx); err != nil {
 		return out, err
 	}
