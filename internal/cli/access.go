@@ -108,8 +108,8 @@ do everything and is not listed.`,
 			when := time.Now()
 			if at != "" {
 				var err error
-				if when, err = parseSince(at, when); err != nil {
-					return tutti.Wrap("", err, "--at")
+				if when, err = parseSince("--at", at, when); err != nil {
+					return err
 				}
 			}
 			server, err := o.connect()

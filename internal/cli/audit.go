@@ -48,7 +48,7 @@ func newAuditListCommand(o *options) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if f.since, err = parseSince(since, time.Now()); err != nil {
+			if f.since, err = parseSince("--since", since, time.Now()); err != nil {
 				return err
 			}
 			server, err := o.connect()
@@ -83,8 +83,8 @@ func newAuditListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// parseSince parses a time, a day, or a duration before now.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// parseSince parses the value of a flag: a time, a day, or a duration before now.
+func parseSince(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -96,7 +96,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q must be a time like 2026-07-01T12:00:00Z, a day, or a duration like 36h", text)
+	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "%s %q must be a time like 2026-07-01T12:00:00Z, a day, or a duration like 36h", flag, text)
 }
 
 // auditHead is the end of the log at the last verification. The head is stored
