@@ -32,6 +32,9 @@ type simulatedFleet struct {
 	behind bool   // one address
 	parts  sync.WaitGroup
 
+	mu    sync.Mutex
+	conns []*natsbus.Conn
+
 	heard atomic.Int64 // heard is the number of nodes that the server has answered since the call of expect.
 }
 
@@ -88,6 +91,9 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 			return // ctx has ended
 		}
 		defer conn.Close()
+		f.mu.Lock()
+		f.conns = append(f.conns, conn)
+		f.mu.Unlock()
 		conn.OnConnect(func() { f.parts.Go(func() { f.greet(ctx, conn) }) })
 		a := agent.New(agent.Options{
 			Dir: state, Node: member.Node, Bus: conn, Runner: newSimulator(member.Node),
@@ -109,16 +115,39 @@ func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
 	}
 }
 
+func (f *simulatedFleet) running() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns)
+}
+
+func (f *simulatedFleet) connected() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	count := 0
+	for _, c := range f.conns {
+		if c.Connected() {
+			count++
+		}
+	}
+	return count
+}
+
+// comeDeadline is the time in which all nodes must have come. It is much longer than the goal, so that a slow return
+// is a figure and not an error.
+const comeDeadline = 5 * time.Minute
+
 // all waits until the server has answered the given number of nodes.
 func (f *simulatedFleet) all(ctx context.Context, count int) error {
-	ctx, cancel := context.WithTimeout(ctx, startDeadline)
+	ctx, cancel := context.WithTimeout(ctx, comeDeadline)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for f.heard.Load() < int64(count) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d nodes came: %w", f.heard.Load(), count, ctx.Err())
+			return fmt.Errorf("the server has answered %d of %d nodes; %d agents run, and %d of them are connected: %w",
+				f.heard.Load(), count, f.running(), f.connected(), ctx.Err())
 		case <-ticker.C:
 		}
 	}
