@@ -90,7 +90,7 @@ var (
 			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
 			Clock: tutti.Clock{Line: string(aRun), Count: 7}, Owed: []tutti.Owed{{Resource: "Service[x]", Run: aRun}},
 		}},
-		&tutti.RunCompiled{Run: aRun, Set: aDigest, CatalogReport: tutti.CatalogReport{
+		&tutti.RunCompiled{Groups: []tutti.GroupName{"web"}, Run: aRun, Set: aDigest, CatalogReport: tutti.CatalogReport{
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
 		}, Asked: aDigest, Absent: aDigest},
 		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest, Served: &tutti.Served{

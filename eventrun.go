@@ -59,6 +59,9 @@ type RunCompiled struct {
 	Asked  Digest     `json:"asked"`
 	Absent Digest     `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
 	Reads  *Questions `json:"-"`                // the content of Asked
+	// Groups are the node's groups at this moment, sorted. Groups is nil if a server of an earlier release appended the
+	// event.
+	Groups []GroupName `json:"groups,omitzero"`
 }
 
 // Kind implements Body.

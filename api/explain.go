@@ -126,10 +126,13 @@ type NodeExplanation struct {
 // NodeBasis lists the inputs of a node's state other than answers. The inputs come from the run that
 // decides the state.
 type NodeBasis struct {
-	Environment string       `json:"environment,omitempty"`
-	Code        tutti.Digest `json:"code,omitempty"` // empty: a Puppet Server's
-	Puppet      string       `json:"puppet,omitempty"`
-	Facts       tutti.Digest `json:"facts,omitempty"`
+	Environment string        `json:"environment,omitempty"`
+	Code        tutti.Digest  `json:"code,omitempty"` // empty: a Puppet Server's
+	Puppet      string        `json:"puppet,omitempty"`
+	Program     tutti.Program `json:"program,omitempty"`
+	// Groups are the node's groups at that run. Groups is nil if the run does not record its groups.
+	Groups []tutti.GroupName `json:"groups,omitzero"`
+	Facts  tutti.Digest      `json:"facts,omitempty"`
 	// FactsAt is the time of the node's last report of its facts. FactsAt is zero if the node has not
 	// reported facts.
 	FactsAt time.Time `json:"facts_at,omitzero"`

@@ -93,11 +93,25 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 // answers.
 func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
-	if b.Code != "" {
+	switch {
+	case b.Code != "":
 		parts = append(parts, fmt.Sprintf("code %.19s of environment %s", b.Code, b.Environment))
+	case b.Environment != "":
+		parts = append(parts, "environment "+b.Environment)
+	default:
+		parts = append(parts, "the environment that the node names")
+	}
+	if b.Program != "" { // a server of an earlier release does not tell it
+		parts = append(parts, fmt.Sprintf("mode %s", b.Program))
 	}
 	if b.Puppet != "" {
 		parts = append(parts, "Puppet "+b.Puppet)
+	}
+	switch {
+	case len(b.Groups) > 0:
+		parts = append(parts, "groups "+joined(b.Groups))
+	case b.Groups != nil:
+		parts = append(parts, "no group")
 	}
 	switch {
 	case b.Facts == "":

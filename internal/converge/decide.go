@@ -46,6 +46,8 @@ type Has struct {
 	// Environment is the fleet's present environment. If Environment is empty, the
 	// environment of the node's last run counts.
 	Environment string
+	// Groups are the node's groups, sorted.
+	Groups []tutti.GroupName
 	// Meant reports whether the node is among the targets of a secret. If Meant is nil, the
 	// node is among no targets.
 	Meant func(targets []string) bool

@@ -119,12 +119,28 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
 		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
+	case passed.Groups != nil && !slices.Equal(passed.Groups, has.Groups):
+		out.why = fmt.Sprintf("at its last run it was in %s, now it is in %s", inGroups(passed.Groups), inGroups(has.Groups))
 	case s.engine.Facts(node).Since(passed):
 		out.Facts, out.why = true, factsWhy(s.engine.Facts(node))
 	default:
 		out.Need = Nothing
 	}
 	return out
+}
+
+func inGroups(groups []tutti.GroupName) string {
+	switch len(groups) {
+	case 0:
+		return "no group"
+	case 1:
+		return "group " + string(groups[0])
+	}
+	text := "groups " + string(groups[0])
+	for _, g := range groups[1:] {
+		text += ", " + string(g)
+	}
+	return text
 }
 
 // supersedes reports whether a run is from a later job with other code than this job.

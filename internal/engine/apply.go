@@ -156,7 +156,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 		return nil
 	}
 	compiled := b.CatalogReport
-	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
+	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked, r.Groups = e.At, b.Values, b.Set, &compiled, b.Reads, b.Groups
 	if !r.Full() || !r.Proof {
 		return nil
 	}

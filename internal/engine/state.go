@@ -145,8 +145,10 @@ type Run struct {
 	// Compiled and Asked are what the node reported about its compile. Both are nil if the
 	// node has reported nothing.
 	Compiled *tutti.CatalogReport `json:"compiled,omitempty"`
-	Asked    *tutti.Questions     `json:"-"`
-	Set      tutti.Digest         `json:"set,omitempty"` // digest of the exports that the node handed over
+	// Groups are the node's groups at the gate, as in RunCompiled.
+	Groups []tutti.GroupName `json:"groups,omitzero"`
+	Asked  *tutti.Questions  `json:"-"`
+	Set    tutti.Digest      `json:"set,omitempty"` // digest of the exports that the node handed over
 	// Served is what the run's Puppet Server reported before that. Served is nil if the
 	// Puppet Server has reported nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`

@@ -115,7 +115,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 
 // basisOf returns the data, in addition to answers, that decides whether a run still shows the node's state.
 func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
-	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code}
+	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code, Program: cmp.Or(r.Program, tutti.ProgramApply), Groups: r.Groups}
 	if r.Compiled != nil {
 		out.Puppet, out.Facts = r.Compiled.Puppet, r.Compiled.Facts
 	}

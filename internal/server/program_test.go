@@ -229,6 +229,35 @@ func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	}
 }
 
+// TestOtherGroupsAreAReason checks a node that a fleet file puts into another group. The node is suspect until a compile
+// has shown that the groups change nothing.
+func TestOtherGroupsAreAReason(t *testing.T) {
+	f := newFixture(t)
+	f.Start("deploy", tutti.ModeApply)
+	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+		n.Pass()
+	}
+	standing := func(want api.NodeState, why string) {
+		t.Helper()
+		n, err := f.ShowNode(servertest.Operator(), "db-01")
+		if err != nil || n.Standing.State != want || n.Standing.Why != why {
+			t.Errorf("%s %q, %v; want %s %q", n.Standing.State, n.Standing.Why, err, want, why)
+		}
+	}
+	standing(api.NodeGood, "")
+	setFleet(t, f.Fleet, strings.Replace(twoSteps, "groups:\n", "groups:\n  new: {nodes: [db-01]}\n", 1))
+	standing(api.NodeSuspect, "at its last run it was in group db, now it is in groups db, new")
+	if _, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply}); err != nil {
+		t.Fatal(err)
+	}
+	if o := f.db.Pass(); !o.Proof {
+		t.Errorf("it is ordered to run %+v, want a proof", o)
+	}
+	standing(api.NodeGood, "")
+	setFleet(t, f.Fleet, twoSteps)
+	standing(api.NodeSuspect, "at its last run it was in groups db, new, now it is in group db")
+}
+
 // If a step names the environment of a run through the agent, this run does not count for the node's own environment.
 func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	f := servertest.Start(t)

@@ -139,6 +139,7 @@ func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed)
 	}
 	tx.Emit(by, &tutti.RunCompiled{
 		Run: r.Run, Set: kept.set, CatalogReport: in.CatalogReport, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
+		Groups: append([]tutti.GroupName{}, tx.Registry.Groups(n)...),
 	})
 	if tx.Engine.Converges(r) {
 		tx.Core.Admitted[n.Node] = core.Admission{Run: r.Run, Basis: in.publishes.basis}
