@@ -27,14 +27,13 @@ type CodeShown struct {
 	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
 	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
-	// themselves. Otherwise Before is the code that was pushed before. Before is nil if the log knows no
-	// earlier code.
+	// themselves. Otherwise Before is the code that was pushed before. Before is nil if the log has no earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.
 	Unknown string `json:"unknown,omitempty"`
-	// Have is the number of nodes whose last run in mode apply used the code Pushed. OtherNodes is the number of nodes
-	// of the environment whose last run used other code. Others lists the first of these nodes.
+	// Have is the number of nodes whose last run in mode apply used the code in Pushed. OtherNodes is the number of
+	// nodes of the environment whose last run used other code. Others lists the first of these nodes.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`

@@ -48,7 +48,8 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests is the reason why a node that is not good does not run by itself at once, although the fleet is reactive.
+	// Rests is set if the fleet is reactive and the node is not good, but the node does not run at once. Rests is the
+	// reason.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
@@ -118,8 +119,9 @@ type NodeExplanation struct {
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// Before lists questions of the node that depend on nodes which need a run themselves. In a
-	// converging job these nodes run before this node, unless the nodes form a cycle.
+	// Before lists the node's questions to which other nodes publish the answers, if these nodes
+	// need a run themselves. In a converging job these nodes run before this node, unless the nodes
+	// form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
@@ -222,8 +224,7 @@ type ResourceExplanation struct {
 	// Containers lists the classes and defines that contain the resource, the outermost first.
 	Containers []string        `json:"containers,omitempty"`
 	Events     []ResourceEvent `json:"events,omitempty"`
-	// Exported lists exports of other nodes that include this resource, if a collector of this node finds
-	// the resource.
+	// Exported lists the exports of this resource by other nodes, if a collector of this node finds them.
 	Exported []Exported   `json:"exported,omitempty"`
 	Reads    []tutti.Read `json:"reads,omitempty"` // Reads lists the reads that the containers of the resource made.
 	// Keys lists the hiera keys that the containers of the resource looked up.

@@ -10,13 +10,13 @@ import (
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
 	// RotateCA does one step of the rotation, or completes an interrupted step. The error is CodeConflict if
-	// another step must come first. The error is also CodeConflict if a node or operator has not followed the rotation,
-	// unless the call names it.
+	// another step must come first. The error is also CodeConflict if a node or operator has not followed the rotation
+	// and the call does not name this node or operator.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
 	// ShowCARotation returns the phase of the rotation, and the nodes and operators that have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is like Operators.RenewOperator, but the CA that issues now signs the certificate. FollowRotation is
-	// for clients that can store all CAs of the answer.
+	// FollowRotation is like Operators.RenewOperator, but the CA of the issuing key set signs the certificate.
+	// FollowRotation is for clients that can store all CAs of the answer.
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 
@@ -38,8 +38,7 @@ type CARotation struct {
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// Behind lists nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators list nodes and operators that the end of the last rotation has locked out and that have
-	// not come back.
+	// Left and LeftOperators were locked out by the end of the last rotation and have not come back since.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

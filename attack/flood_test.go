@@ -42,7 +42,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		// connections.
 		within time.Duration
 		audit  string
-		files  int // files is the server's limit of open files. With 0 the limit is that of the test process.
+		files  int // files is the server's limit of open files. 0 means the limit of the test process.
 	}{
 		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
 		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},

@@ -306,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again calls an action repeatedly, while the server does not answer. It returns when the action
-// succeeds or is refused.
+// again repeats an action until the server answers. It returns when the action succeeds or is
+// refused.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

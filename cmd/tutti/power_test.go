@@ -25,7 +25,7 @@ import (
 )
 
 // promise is something that the server has acknowledged. The field step is the number of steps of
-// the server's file system before that.
+// the server's file system before the acknowledgement.
 type promise struct {
 	step int
 	what string

@@ -288,7 +288,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// became records the status of a resource in the form of Puppet 8's reports.
+// became sets the status of a resource, in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
