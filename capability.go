@@ -76,8 +76,8 @@ func (o Order) Needs() []Capability {
 // Needs returns the capability that an agent needs to answer a question with this action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Lacking returns the needed capabilities that the agent does not know. If knows is empty, the agent is of release
-// 0.2.0 or older, and Lacking uses the list firstRelease.
+// Lacking returns the needed capabilities that the agent does not know. If the list knows is empty, the agent is of
+// release 0.2.0 or older, and Lacking uses the list firstRelease.
 func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {
 		for name := range strings.FieldsSeq(firstRelease) {

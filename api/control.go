@@ -93,7 +93,8 @@ type Signings interface {
 	// is the same text with more signatures, or the first statement about this code. The error is
 	// CodeNotFound if the server may not order nodes to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
-	// TrustKeys stores the next statement about code keys. A statement that the server already has changes nothing.
+	// TrustKeys stores the next statement about code keys. If the server already has the statement, TrustKeys changes
+	// nothing.
 	TrustKeys(ctx context.Context, in tutti.Statement) error
 	// TrustOperators stores the next list of operators who sign actions, or the present list with more signatures.
 	TrustOperators(ctx context.Context, in tutti.Statement) error
@@ -113,7 +114,8 @@ type PushEffect struct {
 	Runs      int                `json:"runs"`
 	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
 	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"`
-	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, as Reaction says.
+	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, with the settings
+	// in Reaction.
 	Reactive bool               `json:"reactive"`
 	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
 	AskAbove int                `json:"ask_above,omitempty"`
@@ -182,8 +184,9 @@ type Effect struct {
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
-// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. When
-// is empty if the fleet has no reactions. The nodes then run with the next `tutti converge`.
+// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. The
+// field When is empty if the fleet has no reactions. The nodes then run with the next `tutti
+// converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`

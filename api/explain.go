@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Explains explains states and their causes. Explains uses the log and the records of runs. No
-// method waits for a node.
+// Explains has methods that explain states and their causes. Explains uses the log and the records
+// of runs. No method waits for a node.
 type Explains interface {
 	// ShowNode returns the node's state and its record. CodeNotFound: no such node.
 	ShowNode(ctx context.Context, node tutti.NodeName) (NodeDetail, error)
@@ -19,9 +19,9 @@ type Explains interface {
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
 	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says how a resource ended in the node's last run that has applied a catalog.
-	// The error is CodeNotFound if there is no such node or run, or if the server no longer has the
-	// report.
+	// ExplainResource says how a resource ended in the last run in which the node applied a
+	// catalog. The error is CodeNotFound if there is no such node or run, or if the server no
+	// longer has the report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
 	// Graph returns which nodes read the publications of other nodes. The target is a group or a
 	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
@@ -81,8 +81,8 @@ type RunView struct {
 	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// OtherCode and Because are set if the run changed something and the server still has the previous run of the node.
-	// OtherCode says whether the previous run had other code. Because lists the questions whose answers had changed
-	// since the previous run.
+	// OtherCode says whether the previous run had other code. The field Because lists the questions whose answers had
+	// changed since the previous run.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }

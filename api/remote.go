@@ -30,7 +30,7 @@ type NodesQuestion struct {
 	Title string        `json:"title,omitempty"`
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
 	// Signed contains statements of kind StatementAction, each for some of the nodes. If Signed is not empty,
-	// the server asks these nodes, and On says how the operator chose the nodes. Signed is empty if the
+	// the server asks these nodes, and the field On is the operator's selector for these nodes. Signed is empty if the
 	// operator has signed nothing.
 	Signed []tutti.Statement `json:"signed,omitempty"`
 }

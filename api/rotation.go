@@ -36,7 +36,7 @@ type CARotation struct {
 	CA    tutti.Digest        `json:"ca"`             // CA is the CA of the earlier set while two sets are trusted.
 	Next  tutti.Digest        `json:"next,omitempty"` // Next is the CA of the new set while two sets are trusted.
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
-	// Behind lists nodes that still trust the removed set.
+	// the list contains nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
 	// Left and LeftOperators were locked out by the end of the last rotation and have not come back since.
 	Left          []tutti.NodeName `json:"left,omitempty"`

@@ -122,8 +122,7 @@ func (f *fleet) count(such func(tutti.Body) bool) int {
 }
 
 // TestManyConnections checks that one key can have only a few connections. One more connection
-// closes the oldest. A connection that gives itself the name of another node gets no rights of that
-// node.
+// closes the oldest. If a connection uses the name of another node, it gets no rights of that node.
 func TestManyConnections(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")

@@ -259,7 +259,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // useUp makes requests that the server still allows in its reserve, until the last block of the log
-// is full, too. useUp removes from the argument values each key that it has deleted or may have
+// is full, too. useUp removes from the argument `values` each key that it has deleted or may have
 // deleted.
 func (s *small) useUp(values map[string]bool) {
 	s.t.Helper()

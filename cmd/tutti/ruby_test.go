@@ -244,7 +244,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// owe writes the events that the module writes for a resource that Puppet must refresh.
+// owe writes the same events as the module, for a resource that Puppet must refresh.
 func (r *fakeRun) owe(resource string) error {
 	if slices.Contains(r.order.Owed, resource) {
 		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
