@@ -91,7 +91,7 @@ type RunView struct {
 type NodeDetail struct {
 	NodeView
 	Standing NodeStanding `json:"standing"`
-	// Recorded is the run of the record. It is empty if the server has no record
+	// Recorded is the run of the record. Recorded is empty if the server has no record
 	Recorded  tutti.RunID             `json:"recorded,omitempty"`
 	Reads     []ReadView              `json:"reads,omitempty"`
 	Keys      int                     `json:"keys"`   // hiera keys looked up
@@ -119,9 +119,8 @@ type NodeExplanation struct {
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// Before lists the node's questions to which other nodes publish the answers, if these nodes
-	// need a run themselves. In a converging job these nodes run before this node, unless the nodes
-	// form a cycle.
+	// The field Before lists the node's questions that wait for nodes which need a run themselves.
+	// In a converging job these nodes run before this node, unless the nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
@@ -244,7 +243,7 @@ type ResourceEvent struct {
 	Redacted   bool      `json:"redacted,omitempty"` // Puppet calls it Sensitive
 }
 
-// Exported is a resource that one node exports and a read of this node collects.
+// Exported is a resource that one node exports and that a read of this node has collected.
 type Exported struct {
 	Node  tutti.NodeName `json:"node"`
 	Place tutti.Place    `json:"place,omitzero"`

@@ -38,7 +38,7 @@ type CARotation struct {
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// the list contains nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators were locked out by the end of the last rotation and have not come back since.
+	// Left and LeftOperators list the nodes and operators without access since the end of the last rotation.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

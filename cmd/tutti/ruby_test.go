@@ -329,7 +329,7 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // nothing signals that the agent is back, as in the module
+		time.Sleep(20 * time.Millisecond) // the module polls, too, because nothing signals that the agent is back
 	}
 }
 
