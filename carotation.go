@@ -9,8 +9,8 @@ type RotationPhase string
 
 // The phases. During the first three phases two key sets are trusted.
 const (
-	RotationBegun    RotationPhase = "begun"    // the old set issues
-	RotationSwitched RotationPhase = "switched" // the new set issues
+	RotationBegun    RotationPhase = "begun"    // the old set issues credentials
+	RotationSwitched RotationPhase = "switched" // the new set issues credentials
 	// the old set issues credentials again, and some nodes or operators still have credentials of the new set
 	RotationReturning RotationPhase = "returning"
 	RotationFinished  RotationPhase = "finished"  // the old set was removed
