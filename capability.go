@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Capability names something that a server may ask of an agent, and that an agent of
-// another release may not know.
+// Capability names a feature that a server may ask of an agent. An agent of another release may not
+// know this feature.
 type Capability string
 
 // CapabilityRun is the one kind of order: a run of Puppet with its environment, code and timeout.
@@ -43,7 +43,7 @@ var orderOptions = []orderOption{
 
 // firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not
 // report their capabilities. The list comes from commit 7a084b3, from Order in event.go and RemoteActions in remote.go.
-// The list never changes. A test that needs an agent which is too old builds a server with another list (go build
+// The list never changes. If a test needs an agent that is too old, it builds a server with another list (go build
 // -ldflags -X).
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
@@ -76,7 +76,7 @@ func (o Order) Needs() []Capability {
 // Needs returns the capability that an agent needs to answer a question with this action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Lacking returns the entries of the list needs that are not in the list knows. If knows is empty, the agent is of
+// Lacking returns the needed capabilities that the agent does not know. If the list knows is empty, the agent is of
 // release 0.2.0 or older, and Lacking uses the list firstRelease.
 func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {

@@ -9,9 +9,9 @@ type RotationPhase string
 
 // The phases. During the first three phases two key sets are trusted.
 const (
-	RotationBegun    RotationPhase = "begun"    // the old set issues
-	RotationSwitched RotationPhase = "switched" // the new set issues
-	// the old set issues again, and some nodes or operators still have credentials of the new set
+	RotationBegun    RotationPhase = "begun"    // the old set issues credentials
+	RotationSwitched RotationPhase = "switched" // the new set issues credentials
+	// the old set issues credentials again, and some nodes or operators still have credentials of the new set
 	RotationReturning RotationPhase = "returning"
 	RotationFinished  RotationPhase = "finished"  // the old set was removed
 	RotationAbandoned RotationPhase = "abandoned" // the new set was removed
@@ -76,7 +76,7 @@ func (p Pinned) Equal(other Pinned) bool {
 	return p.Issuer == other.Issuer && slices.Equal(p.CAs, other.CAs)
 }
 
-// These constants bound the Pinned value that a node reports.
+// These constants limit the size of the Pinned value that a node reports.
 const (
 	maxPinned = 8
 	maxIssuer = 64 // bytes

@@ -33,7 +33,7 @@ type CodeFile struct {
 }
 
 // CodeManifest lists the files of an environment. The keys of Files are slash-separated paths. The
-// canonical encoding of a manifest is that of encoding/json, which sorts maps.
+// canonical encoding of a manifest is the output of encoding/json, which sorts maps.
 type CodeManifest struct {
 	Version     int                 `json:"v"`
 	Environment string              `json:"environment"`
@@ -47,7 +47,7 @@ const maxPath = 3 << 10
 // files outside, and files below links.
 func (m CodeManifest) Validate() error {
 	if m.Version != 1 {
-		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
+		return Errorf(CodeInvalid, "manifest of version %d: this release reads only version 1", m.Version)
 	}
 	if !environmentRE.MatchString(m.Environment) {
 		return Errorf(CodeInvalid, "manifest: environment %q: lower-case letters, digits and '_' only, as in Puppet", m.Environment)

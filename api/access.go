@@ -29,7 +29,7 @@ func (a AccessQuery) Validate() error {
 		return tutti.Errorf(tutti.CodeInvalid, "only %s can be narrowed by a plan and by noop", tutti.VerbRun)
 	}
 	if a.Target != "" && !slices.Contains([]tutti.Verb{tutti.VerbRun, tutti.VerbPuppet, tutti.VerbData}, a.Verb) {
-		return tutti.Errorf(tutti.CodeInvalid, "%s has no target: nothing narrows it", a.Verb)
+		return tutti.Errorf(tutti.CodeInvalid, "%s takes no target, because an entry cannot narrow this verb", a.Verb)
 	}
 	return nil
 }

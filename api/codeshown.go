@@ -17,8 +17,8 @@ type CodeQuery struct {
 type CodeShown struct {
 	Environment string      `json:"environment"`
 	Pushed      CodeVersion `json:"pushed"`
-	// Held is true if the code waits for its release. Before the release only Canary nodes run the code by
-	// themselves.
+	// Held is true if the code waits for its release. Before the release only the canaries run the code by themselves.
+	// Canary is the number of canaries.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
 	// Signed has the signatures of code keys for the pushed code. Plans has the signatures for the fleet file.
@@ -27,14 +27,13 @@ type CodeShown struct {
 	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
 	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
-	// themselves. Otherwise Before is the code that was pushed before. Before is nil if the log knows no
-	// earlier code.
+	// themselves. Otherwise it is the code that was pushed earlier. Before is nil if the log has no earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.
 	Unknown string `json:"unknown,omitempty"`
-	// Have is the number of nodes whose last run in mode apply used the code Pushed. OtherNodes is the number of nodes
-	// of the environment whose last run used other code. Others lists the first of these nodes.
+	// Have is the number of nodes whose last run in mode apply used the code in Pushed. OtherNodes is the number of
+	// nodes of the environment whose last run used other code. Others lists the first of these nodes.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`

@@ -28,7 +28,7 @@ type Nodes interface {
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node tutti.NodeName) error
-	// KeepNode chooses one of two machines with the same node key as the node.
+	// KeepNode chooses which of two machines with the same node key is the node.
 	KeepNode(ctx context.Context, in KeepNode) error
 	RemoveNode(ctx context.Context, node tutti.NodeName) error
 }
@@ -71,9 +71,9 @@ type Codes interface {
 	// An empty environment means the fleet file's environment. The error is CodeConflict if the
 	// environment has no held code.
 	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
-	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. SuggestGrants also
-	// returns grants for exports that the old grants in the log allow, although a new push would not allow these
-	// exports (ADR 0022). An empty job means the last noop converge, if there is one.
+	// SuggestGrants returns grants for the exports that the server refused in the runs of a job. If an old grant in the
+	// log allows an export but a new push would not, SuggestGrants also returns a grant for this export (ADR 0022). An
+	// empty job means the last noop converge, if there is one.
 	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
 	// ShowCode says which code an environment has, and how this code differs from the earlier code. The error is
 	// CodeNotFound if the environment has no code.
@@ -93,7 +93,8 @@ type Signings interface {
 	// is the same text with more signatures, or the first statement about this code. The error is
 	// CodeNotFound if the server may not order nodes to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
-	// TrustKeys stores the next statement about code keys. A statement that the server already has changes nothing.
+	// TrustKeys stores the next statement about code keys. If the server already has the statement, TrustKeys changes
+	// nothing.
 	TrustKeys(ctx context.Context, in tutti.Statement) error
 	// TrustOperators stores the next list of operators who sign actions, or the present list with more signatures.
 	TrustOperators(ctx context.Context, in tutti.Statement) error
@@ -113,7 +114,8 @@ type PushEffect struct {
 	Runs      int                `json:"runs"`
 	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
 	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"`
-	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, as Reaction says.
+	// The following fields come from the new fleet file. Reactive is true if nodes run by themselves, with the settings
+	// in Reaction.
 	Reactive bool               `json:"reactive"`
 	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
 	AskAbove int                `json:"ask_above,omitempty"`
@@ -154,8 +156,8 @@ type Values interface {
 	// PageValues returns the same values as ListValues, page by page and in the order of keys. Each page has the values
 	// at the time of its request.
 	PageValues(ctx context.Context, in ValuesQuery) (ValuesPage, error)
-	// Effect says which runs would begin if somebody set the key or, without a value, unset it. It changes nothing. The
-	// error is CodeNotFound if there is no value to unset.
+	// Effect says which runs would begin if somebody set the key to the value. Without a value, Effect says this for
+	// unsetting the key. Effect changes nothing. The error is CodeNotFound if there is no value to unset.
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
@@ -171,9 +173,9 @@ type ValuesPage struct {
 	More   bool        `json:"more,omitempty"`
 }
 
-// Effect says which nodes run because of a change. The affected nodes read the value themselves and
-// would get another answer than in their last run. The publications of their runs may cause more
-// runs.
+// Effect says which nodes run because of a change. The affected nodes read the value themselves.
+// Now they would get an answer that differs from the answer in their last run. The publications of
+// their runs may cause more runs.
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
@@ -182,8 +184,9 @@ type Effect struct {
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
-// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. When
-// is empty if the fleet has no reactions. The nodes then run with the next `tutti converge`.
+// EffectRuns says how many nodes would run at a certain time, and lists the first few of them. The
+// field When is empty if the fleet has no reactions. The nodes then run with the next `tutti
+// converge`.
 type EffectRuns struct {
 	When  tutti.ReactionTime `json:"when,omitempty"`
 	Runs  int                `json:"runs"`
@@ -238,8 +241,8 @@ type StartJob struct {
 	Exclusive *string `json:"exclusive,omitempty"`
 }
 
-// NodeRuns is one run on each of some nodes. At most Limit nodes run at the same time (0 means no
-// limit of its own). Each node uses its own program.
+// NodeRuns is one run on each of some nodes. At most Limit nodes run at the same time. With 0 only
+// the server's limits apply. Each node uses the program that the fleet file sets for this node.
 type NodeRuns struct {
 	Nodes []tutti.NodeName `json:"nodes"`
 	Limit int              `json:"limit,omitempty"`
@@ -310,8 +313,8 @@ type JobView struct {
 	Failed    int            `json:"failed"`
 }
 
-// KeepNode names a machine by the beginning of its boot id or of the digest of its ticket. If Boot
-// is empty, KeepNode means the next machine that uses the node's key. An operator leaves Boot empty if the agent was
+// KeepNode names a machine. Boot is the beginning of the machine's boot id, or of its ticket's digest. If Boot is
+// empty, KeepNode means the next machine that uses the node's key. An operator leaves Boot empty if the agent was
 // downgraded.
 type KeepNode struct {
 	Node tutti.NodeName `json:"node"`
@@ -331,9 +334,8 @@ type NodeView struct {
 	Puppet    string            `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
-	// OldGrants lists types that the node may export by a grant from before 0.3.0 and that give root
-	// on the collecting node. The next push of the fleet file needs `dangerous: true` for these types
-	// (ADR 0022).
+	// OldGrants lists types that give root on the collecting node. A grant from before 0.3.0 allows this node to export
+	// them. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines use the node's identity. Machines lists the machines that
 	// have said hello since the server started, if there is more than one machine.
@@ -341,7 +343,8 @@ type NodeView struct {
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
-	// Unnoted is the reason why the agent could not note foreign runs. Until it has noted them, the node is not good.
+	// Unnoted is the reason why the agent could not note foreign runs. Until the agent has noted these runs, the node
+	// is not good.
 	Unnoted string `json:"unnoted,omitempty"`
 	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
 	Paused  string `json:"paused,omitempty"` // why no run begins on the node by itself

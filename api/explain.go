@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Explains explains states and their causes. Explains uses the log and the records of runs. No
-// method waits for a node.
+// Explains has methods that explain states and their causes. Explains uses the log and the records
+// of runs. No method waits for a node.
 type Explains interface {
 	// ShowNode returns the node's state and its record. CodeNotFound: no such node.
 	ShowNode(ctx context.Context, node tutti.NodeName) (NodeDetail, error)
@@ -19,9 +19,9 @@ type Explains interface {
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
 	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says how a resource ended in the node's last run that has applied a catalog.
-	// The error is CodeNotFound if there is no such node or run, or if the server no longer has the
-	// report.
+	// ExplainResource says how a resource ended in the last run in which the node applied a
+	// catalog. The error is CodeNotFound if there is no such node or run, or if the server no
+	// longer has the report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
 	// Graph returns which nodes read the publications of other nodes. The target is a group or a
 	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
@@ -48,7 +48,8 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests is the reason why a node that is not good does not run by itself at once, although the fleet is reactive.
+	// Rests is set if the fleet is reactive and the node is not good, but the node does not run at once. Rests is the
+	// reason.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
@@ -80,8 +81,8 @@ type RunView struct {
 	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// OtherCode and Because are set if the run changed something and the server still has the previous run of the node.
-	// OtherCode says whether the previous run had other code. Because lists the questions whose answers had changed
-	// since the previous run.
+	// OtherCode says whether the previous run had other code. The field Because lists the questions whose answers had
+	// changed since the previous run.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }
@@ -90,7 +91,7 @@ type RunView struct {
 type NodeDetail struct {
 	NodeView
 	Standing NodeStanding `json:"standing"`
-	// Recorded is the run of the record. It is empty if the server has no record
+	// Recorded is the run of the record. Recorded is empty if the server has no record
 	Recorded  tutti.RunID             `json:"recorded,omitempty"`
 	Reads     []ReadView              `json:"reads,omitempty"`
 	Keys      int                     `json:"keys"`   // hiera keys looked up
@@ -118,8 +119,8 @@ type NodeExplanation struct {
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// Before lists questions of the node that depend on nodes which need a run themselves. In a
-	// converging job these nodes run before this node, unless the nodes form a cycle.
+	// The field Before lists the node's questions that wait for nodes which need a run themselves.
+	// In a converging job these nodes run before this node, unless the nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
@@ -225,8 +226,7 @@ type ResourceExplanation struct {
 	// Containers lists the classes and defines that contain the resource, the outermost first.
 	Containers []string        `json:"containers,omitempty"`
 	Events     []ResourceEvent `json:"events,omitempty"`
-	// Exported lists exports of other nodes that include this resource, if a collector of this node finds
-	// the resource.
+	// Exported lists the exports of this resource by other nodes, if a collector of this node finds them.
 	Exported []Exported   `json:"exported,omitempty"`
 	Reads    []tutti.Read `json:"reads,omitempty"` // Reads lists the reads that the containers of the resource made.
 	// Keys lists the hiera keys that the containers of the resource looked up.
@@ -246,7 +246,7 @@ type ResourceEvent struct {
 	Redacted   bool      `json:"redacted,omitempty"` // Puppet calls it Sensitive
 }
 
-// Exported is a resource that one node exports and a read of this node collects.
+// Exported is a resource that one node exports and that a read of this node has collected.
 type Exported struct {
 	Node  tutti.NodeName `json:"node"`
 	Place tutti.Place    `json:"place,omitzero"`

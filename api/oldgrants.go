@@ -30,5 +30,5 @@ func OldGrants(nodes []NodeView) string {
 		who = fmt.Sprintf("node %s and %d more", first, count-1)
 	}
 	slices.Sort(types)
-	return fmt.Sprintf("%s may export %s by grants of a fleet file of before 0.3.0: that means root on who collects it", who, strings.Join(slices.Compact(types), ", "))
+	return fmt.Sprintf("%s may export %s by grants from before 0.3.0: these grants give root on every node that collects the exports", who, strings.Join(slices.Compact(types), ", "))
 }

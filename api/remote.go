@@ -30,7 +30,7 @@ type NodesQuestion struct {
 	Title string        `json:"title,omitempty"`
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
 	// Signed contains statements of kind StatementAction, each for some of the nodes. If Signed is not empty,
-	// the server asks these nodes, and On says how the operator chose the nodes. Signed is empty if the
+	// the server asks these nodes, and the field On is the operator's selector for these nodes. Signed is empty if the
 	// operator has signed nothing.
 	Signed []tutti.Statement `json:"signed,omitempty"`
 }
@@ -60,8 +60,8 @@ type NodeAnswer struct {
 	// the rule of the node's policy that allowed or refused the action
 	Rule string        `json:"rule,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // the time between the question and the answer
-	// The following fields are what the server knows about the node's last run. Puppet's own files may not contain
-	// this run.
+	// The following fields describe the node's last run in the server's log. Puppet's own files may not contain this
+	// run.
 	LastRun tutti.RunID   `json:"last_run,omitempty"`
 	RunAt   time.Time     `json:"run_at,omitzero"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`

@@ -10,13 +10,13 @@ import (
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
 	// RotateCA does one step of the rotation, or completes an interrupted step. The error is CodeConflict if
-	// another step must come first. The error is also CodeConflict if a node or operator has not followed the rotation,
-	// unless the call names it.
+	// another step must come first. The error is also CodeConflict if a node or operator has not followed the rotation
+	// and the call does not name this node or operator.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
 	// ShowCARotation returns the phase of the rotation, and the nodes and operators that have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is like Operators.RenewOperator, but the CA that issues now signs the certificate. FollowRotation is
-	// for clients that can store all CAs of the answer.
+	// FollowRotation is like Operators.RenewOperator, but the CA of the issuing key set signs the certificate.
+	// FollowRotation is for clients that can store all CAs of the answer.
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 
@@ -36,10 +36,9 @@ type CARotation struct {
 	CA    tutti.Digest        `json:"ca"`             // CA is the CA of the earlier set while two sets are trusted.
 	Next  tutti.Digest        `json:"next,omitempty"` // Next is the CA of the new set while two sets are trusted.
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
-	// Behind lists nodes that still trust the removed set.
+	// the list contains nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left and LeftOperators list nodes and operators that the end of the last rotation has locked out and that have
-	// not come back.
+	// Left and LeftOperators list the nodes and operators without access since the end of the last rotation.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

@@ -180,7 +180,7 @@ func TestStolenBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// These calls would give the attacker access beyond his certificate's end, or help him to stay.
+	// These calls would give the attacker access after the end of his certificate, or help him to stay.
 	stays := map[string]func() error{
 		"renews": func() error { _, err := open.RenewOperator(t.Context(), request); return err },
 		"lets another one in": func() error {

@@ -55,7 +55,7 @@ type fleet struct {
 	admin   *httpapi.Client
 	honest  [2]*node
 	process *exec.Cmd // process is nil after the server was ended.
-	limit   int       // limit is the server's limit of open files. With 0 the limit is that of the test process.
+	limit   int       // limit is the server's limit of open files. 0 means the limit of the test process.
 }
 
 const fleetFile = `

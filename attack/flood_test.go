@@ -38,11 +38,11 @@ func TestHalfOpenConnections(t *testing.T) {
 		name  string
 		port  func(f *fleet) string
 		bound int
-		// within is shorter than the server's own TLS deadline, so that only the bound can disconnect the
-		// connections.
+		// within is a time limit. It is shorter than the server's own TLS deadline, so only the bound can disconnect
+		// the connections.
 		within time.Duration
 		audit  string
-		files  int // files is the server's limit of open files. With 0 the limit is that of the test process.
+		files  int // files is the server's limit of open files. 0 means the limit of the test process.
 	}{
 		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
 		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},
@@ -104,7 +104,7 @@ type flood struct {
 }
 
 // newFlood makes the given number of connections. If the server disconnects a connection, newFlood
-// connects again. The argument again is the average pause before newFlood connects again.
+// connects again. The argument `again` is the average pause before newFlood connects again.
 func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

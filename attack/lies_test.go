@@ -33,7 +33,7 @@ var (
 )
 
 // lies returns the lies of a node that has claimed the run `own` and passed its gate. The argument
-// theirs is a run of node-01, and asked is an open question to node-01.
+// theirs is a run of node-01. The argument asked is an open question to node-01.
 func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
 	run := own.Run
 	up := "../../../../etc/shadow"

@@ -124,7 +124,7 @@ func result(run tutti.RunID) tutti.Result {
 	return tutti.Result{Run: run, Outcome: tutti.Unchanged, StartedAt: now, EndedAt: now}
 }
 
-// call sends a request to the server. The argument out of call may be nil.
+// call sends a request to the server. The argument out may be nil.
 func (n *node) call(ctx context.Context, op string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {

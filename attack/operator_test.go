@@ -120,8 +120,8 @@ func TestLastOperator(t *testing.T) {
 	}
 }
 
-// TestAnotherWebPage plays a stranger's web page in a browser that has an operator's certificate. The
-// name of the page may also have the address of this server (DNS rebinding).
+// TestAnotherWebPage plays a stranger's web page in a browser that has an operator's certificate. The name of the page
+// may also resolve to the address of this server (DNS rebinding).
 func TestAnotherWebPage(t *testing.T) {
 	f := start(t)
 	admin, err := identity.LoadOperator(f.path("operator"))

@@ -43,8 +43,8 @@ func TestStolenCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The attacker gets the same answers as the node, and may answer in its place. The attacker and
-		// the node claim the same run, and the run ends only once.
+		// The attacker gets the same answers as the node, and may answer in place of the node. The attacker and the
+		// node claim the same run, and the run ends only once.
 		var his, its wire.Claimed
 		f.eventually(func() error {
 			if err := thief.call(ctx, wire.OpClaim, wire.Claim{}, &his); err != nil || his.Order == nil {
@@ -122,8 +122,7 @@ func (f *fleet) count(such func(tutti.Body) bool) int {
 }
 
 // TestManyConnections checks that one key can have only a few connections. One more connection
-// closes the oldest. A connection that gives itself the name of another node gets no rights of that
-// node.
+// closes the oldest. If a connection uses the name of another node, it gets no rights of that node.
 func TestManyConnections(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")

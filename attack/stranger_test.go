@@ -134,8 +134,8 @@ func TestExpiredCertificate(t *testing.T) {
 	f.works("after")
 }
 
-// TestExpiredJWT checks that a node's JWT expires. An old disk of a node is useless for an attacker
-// after that.
+// TestExpiredJWT checks that a node's JWT expires. After the JWT has expired, an old disk of the
+// node is useless for an attacker.
 func TestExpiredJWT(t *testing.T) {
 	f := start(t)
 	taken := f.join("taken")

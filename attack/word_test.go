@@ -176,7 +176,7 @@ func (u *usurper) claims() wire.Claim {
 	}
 }
 
-// follows waits until the node reports that it has accepted that number of statements about code keys.
+// follows waits until the node reports that it has accepted the given number of statements about code keys.
 func (u *usurper) follows(want uint64) {
 	u.t.Helper()
 	u.ring()
@@ -190,7 +190,7 @@ func (u *usurper) follows(want uint64) {
 	}
 }
 
-// tells changes which statements about code keys the usurper sends.
+// tells sets the statements about code keys that the usurper sends.
 func (u *usurper) tells(chain ...tutti.Statement) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -106,7 +106,7 @@ func (s *small) must(args ...string) string {
 	return out
 }
 
-// refused runs a command, which must end with exit code 4 and the given words.
+// refused executes a command, which must end with exit code 4 and the given words.
 func (s *small) refused(says string, args ...string) {
 	s.t.Helper()
 	if out, code := s.tutti(args...); code != 4 || !strings.Contains(out, says) {
@@ -259,7 +259,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // useUp makes requests that the server still allows in its reserve, until the last block of the log
-// is full, too. useUp removes from the argument values each key that it has deleted or may have
+// is full, too. useUp removes from the argument `values` each key that it has deleted or may have
 // deleted.
 func (s *small) useUp(values map[string]bool) {
 	s.t.Helper()
@@ -276,7 +276,7 @@ func (s *small) useUp(values map[string]bool) {
 	s.t.Fatal("a full disk takes everything")
 }
 
-// closed waits until the server reports, in both ways, that the full disk stops all work.
+// closed waits until the full disk stops all work. The server must report this by HTTPS and by its socket.
 func (s *small) closed() {
 	s.t.Helper()
 	s.eventually("it says that the disk is full", func() bool {

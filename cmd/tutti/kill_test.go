@@ -28,7 +28,7 @@ var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 // beside lists the kill points of an agent that are not part of a run. An agent may find that its
 // server is not ready yet. In this case the load of the machine decides whether the agent asks
 // again before the job ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points,
-// because a job waits for the agent's answer at these points.
+// because there a job waits for the agent's answer.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
 // greeting lists the kill points in a ticket exchange, by the ends of their names. The numbers say
@@ -164,7 +164,7 @@ func interrupted(want outcome) outcome {
 	return outcome{Verdict: tutti.VerdictFailed, Runs: []runOutcome{first}, Values: map[string]string{}, Starts: map[string]int{}}
 }
 
-// outcome runs the job to its end and returns its outcome.
+// outcome executes the job to its end and returns the job's outcome.
 func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
@@ -192,7 +192,7 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	return out, err
 }
 
-// runs reads the events of a job. Each event must come once and in a correct order.
+// runs fills the outcome from the events of a job. Each event must come once and in a correct order.
 func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event) error {
 	at := map[tutti.RunID]int{}
 	last := uint64(0)

@@ -149,8 +149,8 @@ func (tpl template) oldRuns(t *testing.T, node string) {
 	}
 }
 
-// fleet starts a copy of the template and returns the running fleet. env has additional environment
-// variables for the first process of each name.
+// fleet starts a copy of the template and returns the running fleet. The argument env has
+// additional environment variables for the first process of each name.
 func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	t.Helper()
 	f := tpl.copy(t)
@@ -195,8 +195,8 @@ func puppetIn(t *testing.T, dir string) {
 	}
 }
 
-// begin starts processes, the server first, and restarts them until the end of the test. env has
-// additional environment variables for the first process of each name.
+// begin starts processes, the server first, and restarts them until the end of the test. The
+// argument env has additional environment variables for the first process of each name.
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	if f.group == nil {
@@ -306,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again calls an action repeatedly, while the server does not answer. It returns when the action
-// succeeds or is refused.
+// again repeats an action until the server answers. It returns when the action succeeds or is
+// refused.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

@@ -21,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// rotates lists the points of a CA rotation. The number of passages of some points depends on the load of the
-// machine. At these points the test kills only at the first passage.
+// rotates lists the points of a CA rotation. How often a process passes some of these points depends on the load of the
+// machine. The test kills the process only at the first passage of such a point.
 var rotates = []string{"rotation.json", "bus-names.json", "bus-nodes.jwt", "bus-operator.nk", "bus-log.nk", "ca.key", "ca.crt", "server.key", "server.crt", "ca.rotated", "server.rotates", "server.rotated", "membership.json", "agent.pinned"}
 
 // turned is the part of a rotation's result that must not depend on a kill.

@@ -12,9 +12,8 @@ import (
 )
 
 // TestMixedOnLoopback lets this release and the last release work together, with the scripts' fake
-// Ruby. LAST is the last release. STRICT is a server of this release that treats the last release
-// as a release that does not know `debug`. TestMixedReleases (e2e) does the same with a real
-// Puppet.
+// Ruby. LAST is the last release. STRICT is a server of this release. STRICT assumes that agents of
+// the last release do not know `debug`. TestMixedReleases (e2e) does the same with a real Puppet.
 func TestMixedOnLoopback(t *testing.T) {
 	const root = "../.."
 	all, err := release.Read(root)

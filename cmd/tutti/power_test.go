@@ -25,7 +25,7 @@ import (
 )
 
 // promise is something that the server has acknowledged. The field step is the number of steps of
-// the server's file system before that.
+// the server's file system before the acknowledgement.
 type promise struct {
 	step int
 	what string
@@ -191,7 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// job runs one job. The test treats everything that the job's watcher has seen as acknowledged.
+// job runs one job. For this test, everything that the job's watcher has seen is acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)

@@ -244,7 +244,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// owe writes the events that the module writes for a resource that Puppet must refresh.
+// owe writes the same events as the module, for a resource that Puppet must refresh.
 func (r *fakeRun) owe(resource string) error {
 	if slices.Contains(r.order.Owed, resource) {
 		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
@@ -288,7 +288,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// became records the status of a resource in the form of Puppet 8's reports.
+// became sets the status of a resource, in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
@@ -329,7 +329,7 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond) // nothing signals that the agent is back, as in the module
+		time.Sleep(20 * time.Millisecond) // the module polls, too, because nothing signals that the agent is back
 	}
 }
 

@@ -101,9 +101,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 // be busy.
 const untilDeadline = 3 * time.Minute
 
-// until [PATTERN] COMMAND...: repeats the command. It ends when the command succeeds and the output
-// matches. The pattern is written between slashes. Only the command itself shows the state, so the
-// function repeats the command.
+// until [PATTERN] COMMAND...: repeats the command. `until` ends when the command succeeds and the
+// output matches. The pattern is written between slashes. Only the command itself shows the state,
+// so the function repeats the command.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {

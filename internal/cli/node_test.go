@@ -34,7 +34,7 @@ func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (api.NodeD
 // remedy, and say nothing about other nodes.
 func TestWhoIsTooOld(t *testing.T) {
 	const says = "its agent (0.2.0) does not know debug, of_later: upgrade tutti on web-01"
-	const old = "node db-01 may export Mount, Service by grants of a fleet file of before 0.3.0: that means root on who collects it"
+	const old = "node db-01 may export Mount, Service by grants from before 0.3.0: these grants give root on every node that collects the exports"
 	cases := []struct {
 		args, out, err string
 	}{
