@@ -96,8 +96,8 @@ func IsParameter(name string) bool {
 	return len(name) <= MaxParameterName && parameterRE.MatchString(name)
 }
 
-// Admits reports whether a resource may have this parameter. The argument dangerous is the grant's word
-// `dangerous`.
+// Admits reports whether a resource may have this parameter. The argument `dangerous` is true if the grant has this
+// word.
 func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	named := slices.Contains(g.Parameters, parameter)
 	switch safe, listed := safeExports[g.Type]; {

@@ -83,11 +83,11 @@ type Reaction struct {
 	// Safety is the time after which a node runs even if nothing has changed. The safety runs are
 	// spread over the fleet. With 0 there are no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
-	// Limit is the largest number of runs at the same time. With 0 the reaction has no limit of its own.
+	// Limit is the largest number of runs at the same time. With 0 the reaction has no separate limit.
 	Limit int `json:"limit,omitempty"`
 	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first that fits decides.
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first rule that fits decides.
 	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
 	// means DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`

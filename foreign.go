@@ -35,8 +35,8 @@ type Local struct {
 	Away   bool `json:"away,omitempty"` // Away is true if the server did not answer when the run began.
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As names the earlier run that had the same code, environment, program, answers and catalog. As is empty if one of
-	// them was different.
+	// As contains the id of the earlier run that had the same code, environment, program, answers and catalog. If one
+	// of these was different, As is empty.
 	As RunID `json:"as,omitempty"`
 }
 

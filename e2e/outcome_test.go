@@ -49,7 +49,8 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill mounts a small full disk over a directory, and the function empty unmounts this disk.
+// fill returns a command that mounts a small full disk over a directory. The function `empty`
+// returns the command that unmounts this disk.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -137,7 +138,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only, for a job with a single run, returns the result of this run.
+// only takes a job with a single run, and returns the result of this run.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()

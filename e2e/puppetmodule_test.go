@@ -120,9 +120,8 @@ func (s *puppetSite) withModule(t *testing.T) {
 	})
 }
 
-// answersNobodyElse sends forbidden requests to the module's socket. The requests come from another
-// user than the Puppet Server, are for a run that has ended, or name another node than the run's
-// node.
+// answersNobodyElse sends forbidden requests to the module's socket. The requests come from the
+// wrong user, are for a run that has ended, or do not name the run's node.
 func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 	ask := func(user, certname string) string {

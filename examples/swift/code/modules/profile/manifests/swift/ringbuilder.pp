@@ -25,7 +25,7 @@ class profile::swift::ringbuilder (
     min_part_hours => $min_part_hours,
   }
 
-  # The module orders these resources: after creating the rings, and before balancing them.
+  # The module applies these resources after it creates the rings and before it balances them.
   Ring_object_device <<| |>>
   Ring_container_device <<| |>>
   Ring_account_device <<| |>>
