@@ -78,11 +78,11 @@ func (g ExportGrant) Dangers() string {
 	}
 	safe, listed := safeExports[g.Type]
 	if !listed {
-		return fmt.Sprintf("who exports %s is root on every node that collects it", g.Type)
+		return fmt.Sprintf("anyone who can export %s becomes root on every node that collects it", g.Type)
 	}
 	for _, p := range g.Parameters {
 		if !slices.Contains(safe, p) {
-			return fmt.Sprintf("who sets %s of %s is root on every node that collects it", p, g.Type)
+			return fmt.Sprintf("anyone who can set %s of %s becomes root on every node that collects this export", p, g.Type)
 		}
 	}
 	return ""

@@ -30,7 +30,7 @@ func (e Epoch) Plausible(seen Epoch, now time.Time) error {
 	if e.Number <= most {
 		return nil
 	}
-	return Errorf(CodeRefused, "the server says that its epoch is %s; the node refuses an epoch that is more than a hundred years above the time and above every epoch seen before", e)
+	return Errorf(CodeRefused, "the server says that its epoch is %s; the node refuses this epoch, which is more than a hundred years above both the present time and every epoch seen before", e)
 }
 
 // Position is a server's position: its epoch, and the last event that it has acknowledged, with the

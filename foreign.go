@@ -70,7 +70,7 @@ func (f Foreign) Validate() error {
 		return err
 	}
 	if f.Ago < 0 {
-		return Errorf(CodeInvalid, "foreign run %s: it began %s after it was told", r.Run, -f.Ago)
+		return Errorf(CodeInvalid, "foreign run %s: it began %s after its report", r.Run, -f.Ago)
 	}
 	if f.Local != nil {
 		return f.validateLocal()

@@ -284,7 +284,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	}
 }
 
-// ahead changes the note as if a clock that was ahead had written it.
+// ahead changes the note as if the agent had written it while the clock was ahead.
 func (h *holder) ahead(by time.Duration) {
 	h.t.Helper()
 	if by == 0 {

@@ -46,7 +46,7 @@ func readDebts(dir string) (debts, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return debts{}, nil
 	}
-	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
+	return kept, tutti.Wrap("", err, "the refreshes that this node owes cannot be read, so the node begins no run; remove the file, and no run repeats them")
 }
 
 // ledger keeps the node's debts. Only the claim loop calls its methods.
@@ -74,14 +74,14 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	}
 	refreshes, err := l.runner.Refreshes(dir)
 	if err != nil {
-		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read, so the node begins no run", run)
+		return before, tutti.Wrap("", err, "the refreshes that run %s owes cannot be read, so the node begins no run", run)
 	}
 	after := before.after(run, refreshes)
 	if slices.Equal(after.Owed, before.Owed) {
 		return after, nil
 	}
 	if err := writeSealed(filepath.Join(l.dir, OwedFile), after); err != nil {
-		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", run)
+		return after, tutti.Wrap("", err, "store the refreshes that run %s owes", run)
 	}
 	return after, nil
 }
@@ -128,9 +128,10 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 	return a.end(ctx, dir, out)
 }
 
-// endUnwatched ends a run whose process may have begun, but which the agent did not see end.
+// endUnwatched ends a run whose process may have begun. The agent did not see the end of this
+// process.
 func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
-	if spec.Order.Mode != tutti.ModeApply { // such a run neither pays nor owes refreshes
+	if spec.Order.Mode != tutti.ModeApply { // such a run neither does owed refreshes nor owes new ones
 		return a.end(ctx, dir, out)
 	}
 	return endUnknown(ctx, a, dir, out)

@@ -9,8 +9,8 @@ import (
 )
 
 // refusals counts how often the server has refused a result because of a problem in the server
-// itself. The problem may pass. If it stays, it is an error or damage that only people can repair.
-// One refused result must not stop the node's work.
+// itself. The problem may pass. If the problem stays, only people can repair it. One refused result
+// must not stop the node's work.
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
@@ -53,8 +53,9 @@ func (h *holdOff) after(err error) time.Duration {
 	return h.last
 }
 
-// refused is sent in place of a result that the server refuses, so that the job does not wait. The
-// sent result says that the run failed, because only this node knows how the run ended.
+// refused returns the result that the agent sends in place of a refused result, so that the job
+// does not wait. The sent result says that the run failed, because only this node knows how the run
+// ended.
 func refused(run tutti.RunID, why string) wire.Ended {
 	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }

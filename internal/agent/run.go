@@ -242,8 +242,8 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	return a.conclude(ctx, dir, spec, err)
 }
 
-// conclude judges a run that is over, and puts its result into the outbox. The argument why is set
-// if the agent ended the run.
+// conclude judges a run that is over, and puts its result into the outbox. The argument `why` is
+// set if the agent ended the run.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
@@ -309,7 +309,7 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	return nil
 }
 
-// keepResult writes a result and the files that it names to disk.
+// keepResult writes to disk the files that belong to a result, and then the result.
 func keepResult(dir string, result tutti.Result) error {
 	err := durable.SyncFiles(dir, parts...)
 	if err == nil {
