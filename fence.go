@@ -63,7 +63,7 @@ func (p Position) Behind(seen Position, at Digest) error {
 	default:
 		return nil
 	}
-	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; if it is the right one, stop it and begin its next epoch: %s",
+	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; if this is the right server, stop it and begin its next epoch: %s",
 		p.Seq, p.Epoch, seen.Seq, seen.Epoch, what, mend)
 }
 

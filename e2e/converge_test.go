@@ -226,8 +226,8 @@ func TestConvergeStuck(t *testing.T) {
 	}
 }
 
-// TestConvergeFailing checks that a node which fails repeatedly with the same inputs is not run
-// again, and that the command names the node.
+// TestConvergeFailing has a node that fails repeatedly with the same inputs. The server must not
+// run this node again, and the command must name the node.
 func TestConvergeFailing(t *testing.T) {
 	dir := write(t, verdictFleet, "node 'node-01' {\n\texec { 'break': command => '/bin/false' }\n}\n")
 	got, code := convergeCLI(t, dir, "asks")

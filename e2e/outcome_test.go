@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// endingsSite fails in the way that a file on the node names.
+// endingsSite can fail in several ways. A file on the node chooses the way.
 const endingsSite = `
 $ending = strip(file('/run/e2e-ending', '/dev/null'))
 case $ending {
@@ -212,7 +212,7 @@ func TestForgedCode(t *testing.T) {
 		t.Errorf("the server said %v to a foreign signature, want that it refuses", err)
 	}
 
-	// The node pins another key, so that for this node the server's code is forged.
+	// The node pins another key, so this node must treat the server's code as forged.
 	push(t, attackFleet, `notify { 'signed by the operator': }`)
 	node := host(t, "node-01")
 	const file = "/var/lib/tutti/agent/identity/membership.json"

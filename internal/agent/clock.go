@@ -15,7 +15,7 @@ import (
 // 0011).
 const ClockFile = "clock.json"
 
-// newsFor is how long after its end a whole foreign run can make its node good.
+// newsFor is how long a whole foreign run can make its node good, counted from the end of the run.
 const newsFor = time.Minute
 
 // tick counts one more event, and returns when the count is on disk. The method returns the zero

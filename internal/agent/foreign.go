@@ -46,8 +46,8 @@ type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a
-// server that was restored from a backup has lost it.
+// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a later restore of
+// the server from a backup may lose the report.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
@@ -146,7 +146,7 @@ func (w *watch) cannotNote(err error) {
 // watch compares the reports that arrived with the reports that the agent has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil if there is no witness, or it could not be made yet
+	reports *reportWatch    // nil if there is no witness, or if the agent could not make the watch yet
 	bell    <-chan struct{} // the bell of reports
 	said    string          // the reason why a report was skipped
 	failed  bool            // the last look could not be completed
@@ -158,8 +158,8 @@ type watch struct {
 	noted bool // last is also on disk
 	// read contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours are our runs that count among the reports that arrived. The agent has not read the
-	// reports of the runs in `assumed`, which are also in `ours`.
+	// ours are our runs whose reports count as arrived. The agent has not read the reports of the
+	// runs in `assumed`, which are also in `ours`.
 	ours, assumed map[tutti.RunID]bool
 }
 

@@ -65,7 +65,7 @@ func (a *Agent) leases(ctx context.Context) {
 	l.load()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := "" // the last error, so that an error that repeats each second is logged once
+	said := "" // the last error; if an error repeats each second, the agent logs it only once
 	for {
 		rung := false
 		select {

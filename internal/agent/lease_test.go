@@ -28,8 +28,8 @@ type lockFile struct {
 	mu      sync.Mutex
 	message string // empty if Puppet is enabled
 	busy    string
-	hang    chan struct{} // if set, the next change is not made, and returns only after hang is closed
-	made    chan struct{} // closed when a change waits for hang
+	hang    chan struct{} // if set, the next change does nothing, and returns only after `hang` is closed
+	made    chan struct{} // closed when a change waits for `hang`
 }
 
 func (f *lockFile) change(from, to string) error {
@@ -307,7 +307,7 @@ func (h *holder) ahead(by time.Duration) {
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // brings the holder to the change before which its agent is killed
+		before func(h *holder) // brings the holder to a change; the test kills the agent just before this change
 		want   tutti.LeaseWant // then
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent

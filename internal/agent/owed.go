@@ -12,14 +12,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OwedFile lists the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). When a
-// run changes this list, the agent writes OwedFile to disk before it writes the run's result.
+// OwedFile lists the refreshes that runs have triggered on this node, as long as no run has done them (ADR 0029). When
+// a run changes this list, the agent writes OwedFile to disk before it writes the run's result.
 const OwedFile = "owed.json"
 
 // Refreshes lists the resources that still need a refresh after a run, and those that no longer
 // need one. The lists come from the run's events.
 type Refreshes struct {
-	Due  []string // resources that the run should have refreshed but did not, or perhaps did not
+	Due  []string // resources that the run should have refreshed, but has not refreshed or may not have refreshed
 	Over []string // resources that the run has refreshed, or that no longer need a refresh
 }
 
@@ -54,7 +54,7 @@ type ledger struct {
 	dir       string // the agent's
 	runner    Runner
 	unsettled []string    // directories of runs that have ended and are not in OwedFile yet
-	late      atomic.Bool // unsettled is not empty; other goroutines may read this field
+	late      atomic.Bool // true if `unsettled` is not empty; other goroutines may read this field
 }
 
 // postpone notes a run that could not be settled when it ended.

@@ -41,9 +41,9 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 // holdOff is the delay before the next try.
 type holdOff struct{ last time.Duration }
 
-// after returns how long to wait after a failed try. If the server does not know whether this machine
-// is the node, it accepts nothing. A person must decide first. The wait therefore grows, and the
-// agent does not send large reports each second.
+// after returns how long to wait after a failed try. If the server does not know whether this machine is the node, the
+// server accepts nothing. A person must decide first. The wait therefore grows, and the agent does not send large
+// reports each second.
 func (h *holdOff) after(err error) time.Duration {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		h.last = 0

@@ -27,8 +27,8 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// hold makes a run the active one until the caller calls release. If the run is cancelled, the returned
-// context ends.
+// hold makes a run the active run until the caller calls the returned function `release`. If the run is cancelled, the
+// returned context ends.
 func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	a.setActive(&activeRun{id: run, cancel: cancel})
@@ -353,8 +353,7 @@ func endedBefore(a *Agent, next tutti.RunID) error {
 // `why` is the disk's error.
 func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
-		// Perhaps nobody killed the process, but it could not write its end to the
-		// disk.
+		// Perhaps nobody killed the process, but the process could not write its end to the disk.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
 		result.Message += ", or could not write its progress: " + why.Error()
 	}
