@@ -43,11 +43,11 @@ var Relations = []string{"before", "notify", "require", "subscribe"}
 // steering are the metaparameters of an export that change how the collecting node runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
-// safeExports lists, for some native types, the parameters that do not give root on the collecting node. No value of
-// these parameters names another file, runs a command, or stands for another resource (`name`). Add a type only after
-// you have read the type and its providers.
+// safeExports lists, for some native types, the parameters that do not give root on the collecting node. With these
+// parameters, an export cannot change another file, run a command, or mean another resource (`name`). Add a type only
+// after you have read the type and its providers.
 var safeExports = map[string][]string{
-	// These types are from sshkeys_core and host_core. The list leaves out target, which names the file to change.
+	// These types are from sshkeys_core and host_core. The list leaves out `target`, which names the file to change.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
 	"Notify": {"message", "withpath"},
 	"Sshkey": {"ensure", "host_aliases", "key", "type"},

@@ -14,9 +14,8 @@ type Foreign struct {
 	// Whole is true if the run certainly applied a whole new catalog, from the node's Puppet Server and for the node's
 	// own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
-	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
-	// during that time. The agent knows nothing about the other runs, because each report replaces the report
-	// before it.
+	// Unwatched is true if the run ended while no agent watched the node. During that time, other runs may have ended
+	// before this run. The agent knows nothing about the other runs, because each report replaces the report before it.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// Ago is the minimum time between the beginning of the run and the agent's message. A clock that nobody can set
 	// measures this time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make

@@ -16,8 +16,8 @@ import (
 
 const canaryFleet = "reactive: true\nreaction: {code: {canary: 1}}" + everyNode
 
-// canarySite writes a version to a file. If fails is true, the code fails during the compile, and Tutti does not
-// try the run again.
+// canarySite writes a version to a file. If `fails` is true, the code fails during the compile, and Tutti does not try
+// the run again.
 func canarySite(version string, fails bool) string {
 	if fails {
 		return fmt.Sprintf("fail('%s is not for you')\n", version)

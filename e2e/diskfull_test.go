@@ -240,7 +240,7 @@ func TestNodeDiskFull(t *testing.T) {
 	d.untouched()
 }
 
-// trouble returns the node's report of work that it cannot do.
+// trouble returns the node's report about work that the node cannot do.
 func trouble(t *testing.T, node tutti.NodeName) string {
 	t.Helper()
 	nodes, err := fleet.Client.ListNodes(t.Context())

@@ -32,8 +32,8 @@ func (l *lab) tampered(change func(*wire.Claimed)) {
 	}
 }
 
-// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the agent remembers begun orders apart
-// from the directories of the last twenty runs (finding F4).
+// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the agent remembers begun orders even if it no
+// longer has the directories of their runs (finding F4).
 func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 	cases := map[string]struct {
 		fence  func(*tutti.Fence)

@@ -61,7 +61,7 @@ func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	})
 }
 
-// isCompiler refuses every user except the Puppet Server's, even if somebody changed the
+// isCompiler refuses every user except the user of the Puppet Server, even if somebody changed the
 // socket's mode.
 func (a *Agent) isCompiler(conn net.Conn) error {
 	peer, err := peerOf(conn.(*net.UnixConn))

@@ -302,8 +302,8 @@ func (h *holder) ahead(by time.Duration) {
 }
 
 // TestAnAgentThatIsKilledLeavesNothingDisabled: wherever an agent is killed, the
-// next agent finishes its work. The order of a hold is first the note, then the
-// file. The order of a release is first the file, then the note.
+// next agent finishes its work. A hold first writes the note, then the file. A release first
+// removes the file, then the note.
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

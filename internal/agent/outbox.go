@@ -140,7 +140,7 @@ func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) erro
 	// If the file cannot be read, treat the result as not refused. The server will decide again
 	// whether it accepts the result.
 	if why := Refused(dir); why != "" {
-		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
+		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, but refuses the report that the result is lost", run)
 	}
 	a.opts.Logger.Warn("the server has lost the result of a run; the agent sends it again", "run", run)
 	if err := os.Remove(filepath.Join(dir, toldFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -155,7 +155,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	return err
 }
 
-// status returns Puppet's status. A run of Tutti's counts as running even before it has Puppet's lock.
+// status returns Puppet's status. A run of Tutti counts as running even before it has Puppet's lock.
 func (a *Agent) status() (tutti.PuppetStatus, error) {
 	s, err := a.opts.Local.Status()
 	if err != nil {

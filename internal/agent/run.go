@@ -154,8 +154,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	return a.follow(ctx, dir, spec, process, sock)
 }
 
-// fetch makes the order's code the environment's present code, within the step's
-// timeout.
+// fetch makes the code of the order the present code of the environment, within the step's timeout.
 func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	if order.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -9,7 +9,7 @@
 #
 # @param min_part_hours
 #   The number of hours before a partition may move again. The default is 0, because
-#   this example stores no data that must be copied before that.
+#   this example stores no data that must be copied first.
 class profile::swift::ringbuilder (
   Integer[1, 32] $part_power     = 8,
   Integer[1]     $replicas       = 3,
