@@ -52,14 +52,14 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error. The operand of a %w in the format becomes the cause.
+// Errorf makes an Error without a cause. A %w in the format only adds the text of its operand.
 func Errorf(code Code, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: nil}
 }
 
-// Wrap adds to err a code, and a message with the context of the failed call. A nil err stays nil. If code is empty,
-// the error keeps the code that err has.
+// Wrap adds a code to err, and a message with the context of the failed call. A nil err stays nil. If code is empty,
+// the new error has the code of err.
 func Wrap(code Code, err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -35,8 +35,8 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeJob  Scope = "job"  // the watch of the job whose ID the event has
-	ScopeRun  Scope = "run"  // the watch of the run whose ID the event has, and the watch of that run's job
+	ScopeJob  Scope = "job"  // the watch of the job that the event's ID names
+	ScopeRun  Scope = "run"  // the watch of the run that the event's ID names, and the watch of that run's job
 	ScopeNode Scope = "node" // the watch of a node, but no watch of a job
 	ScopeNone Scope = "none" // of nobody
 )
@@ -60,7 +60,7 @@ const (
 	KeepLast    Keep = "last" // a snapshot keeps only the last event with the same ID
 	KeepWithJob Keep = "job"  // a snapshot keeps the event as long as the job that the ID names
 	KeepWithRun Keep = "run"  // a snapshot keeps the event as long as the run that the ID names
-	KeepOwn     Keep = "own"  // the kind has a rule of its own in package retain
+	KeepOwn     Keep = "own"  // package retain has a separate rule for this kind
 )
 
 // eventKind is a row of the table of event kinds. Package cli has a row with the text for people. A

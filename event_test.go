@@ -201,7 +201,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	if diff := cmp.Diff(tutti.Kinds(), slices.Sorted(maps.Keys(tested))); diff != "" {
 		t.Errorf("-kinds +tested\n%s", diff)
 	}
-	// Without its row in the table, a body could be appended but never be read again.
+	// If the table has no row for a body, the log could append this body but never read it again.
 	source, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 	}
 }
 
-// Every row says which watch shows the kind, and which of its events audit trail and snapshots keep.
+// Every row says which watch shows the kind, and which events of the kind stay in the audit trail and in snapshots.
 func TestEveryKindHasItsColumns(t *testing.T) {
 	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}

@@ -57,7 +57,7 @@ type RunCompiled struct {
 	Set Digest `json:"set,omitempty"`
 	CatalogReport
 	Asked  Digest     `json:"asked"`
-	Absent Digest     `json:"absent,omitempty"` // Absent is the blob that the blob Asked names.
+	Absent Digest     `json:"absent,omitempty"` // Absent is a copy of Reads.Absent.
 	Reads  *Questions `json:"-"`                // the content of Asked
 	// Groups are the node's groups at this moment, sorted. Groups is nil if a server of an earlier release appended the
 	// event.
@@ -106,8 +106,8 @@ func (b *RunProved) ID() string { return string(b.Run) }
 // refused in the run so far.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word
-	// `dangerous` and covers what needs this word. The other grant covers everything else.
+	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word `dangerous`
+	// and covers everything that needs this word. The other grant covers everything else.
 	Wants []Grant `json:"wants"`
 }
 

@@ -112,7 +112,7 @@ func differ(at string, was, is any) string {
 	return ""
 }
 
-// isEmpty reports whether a value is that of an unset field.
+// isEmpty reports whether a value is the value of an unset field.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

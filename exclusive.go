@@ -80,7 +80,7 @@ func (s LeaseState) Failed() bool {
 // next LeaseOrder and renews the lease.
 type LeaseReport struct {
 	Job JobID `json:"job,omitempty"` // Job is the job that has disabled the node, according to the node's own note.
-	// Ours is true if the file that disables Puppet is byte for byte the file of that job.
+	// Ours is true if the file that disables Puppet equals the file of that job, byte for byte.
 	Ours    bool   `json:"ours"`
 	Enabled bool   `json:"enabled"`
 	Message string `json:"message,omitempty"` // Message is the reason with which the node is disabled.

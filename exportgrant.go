@@ -43,11 +43,11 @@ var Relations = []string{"before", "notify", "require", "subscribe"}
 // steering are the metaparameters of an export that change how the collecting node runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
-// safeExports lists, for some native types, the parameters that do not give root on the collecting node. No value of
-// these parameters names another file, runs a command, or stands for another resource (`name`). Add a type only after
-// you have read the type and its providers.
+// safeExports lists, for some native types, the parameters that do not give root on the collecting node. With these
+// parameters, an export cannot change another file, run a command, or mean another resource (`name`). Add a type only
+// after you have read the type and its providers.
 var safeExports = map[string][]string{
-	// These types are from sshkeys_core and host_core. The list leaves out target, which names the file to change.
+	// These types are from sshkeys_core and host_core. The list leaves out `target`, which names the file to change.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
 	"Notify": {"message", "withpath"},
 	"Sshkey": {"ensure", "host_aliases", "key", "type"},
@@ -78,11 +78,11 @@ func (g ExportGrant) Dangers() string {
 	}
 	safe, listed := safeExports[g.Type]
 	if !listed {
-		return fmt.Sprintf("who exports %s is root on every node that collects it", g.Type)
+		return fmt.Sprintf("anyone who can export %s becomes root on every node that collects it", g.Type)
 	}
 	for _, p := range g.Parameters {
 		if !slices.Contains(safe, p) {
-			return fmt.Sprintf("who sets %s of %s is root on every node that collects it", p, g.Type)
+			return fmt.Sprintf("anyone who can set %s of %s becomes root on every node that collects this export", p, g.Type)
 		}
 	}
 	return ""
@@ -96,8 +96,8 @@ func IsParameter(name string) bool {
 	return len(name) <= MaxParameterName && parameterRE.MatchString(name)
 }
 
-// Admits reports whether a resource may have this parameter. The argument dangerous is the grant's word
-// `dangerous`.
+// Admits reports whether a resource may have this parameter. The argument `dangerous` is true if the grant has this
+// word.
 func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	named := slices.Contains(g.Parameters, parameter)
 	switch safe, listed := safeExports[g.Type]; {

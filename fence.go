@@ -7,15 +7,16 @@ import (
 )
 
 // Epoch is one life of a fleet's log. Each restore of a server begins a new epoch. With the epoch, the server and its
-// nodes distinguish present orders from orders that a restore has removed from the log. Two servers whose epochs have
-// the same number and different random parts were restored from one log, and neither has the later events of the other.
+// nodes distinguish present orders from orders that a restore has removed from the log. If the epochs of two servers
+// have the same number but different random parts, both servers were restored from one log. Neither server has the
+// later events of the other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.
 }
 
-// MaxEpoch bounds the number of an epoch, which is a time in milliseconds. Below this bound, a higher number always
-// exists that the JSON of every language can represent.
+// MaxEpoch bounds the number of an epoch, which is a time in milliseconds. Below this bound there is always a higher
+// number, and the JSON of every language can represent this number.
 const MaxEpoch = 1 << 53
 
 // EpochStep bounds the number of a new epoch. The number may be at most a hundred years above the present time or the
@@ -29,7 +30,7 @@ func (e Epoch) Plausible(seen Epoch, now time.Time) error {
 	if e.Number <= most {
 		return nil
 	}
-	return Errorf(CodeRefused, "the server says that its epoch is %s; the node refuses an epoch that is more than a hundred years above the time and above every epoch seen before", e)
+	return Errorf(CodeRefused, "the server says that its epoch is %s; the node refuses this epoch, which is more than a hundred years above both the present time and every epoch seen before", e)
 }
 
 // Position is a server's position: its epoch, and the last event that it has acknowledged, with the
@@ -42,8 +43,8 @@ type Position struct {
 }
 
 // Behind returns an error with CodeDamaged if this server cannot have been at the position `seen`, or has gone back
-// since then. The argument at is the link of the seen event in this server's log. The argument at is empty if the log
-// no longer has that event. If the seen position has no epoch, Behind returns no error.
+// since then. The argument `at` is the link of the seen event in this server's log. The argument is empty if the log no
+// longer has that event. If the seen position has no epoch, Behind returns no error.
 func (p Position) Behind(seen Position, at Digest) error {
 	var what string
 	mend := "tutti server new-epoch"
@@ -62,7 +63,7 @@ func (p Position) Behind(seen Position, at Digest) error {
 	default:
 		return nil
 	}
-	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; if it is the right one, stop it and begin its next epoch: %s",
+	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; if this is the right server, stop it and begin its next epoch: %s",
 		p.Seq, p.Epoch, seen.Seq, seen.Epoch, what, mend)
 }
 
@@ -74,9 +75,9 @@ func (e Epoch) String() string {
 	return strconv.FormatUint(e.Number, 10) + " (" + e.Random[:min(len(e.Random), 8)] + ")"
 }
 
-// Fence orders all orders that a node ever gets: first by the epoch in which the run was wanted,
-// then by the sequence of the run.wanted event. It needs no clock. The zero Fence comes before all
-// others.
+// Fence is the position of an order among all orders that a node ever gets. The position depends
+// first on the epoch in which the run was wanted, then on the sequence of the run.wanted event. It
+// needs no clock. The zero Fence comes before all others.
 type Fence struct {
 	Epoch uint64 `json:"epoch"`
 	Seq   uint64 `json:"seq"`

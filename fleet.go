@@ -24,8 +24,8 @@ type Fleet struct {
 	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
 	// new machine. Otherwise the server withdraws the publications when the new machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	// VolatileFacts are names of facts whose changes are no reason for a run. The module has its own list of volatile
-	// facts.
+	// VolatileFacts are names of facts. A change of such a fact does not cause a run. The module has its own list of
+	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
 	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
@@ -77,19 +77,19 @@ type GroupOrder struct {
 type Reaction struct {
 	// Window is the time during which the server collects changes before nodes run.
 	Window time.Duration `json:"window"`
-	// Wide replaces Window for answers that more than a tenth of the fleet reads. The runs of the
+	// Wide replaces Window if more than a tenth of the fleet reads an answer. The runs of the
 	// reading nodes are spread over the second half of Wide.
 	Wide time.Duration `json:"wide"`
 	// Safety is the time after which a node runs even if nothing has changed. The safety runs are
 	// spread over the fleet. With 0 there are no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
-	// Limit is the largest number of runs at the same time. With 0 the reaction has no limit of its own.
+	// Limit is the largest number of runs at the same time. With 0 the reaction has no separate limit.
 	Limit int `json:"limit,omitempty"`
 	// AskAbove is the largest number of runs that a change may cause without a confirmation.
 	AskAbove int            `json:"ask_above"`
-	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first that fits decides.
-	// Bound limits how often a node reacts to one question whose answer other runs change. The zero value
-	// means DefaultBound.
+	Reads    []ReadReaction `json:"reads,omitempty"` // Reads are rules for readers. The first rule that fits decides.
+	// Bound limits how often a node reacts to one question if other runs change the answer. The zero value means
+	// DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
 	// Code says how nodes react to new code. With the zero value nodes react to code as to any other
 	// change.
@@ -177,8 +177,8 @@ func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string
 
-// The times. If no rule fits, the time is ReactNow, or ReactWindow if more than a tenth of the fleet, and more than 20
-// nodes, read the answer.
+// The times. If no rule fits, the time is ReactNow. But if more than a tenth of the fleet and more than 20 nodes read
+// the answer, the time is ReactWindow.
 const (
 	ReactNow    ReactionTime = "now"    // after Reaction.Window
 	ReactWindow ReactionTime = "window" // after Reaction.Wide

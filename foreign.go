@@ -14,9 +14,8 @@ type Foreign struct {
 	// Whole is true if the run certainly applied a whole new catalog, from the node's Puppet Server and for the node's
 	// own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
-	// Unwatched is true if the run ended while no agent watched the node. Other runs may have ended before this run
-	// during that time. The agent knows nothing about the other runs, because each report replaces the report
-	// before it.
+	// Unwatched is true if the run ended while no agent watched the node. During that time, other runs may have ended
+	// before this run. The agent knows nothing about the other runs, because each report replaces the report before it.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// Ago is the minimum time between the beginning of the run and the agent's message. A clock that nobody can set
 	// measures this time. An Ago of zero means that the time is unknown. If the time is unknown, the run does not make
@@ -35,8 +34,8 @@ type Local struct {
 	Away   bool `json:"away,omitempty"` // Away is true if the server did not answer when the run began.
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As names the earlier run that had the same code, environment, program, answers and catalog. As is empty if one of
-	// them was different.
+	// As contains the id of the earlier run that had the same code, environment, program, answers and catalog. If one
+	// of these was different, As is empty.
 	As RunID `json:"as,omitempty"`
 }
 
@@ -70,7 +69,7 @@ func (f Foreign) Validate() error {
 		return err
 	}
 	if f.Ago < 0 {
-		return Errorf(CodeInvalid, "foreign run %s: it began %s after it was told", r.Run, -f.Ago)
+		return Errorf(CodeInvalid, "foreign run %s: it began %s after its report", r.Run, -f.Ago)
 	}
 	if f.Local != nil {
 		return f.validateLocal()

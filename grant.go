@@ -50,8 +50,8 @@ func DangerousPattern(pattern string) bool {
 
 const sharedHiera = "shared/hiera/"
 
-// Withdrawal lists the publications of a node that the fleet file no longer grants and the server
-// therefore withdraws.
+// Withdrawal lists the publications of a node that the server withdraws, because the fleet file no
+// longer grants them.
 type Withdrawal struct {
 	Node    NodeName `json:"node"`
 	Values  []string `json:"values,omitempty"`  // keys

@@ -278,7 +278,7 @@ func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 			t.Errorf("a manifest of %s in the form of before, in an environment that nobody knows: %+v", name, got)
 		}
 	}
-	u.refused("other code of the same counter", signed(production(5), "manifests/other.pp"), "as other code is")
+	u.refused("other code of the same counter", signed(production(5), "manifests/other.pp"), "other code with the same counter")
 	u.refused("code of another environment", signed(tutti.Signed{Environment: "staging", Counter: 9}, "manifests/site.pp"), "for environment staging")
 	u.refused("code of another fleet", signed(elsewhere, "manifests/elsewhere.pp"), "for the fleet")
 	u.refused("code that the server has signed", signed(production(9), "manifests/own.pp", own), "not signed")

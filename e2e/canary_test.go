@@ -16,8 +16,8 @@ import (
 
 const canaryFleet = "reactive: true\nreaction: {code: {canary: 1}}" + everyNode
 
-// canarySite writes a version to a file. If fails is true, the code fails during the compile, and Tutti does not
-// try the run again.
+// canarySite writes a version to a file. If `fails` is true, the code fails during the compile, and Tutti does not try
+// the run again.
 func canarySite(version string, fails bool) string {
 	if fails {
 		return fmt.Sprintf("fail('%s is not for you')\n", version)
@@ -36,8 +36,8 @@ func versions(t *testing.T) (out []string) {
 }
 
 // TestCanary checks that new code first runs on one node by itself. Before this node is good, no other node gets the
-// code. When the code is good on the first node, the code goes to all nodes. The first of these nodes is the node
-// that ran code that was never released.
+// code. When the code is good on the first node, the code goes to all nodes. The node that ran the unreleased code
+// before is again the first.
 func TestCanary(t *testing.T) {
 	defer push(t, everyNode, "") // the context of a test ends before its cleanup functions run
 	for _, h := range fleet.Nodes {

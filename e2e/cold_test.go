@@ -111,8 +111,8 @@ func TestConvergeSmall(t *testing.T) {
 
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	// seeds is the name of the environment variable with the seeds. The field without has the seeds
-	// for the case that this variable is not set.
+	// seeds is the name of the environment variable with the seeds. If this variable is not set,
+	// the test uses the seeds in the field `without`.
 	seeds, without string
 	kill           bool // kill is true if the test kills the server with seed 0.
 	begin          func(*testing.T) *stage.LabFleet
@@ -159,7 +159,7 @@ func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 		}
 	}
 	for _, h := range f.Nodes {
-		// On the node there is one line `apply` for each catalog that it began to apply.
+		// The node has one line `apply` for each catalog that it began to apply.
 		got := sh(t, h, `cat /var/lib/tutti/agent/runs/*/phase.jsonl | grep -c '"phase":"apply"'`)
 		if n := applied[tutti.NodeName(h.Name)]; got != fmt.Sprint(n) || w.seed == 0 && n != 1 {
 			t.Errorf("%s applied %s catalogs, %d by the log, want 1", h.Name, got, n)

@@ -29,7 +29,7 @@ grants:
 // roundSite is a cycle of three nodes. node-02 collects an export of node-01, node-03 reads a value
 // of node-02, and node-01 reads a value of node-03. An export is known after the compile, so
 // node-02 runs first and node-01 last. Each node records the value that it has read. The argument
-// word makes one site differ from another.
+// `word` distinguishes one site from another.
 func roundSite(word string) string {
 	return strings.ReplaceAll(`
 		define published(String $text) {
@@ -161,7 +161,7 @@ func TestConvergeFaults(t *testing.T) {
 		b.wait()
 		power(t, off)
 		j.end()
-		// node-01 has another export, so it runs while node-03 is off, and once more after that.
+		// node-01 has a new export, so node-01 runs while node-03 is off, and once more after that.
 		j.checkSummary(tutti.VerdictConverged, 5, 1)
 		checkRound(t, "power")
 	})
@@ -226,8 +226,8 @@ func TestConvergeStuck(t *testing.T) {
 	}
 }
 
-// TestConvergeFailing checks that a node which fails repeatedly with the same inputs is not run
-// again, and that the command names the node.
+// TestConvergeFailing has a node that fails repeatedly with the same inputs. The server must not
+// run this node again, and the command must name the node.
 func TestConvergeFailing(t *testing.T) {
 	dir := write(t, verdictFleet, "node 'node-01' {\n\texec { 'break': command => '/bin/false' }\n}\n")
 	got, code := convergeCLI(t, dir, "asks")

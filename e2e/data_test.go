@@ -113,8 +113,8 @@ func TestData(t *testing.T) {
 	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Mark: no grant; if it is to, add to the grants of the fleet file: - {to: third, exports: [Mark], dangerous: true}")
 }
 
-// TestWithdrawn checks that a value which the catalog no longer declares is removed by the next
-// good run. Values of other owners stay.
+// TestWithdrawn checks that the next good run removes a value which the catalog no longer declares.
+// Values of other owners stay.
 func TestWithdrawn(t *testing.T) {
 	push(t, oneNode, "tutti_value { 'shared/w/a': value => 1 }\ntutti_value { 'shared/w/b': value => 2 }\n")
 	execute(t, "one", tutti.ModeApply)

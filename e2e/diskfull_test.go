@@ -76,7 +76,7 @@ func (d *disk) fill(leave int) {
 	sh(d.t, d.host, fmt.Sprintf(`dd if=/dev/zero of=%[1]s/full bs=64k 2>/dev/null || true; truncate -s -%[2]dK %[1]s/full`, d.dir, leave))
 }
 
-// free removes the data that fill has written, and does nothing else.
+// free removes the data that the method `fill` has written, and does nothing else.
 func (d *disk) free() {
 	d.t.Helper()
 	sh(d.t, d.host, "rm "+d.dir+"/full")
@@ -240,7 +240,7 @@ func TestNodeDiskFull(t *testing.T) {
 	d.untouched()
 }
 
-// trouble returns the node's report of work that it cannot do.
+// trouble returns the node's report about work that the node cannot do.
 func trouble(t *testing.T, node tutti.NodeName) string {
 	t.Helper()
 	nodes, err := fleet.Client.ListNodes(t.Context())

@@ -16,7 +16,7 @@ import (
 
 const leaver = "node-03"
 
-// leavesFleet runs one node, so that the node has files which leaving must remove.
+// leavesFleet runs one node. This run leaves files that `tutti leave` must remove.
 const leavesFleet = `
 fleet: e2e
 environment: {name: production, path: ./code}
@@ -29,7 +29,7 @@ plans:
 `
 
 // TestLeave checks that a machine which leaves has the same files as before it joined. The test
-// joins and leaves twice, to find everything that joining, a run and the agent leave.
+// joins and leaves twice, to find every file that joining, a run or the agent has left.
 func TestLeave(t *testing.T) {
 	h := host(t, leaver)
 	push(t, leavesFleet, "notify { 'hello': }\n")

@@ -106,7 +106,7 @@ func bareApply(t *testing.T) {
 	later(t, h.host, "touch /run/e2e-enough")
 	eventually(t, "the person's Puppet applies", func() bool { return sh(t, h.host, "ls /run/e2e-bare 2>/dev/null || true") != "" })
 	eventually(t, "the agent has seen it", func() bool { return sh(t, h.host, "grep -c puppet.apply "+h.file("answers.jsonl")+" || true") != "0" })
-	// An agent that was started later also notices the person's run after the run has ended.
+	// After a restart the agent still knows about the person's run, although that run has ended.
 	sh(t, h.host, "touch /run/e2e-enough; systemctl restart tutti-agent")
 	h.letGo()
 	r := h.ended()

@@ -279,7 +279,7 @@ func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	}
 }
 
-// write writes the files for push into a directory, and returns the directory.
+// write writes the files for the function `push` into a directory, and returns the directory.
 func write(t *testing.T, fleetFile, site string, more ...map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

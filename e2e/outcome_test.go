@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// endingsSite fails in the way that a file on the node names.
+// endingsSite can fail in several ways. A file on the node chooses the way.
 const endingsSite = `
 $ending = strip(file('/run/e2e-ending', '/dev/null'))
 case $ending {
@@ -49,7 +49,8 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill mounts a small full disk over a directory, and the function empty unmounts this disk.
+// fill returns a command that mounts a small full disk over a directory. The function `empty`
+// returns the command that unmounts this disk.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -137,7 +138,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only, for a job with a single run, returns the result of this run.
+// only takes a job with a single run, and returns the result of this run.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()
@@ -211,7 +212,7 @@ func TestForgedCode(t *testing.T) {
 		t.Errorf("the server said %v to a foreign signature, want that it refuses", err)
 	}
 
-	// The node pins another key, so that for this node the server's code is forged.
+	// The node pins another key, so this node must treat the server's code as forged.
 	push(t, attackFleet, `notify { 'signed by the operator': }`)
 	node := host(t, "node-01")
 	const file = "/var/lib/tutti/agent/identity/membership.json"

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// pluginDir is the directory in the production environment for a feature with the name of one of
-// Puppet's own features.
+// pluginDir is a directory in the production environment. A test puts a feature there that has the
+// name of one of Puppet's own features.
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
 // plugins checks a plugin that replaces one of Puppet's files and belongs to no type. The plugin
@@ -43,7 +43,7 @@ func (s *puppetSite) plugins(t *testing.T) {
 	run("lib/puppet/feature/libuser.rb came with the plugins", true)
 	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true)
 	sh(t, s.server, "rm "+pluginDir+"/libuser.rb")
-	// Puppet has already loaded the plugin when it removes the plugin
+	// Puppet loads the plugin before it removes the plugin's file
 	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true)
 	run("", false)
 }

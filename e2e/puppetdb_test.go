@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// swiftSiteFleet has the plan of the example, for runs through the Puppet Server. The plans rings
-// and hasty are the beginning of this plan, with and without waiting for PuppetDB.
+// swiftSiteFleet has the plan of the example, for runs through the Puppet Server. The plans `rings`
+// and `hasty` are the beginning of this plan, with and without waiting for PuppetDB.
 const swiftSiteFleet = `
 fleet: swift
 mode: agent

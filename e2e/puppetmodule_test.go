@@ -39,8 +39,8 @@ case $trusted['certname'] {
 `
 
 // withModule installs the module on the stopped Puppet Server. The last runs of the nodes have
-// failed. After the installation the reads and exports of compiles order the runs and wake readers,
-// as with `puppet apply`. The module must not answer anybody else.
+// failed. After the installation, Tutti uses the reads and exports of compiles to order the runs
+// and to wake readers, as with `puppet apply`. The module must not answer anybody else.
 func (s *puppetSite) withModule(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, s.withSecrets(t, moduleFleet))
@@ -120,9 +120,8 @@ func (s *puppetSite) withModule(t *testing.T) {
 	})
 }
 
-// answersNobodyElse sends forbidden requests to the module's socket. The requests come from another
-// user than the Puppet Server, are for a run that has ended, or name another node than the run's
-// node.
+// answersNobodyElse sends forbidden requests to the module's socket. The requests come from the
+// wrong user, are for a run that has ended, or do not name the run's node.
 func (s *puppetSite) answersNobodyElse(t *testing.T) {
 	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 	ask := func(user, certname string) string {

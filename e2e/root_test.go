@@ -10,8 +10,8 @@ import (
 )
 
 // TestRootNeedsTheWord checks exports that give root, because a collecting node applies foreign exports as
-// root. A node with a harmless grant must not be able to get root (finding F6). Another type, a parameter,
-// or a value that is a call must not help the node. With the word `dangerous` in the grant, the same call
+// root. A node with a harmless grant must not be able to get root (finding F6). The node must not succeed with another
+// type, with a parameter, or with a function call as a value. With the word `dangerous` in the grant, the same call
 // runs on the collecting node.
 func TestRootNeedsTheWord(t *testing.T) {
 	const fleetFile = `fleet: e2e

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// TestUnseen hides Puppet runs from the agent, each in another way (ADR 0011). Nobody knows what a hidden run did, so
-// its node must be stale until Tutti runs the node. A run that is not hidden and changes nothing must leave the node
+// TestUnseen hides Puppet runs from the agent, each in a different way (ADR 0011). Nobody knows what a hidden run did,
+// so its node must be stale until Tutti runs the node. If a run is not hidden and changes nothing, the node must stay
 // good.
 func TestUnseen(t *testing.T) {
 	const (

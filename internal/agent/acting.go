@@ -13,7 +13,7 @@ import (
 
 // Acting checks the actions that operators sign for this node (ADR 0026).
 type Acting interface {
-	// Take stores a list of operators. Take ignores a list whose counter is not higher than that of the present
+	// Take stores a list of operators. Take ignores a list if its counter is not higher than the counter of the present
 	// list. When Take returns, the list is on disk.
 	Take(list tutti.Statement) error
 	// Listed is the counter of the present list. Listed is 0 if there is no list.
@@ -72,7 +72,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	_, before := kept.Nonces[said.Nonce]
 	switch {
 	case before, !said.Until.After(kept.Before):
-		return tutti.Errorf(tutti.CodeRefused, "this node has already done the action that %s has signed, or later ones", said.Operator)
+		return tutti.Errorf(tutti.CodeRefused, "this node has already done the action that %s has signed, or a later action", said.Operator)
 	case len(kept.Nonces) >= maxTaken:
 		kept.forget(time.Now())
 	}

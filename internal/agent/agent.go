@@ -109,8 +109,8 @@ type Options struct {
 	// nothing in advance.
 	Warm Warm
 
-	// Idle is called at the first claim that brings no run after the agent's start, and at the
-	// first such claim after each run. Idle may be nil.
+	// Idle is called at the first claim that brings no run: once after the agent's start, and once
+	// after each run. Idle may be nil.
 	Idle func()
 
 	// Follow is called when the server may want the node to follow other keys. The server may
@@ -371,7 +371,7 @@ func (a *Agent) beats(ctx context.Context) {
 	}
 }
 
-// sendBeat sends a heartbeat. The argument stopping is true if the agent ends.
+// sendBeat sends a heartbeat. The argument `stopping` is true if the agent ends.
 func (a *Agent) sendBeat(stopping bool) {
 	beat := wire.Beat{
 		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
@@ -410,7 +410,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result: then there is no claim
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because then there is no claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {

@@ -97,9 +97,9 @@ func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	case claimed.Fence == tutti.Fence{}, order > 0, order == 0 && had:
 		return ""
 	case order == 0:
-		return "this node has begun the run before, but has lost its directory: the state of the run is unknown"
+		return "this node has begun the run before, but has lost the run's directory: the state of the run is unknown"
 	}
-	return fmt.Sprintf("the order is older than that of run %s, which this node has begun since", a.begun.Run)
+	return fmt.Sprintf("the order is older than the order of run %s, which this node has begun later", a.begun.Run)
 }
 
 // beginOnce writes to disk that the agent begins an order.

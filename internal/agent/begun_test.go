@@ -32,8 +32,8 @@ func (l *lab) tampered(change func(*wire.Claimed)) {
 	}
 }
 
-// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the agent remembers begun orders apart
-// from the directories of the last twenty runs (finding F4).
+// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the agent remembers begun orders even if it no
+// longer has the directories of their runs (finding F4).
 func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 	cases := map[string]struct {
 		fence  func(*tutti.Fence)
@@ -41,8 +41,8 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 		says   string
 	}{
 		"the next one":                 {func(*tutti.Fence) {}, 2, ""},
-		"begun before":                 {func(f *tutti.Fence) { f.Seq = 0 }, 1, "older than that of run"},
-		"of an older epoch":            {func(f *tutti.Fence) { f.Epoch, f.Seq = 0, 1000 }, 1, "older than that of run"},
+		"begun before":                 {func(f *tutti.Fence) { f.Seq = 0 }, 1, "older than the order of run"},
+		"of an older epoch":            {func(f *tutti.Fence) { f.Epoch, f.Seq = 0, 1000 }, 1, "older than the order of run"},
 		"of a server that writes none": {func(f *tutti.Fence) { *f = tutti.Fence{} }, 2, ""},
 	}
 	for name, tc := range cases {

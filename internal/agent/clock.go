@@ -15,7 +15,7 @@ import (
 // 0011).
 const ClockFile = "clock.json"
 
-// newsFor is how long after its end a whole foreign run can make its node good.
+// newsFor is how long a whole foreign run can make its node good, counted from the end of the run.
 const newsFor = time.Minute
 
 // tick counts one more event, and returns when the count is on disk. The method returns the zero
@@ -50,9 +50,9 @@ func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	return max(0, now.Sub(run.Result.StartedAt))
 }
 
-// asNews returns a run of the outbox as the agent reports it now. A run is whole only if the agent that
-// has seen it reports it for the first time, soon after its end. If the agent reports it later, nobody
-// knows what has happened since.
+// asNews returns a run of the outbox as the agent reports it now. A run stays whole only in its first report, soon
+// after its end, by the agent that has seen the run. In a later report the run is not whole, because nobody knows what
+// has happened since.
 func (a *Agent) asNews(h heard) tutti.Foreign {
 	f := h.Foreign
 	a.clockMu.Lock()
@@ -62,7 +62,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	since := time.Since(at) // monotonic
 	late := since + max(0, h.Took-f.Result.Duration())
 	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
-	uncounted := a.debts.late.Load() // read before OwedFile, because a late count changes the file first
+	uncounted := a.debts.late.Load() // read this before OwedFile, because a late count changes OwedFile first
 	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || uncounted {
 		f.Whole = false // Puppet does not repeat a refresh
 	}

@@ -204,9 +204,8 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// ask requests the signed statement about the order's code, and checks everything. The digest must be
-// the order's, the signature must be an operator's, and the code must not be older than code that this
-// node has begun.
+// ask requests the signed statement about the order's code, and checks everything. The order must name the digest, an
+// operator must have signed the code, and the code must not be older than code that this node has begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
 	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})

@@ -21,7 +21,7 @@ func (l *lab) push(files map[string]string) tutti.CodePushed {
 	return l.pushAs(files, servertest.Sign)
 }
 
-// pushAs pushes code that the function sign has signed.
+// pushAs pushes code that the argument `sign` has signed.
 func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutti.SignedCode) tutti.CodePushed {
 	l.t.Helper()
 	m := tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{}}
@@ -43,7 +43,7 @@ func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutt
 	return pushed
 }
 
-// tree returns the files below a directory in the form that the function push accepts.
+// tree returns the files below a directory in the form that the method `push` accepts.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -190,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // the function alter answers this operation even if the server refuses it
+			l.line.answer = wire.OpCode // `alter` answers this operation even if the server refuses it
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

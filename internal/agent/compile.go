@@ -61,7 +61,7 @@ func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	})
 }
 
-// isCompiler refuses every user except the Puppet Server's, even if somebody changed the
+// isCompiler refuses every user except the user of the Puppet Server, even if somebody changed the
 // socket's mode.
 func (a *Agent) isCompiler(conn net.Conn) error {
 	peer, err := peerOf(conn.(*net.UnixConn))
@@ -139,7 +139,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	}
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
-		if a.Lags == nil { // an older server does not report which nodes PuppetDB lacks
+		if a.Lags == nil { // an older server does not report the nodes whose catalog PuppetDB lacks
 			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags

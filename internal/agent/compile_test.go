@@ -141,7 +141,7 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 }
 
 // When PuppetDB answers a collect, the Tutti server names the nodes whose catalog PuppetDB lacks,
-// and the catalog of each export. The agent refuses an answer without these.
+// and the catalog of each export. The agent refuses an answer that lacks these nodes and catalogs.
 func TestACompileThroughPuppetDB(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	collect := ask{"op": "collect", "type": "Database", "filter": nil, "stored": ask{"db-01": ask{"found": true}, "web-02": ask{"catalog_uuid": "x"}}}

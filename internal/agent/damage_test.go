@@ -135,7 +135,7 @@ func TestDamagedKnownAnswersAreNone(t *testing.T) {
 			for _, path := range known {
 				damage(t, path)
 			}
-			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // the wait on a cut line
+			l.start(func(o *agent.Options) { o.Patience = 100 * time.Millisecond }) // how long a call waits while the line is cut
 			l.ruby.does(func(p *puppet) tutti.Result {
 				l.line.sever()
 				if r := p.say(ask{"op": "hiera"}); r.OK {

@@ -141,8 +141,8 @@ func (f *factsWatch) look(now time.Time) {
 	}
 }
 
-// written reports whether the files differ from those at the last collection. Modules and external data
-// may consist of many files. The method therefore looks at files for at most a fiftieth of the time.
+// written reports whether the files have changed since the last collection. Modules and external data may consist of
+// many files. The method therefore looks at files for at most a fiftieth of the time.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -188,7 +188,7 @@ func (f *factsWatch) tell(ctx context.Context) error {
 }
 
 // stamp changes if somebody adds, changes or removes a file in these directories, or the target of a
-// link there. The result newest is the time of the last such change.
+// link there. The result `newest` is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) {

@@ -23,8 +23,8 @@ const maxMessage = 64 << 20
 // is root too, could change them.
 const maxSealed = 2 * maxMessage
 
-// seal encodes a value as a line of JSON that ends with its checksum. Without the checksum, a byte that the disk
-// returns wrongly could change an outcome or a value unseen.
+// seal encodes a value as a line of JSON that ends with its checksum. Without the checksum, the disk could return a
+// wrong byte, and so change an outcome or a value unnoticed.
 func seal(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -46,14 +46,14 @@ type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a
-// server that was restored from a backup has lost it.
+// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a later restore of
+// the server from a backup may lose the report.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
 	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, regardless of its clock
-	// Took is the time between the beginning of the run and the moment when the
-	// agent saw it (see sees).
+	// Took is the time between the beginning of the run and the moment when the agent saw it (see
+	// the method sees).
 	Took time.Duration `json:"took,omitempty"`
 	// Told is the server's epoch, as last known before the agent reported the run. Told is
 	// nil if the agent has not reported the run yet.
@@ -67,8 +67,8 @@ func (h heard) untold(now tutti.Epoch) bool {
 }
 
 // foreigns reports to the server the runs that the server did not order, until ctx ends. The reported
-// runs are foreign and local runs. After its first look, foreigns closes the channel looked. Only the
-// first ordered run waits for this look.
+// runs are foreign and local runs. After its first look, foreigns closes the channel `looked`. Only the first ordered
+// run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	w := &watch{Agent: a}
 	defer w.close()
@@ -107,7 +107,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		if !failed && due.IsZero() {
-			w.cannotNote(nil) // only after the runs were reported, because until then the node would look good
+			w.cannotNote(nil) // only after the runs were reported; otherwise the node would look good before that
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -132,7 +132,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
 // cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
-// server at once. The error nil means that all are stored.
+// server at once. A nil error means that the agent has stored all these runs.
 func (w *watch) cannotNote(err error) {
 	w.mu.Lock()
 	changed := errorText(err) != errorText(w.unnoted)
@@ -146,7 +146,7 @@ func (w *watch) cannotNote(err error) {
 // watch compares the reports that arrived with the reports that the agent has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil if there is no witness, or it could not be made yet
+	reports *reportWatch    // nil if there is no witness, or if the agent could not make the watch yet
 	bell    <-chan struct{} // the bell of reports
 	said    string          // the reason why a report was skipped
 	failed  bool            // the last look could not be completed
@@ -158,8 +158,8 @@ type watch struct {
 	noted bool // last is also on disk
 	// read contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours are our runs that count among the reports that arrived. The agent has not read the
-	// reports of the runs in `assumed`, which are also in `ours`.
+	// ours are our runs whose reports count as arrived. The agent has not read the reports of the
+	// runs in `assumed`, which are also in `ours`.
 	ours, assumed map[tutti.RunID]bool
 }
 
@@ -209,8 +209,8 @@ type sighting struct {
 const looks = 4
 
 // look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
-// were replaced before the agent read them, look also adds one unknown run. The result heard is true
-// if the agent has something to report.
+// were replaced before the agent read them, look also adds one unknown run. The result `heard` is true if the agent has
+// something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
 	if w.opts.Witness == nil {
@@ -301,15 +301,14 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle completes a look during which no report arrived. The argument last is the present report. The
-// method writes its findings to disk before it updates the watch. If writing fails, the next look
-// therefore finds them again.
+// settle completes a look during which no report arrived. The argument `last` is the present report. The method writes
+// its findings to disk before it updates the watch. If writing fails, the next look therefore finds them again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
 	if why != "" && last.fresh && !w.isOurs(last.id) && last.run.Result.StartedAt.After(w.since) && !w.isHeard(last.id) {
 		by = &last.id
-		w.opts.Logger.Warn("before this run, other runs may have ended whose reports the agent has not seen", "because", why, "run", last.id)
+		w.opts.Logger.Warn("other runs may have ended before this run, and the agent has not seen their reports", "because", why, "run", last.id)
 	}
 	if heard, err = w.take(found, by); err != nil {
 		return heard, err
@@ -341,9 +340,8 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen returns the reason to believe that a run has ended whose report no look has read. The reason
-// is empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were
-// not read.
+// unseen returns the reason to believe that no look has read the report of some ended run. The reason is empty if all
+// reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
@@ -435,7 +433,7 @@ func (a *Agent) hearUnseen(why string) error {
 	if err := a.hear(run, report); err != nil {
 		return err
 	}
-	a.opts.Logger.Warn("a run may have ended here whose report the agent has not seen", "because", why, "run", run.Result.Run)
+	a.opts.Logger.Warn("a run may have ended here, and the agent has not seen its report", "because", why, "run", run.Result.Run)
 	for _, h := range before {
 		if h.Told == nil && h.Foreign.Environment == "" && h.Foreign.Puppet == "" && h.Foreign.Unwatched {
 			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
@@ -452,8 +450,8 @@ func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error)
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
 		"host": node, "time": at, "transaction_uuid": id, "status": "unknown",
-		"logs": []map[string]any{{"level": "warning", "source": "Tutti", "time": at, "message": "Tutti's agent has not seen a report that Puppet left here: the next one replaced it, it was removed, or it cannot be read. " +
-			"What that run did is not known."}},
+		"logs": []map[string]any{{"level": "warning", "source": "Tutti", "time": at, "message": "Tutti's agent has not seen a report that Puppet left here: the next report replaced it, somebody removed it, or it cannot be read. " +
+			"Nobody knows what that run did."}},
 	})
 	return tutti.Foreign{
 		Result: tutti.Result{Run: id, Outcome: tutti.Unchanged, StartedAt: at, EndedAt: at, Report: tutti.DigestOf(report)}, Unwatched: true,
@@ -574,8 +572,8 @@ func (a *Agent) epoch() tutti.Epoch {
 	return kept.Server.Epoch
 }
 
-// sendForeign reports one run. The result taken is true if the server has taken the run, and false if
-// the server will never take it. An error means that the agent may try again.
+// sendForeign reports one run. The result `taken` is true if the server has taken the run, and false if the server will
+// never take it. An error means that the agent may try again.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
 	message, err := wire.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {

@@ -132,8 +132,8 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	}
 }
 
-// taken waits until the agent has handled the report, with or without success. A report
-// counts as handled when the look after the one that saw the report has begun.
+// taken waits until the agent has handled the report, with or without success. One look sees the
+// report. When the look after that has begun, the report counts as handled.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -161,7 +161,7 @@ func foreignID(i int) tutti.RunID {
 }
 
 // quiet waits until the agent has reported everything that it has seen and can report. The agent
-// has done so when the look after the next one has begun.
+// has done this when two more looks have begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -364,8 +364,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.line.sever()
 	for i := range 8 {
 		w.leave(t, report(t, i, foreignID(i)))
-		// An attempt to report may be a repetition for the previous run. Only the outbox shows that this run was
-		// seen.
+		// If the agent sends a run, this may be the previous run once more. Only the outbox shows that the agent has
+		// seen this run.
 		l.line.wait(fmt.Sprintf("run %d to be in the outbox", i), func() bool { return slices.Contains(l.untold(), foreignID(i)) })
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestRunsThatAreHeardAtOnce: the watch and a local run put runs into the outbox at the same time. Each
-// run gets a place of its own.
+// TestRunsThatAreHeardAtOnce: the watch and a local run put runs into the outbox at the same time. Each run gets a
+// separate place.
 func TestRunsThatAreHeardAtOnce(t *testing.T) {
 	a := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err := os.MkdirAll(a.foreignDir(), 0o700); err != nil {

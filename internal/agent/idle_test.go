@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// TestIdle: an agent reports that it has nothing to do once after its start and once
-// after each run. The agent does not report this at each claim.
+// TestIdle: once after its start and once after each run, an agent reports that it has nothing to
+// do. The agent does not report this at each claim.
 func TestIdle(t *testing.T) {
 	l := newLab(t, applies)
 	idle := make(chan struct{}, 100)

@@ -36,8 +36,9 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	}
 }
 
-// last reads the last answer into out. The method returns false if there is no answer or if the
-// answer cannot be read. After a power failure, a file may contain only half an answer.
+// last reads the last answer into the argument `out`. The method returns false if there is no
+// answer or if the answer cannot be read. After a power failure, a file may contain only half an
+// answer.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil

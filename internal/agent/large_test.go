@@ -47,7 +47,7 @@ func TestARunThatSaysALotIsSentInPart(t *testing.T) {
 		}
 		first, _, _ := strings.Cut(said.Message, " ")
 		switch {
-		case strings.Contains(said.Message, "bytes of this log were cut out here; all of it is in "+l.runDir(got.Run)+"/log.jsonl on db-01"):
+		case strings.Contains(said.Message, "bytes of this log were cut out here; the whole log is in "+l.runDir(got.Run)+"/log.jsonl on db-01"):
 			cut++
 		case i == 0 && first != "1", i == len(lines)-1 && first != "3", i > 0 && i < len(lines)-1 && first != "2":
 			t.Fatalf("line %d of %d: %.100s", i, len(lines), line)

@@ -65,7 +65,7 @@ func (a *Agent) leases(ctx context.Context) {
 	l.load()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := "" // the last error, so that an error that repeats each second is logged once
+	said := "" // the last error; if an error repeats each second, the agent logs it only once
 	for {
 		rung := false
 		select {
@@ -182,8 +182,8 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	return out, nil
 }
 
-// goesOn returns the order of a Tutti run whose Puppet has started on this node and that has no
-// result yet. The method returns nil if no run is going on.
+// goesOn returns the order of the Tutti run that is going on: its Puppet has started on this node,
+// and the run has no result yet. The method returns nil if no run is going on.
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -252,7 +252,7 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return err
 }
 
-// release enables Puppet if hold has disabled it.
+// release enables Puppet if the method `hold` has disabled Puppet.
 func (l *leaseholder) release() error {
 	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
 		l.setLeaseTrouble(tutti.Wrap(tutti.CodeUnavailable, err, "job %s no longer holds the node, and Puppet cannot be enabled", l.note.Job))

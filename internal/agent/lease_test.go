@@ -28,8 +28,8 @@ type lockFile struct {
 	mu      sync.Mutex
 	message string // empty if Puppet is enabled
 	busy    string
-	hang    chan struct{} // if set, the next change is not made, and returns only after hang is closed
-	made    chan struct{} // closed when a change waits for hang
+	hang    chan struct{} // if set, the next change does nothing, and returns only after `hang` is closed
+	made    chan struct{} // closed when a change waits for `hang`
 }
 
 func (f *lockFile) change(from, to string) error {
@@ -284,7 +284,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	}
 }
 
-// ahead changes the note as if a clock that was ahead had written it.
+// ahead changes the note as if the agent had written it while the clock was ahead.
 func (h *holder) ahead(by time.Duration) {
 	h.t.Helper()
 	if by == 0 {
@@ -302,12 +302,12 @@ func (h *holder) ahead(by time.Duration) {
 }
 
 // TestAnAgentThatIsKilledLeavesNothingDisabled: wherever an agent is killed, the
-// next agent finishes its work. The order of a hold is first the note, then the
-// file. The order of a release is first the file, then the note.
+// next agent finishes its work. A hold first writes the note, then the file. A release first
+// removes the file, then the note.
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // brings the holder to the change before which its agent is killed
+		before func(h *holder) // brings the holder to a change; the test kills the agent just before this change
 		want   tutti.LeaseWant // then
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent

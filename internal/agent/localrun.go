@@ -248,7 +248,7 @@ func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
 func HeldBy(dir string) tutti.JobID {
 	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
 	if err != nil {
-		return "" // the function trouble reports a damaged note
+		return "" // the method `trouble` reports a damaged note
 	}
 	return note.Job
 }

@@ -37,8 +37,8 @@ func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	return response{"released": released}, nil
 }
 
-// waitLock calls watching when the file exists and the watch is active, so that no later
-// change is missed.
+// waitLock calls the function `watching` when the file exists and the watch is active. So waitLock
+// misses no later change.
 func waitLock(ctx context.Context, path string, pid int, watching func()) (bool, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

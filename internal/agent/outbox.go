@@ -27,8 +27,8 @@ const (
 	publishFile = "publish.jsonl"
 )
 
-// parts are the files of a run that its result names, or that are sent before the result. These files
-// are on disk before the result.
+// parts are the files that belong to a run's result. The result names them, or the agent sends them before the result.
+// These files are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
 // ended is the content of result.json. The file contains the result, and the digests of
@@ -104,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; a result that is sent again already has this change
+	case !again: // sending again cannot help; if the result was sent before, it already has this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -140,7 +140,7 @@ func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) erro
 	// If the file cannot be read, treat the result as not refused. The server will decide again
 	// whether it accepts the result.
 	if why := Refused(dir); why != "" {
-		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and refuses the report that the result is lost", run)
+		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, but refuses the report that the result is lost", run)
 	}
 	a.opts.Logger.Warn("the server has lost the result of a run; the agent sends it again", "run", run)
 	if err := os.Remove(filepath.Join(dir, toldFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -232,19 +232,19 @@ func (a *Agent) readLog(dir string) ([]byte, error) {
 	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
 		line, _ := json.Marshal(map[string]any{ // encoding a text and a number never fails
 			"t": modified(path).UTC(), "level": "warning", "source": "Tutti",
-			"message": fmt.Sprintf("%d bytes of this log were cut out here; all of it is in %s on %s", bytes, path, a.opts.Node),
+			"message": fmt.Sprintf("%d bytes of this log were cut out here; the whole log is in %s on %s", bytes, path, a.opts.Node),
 		})
 		return line
 	})
 }
 
-// readReport reads the report of a run. If the report has more bytes than most, readReport leaves out
-// its messages. The left-out messages are also in the log.
+// readReport reads the report of a run. If the report has more than `most` bytes, readReport leaves out the report's
+// messages. The left-out messages are also in the log.
 func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run, without the published keys in refused. The method returns
+// record encodes the record of a run, without the published keys in `refused`. The method returns
 // fs.ErrNotExist if the run never began.
 func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
@@ -284,8 +284,9 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 var errDamaged = errors.New("some values that the run published are lost")
 
 // sendPublished sends the values that the run published while the server was away, in their order.
-// The method notes the values that the server refuses. The argument again is true if the server may
-// already have the result. If the server has the result, it takes no further values from this run.
+// The method notes the values that the server refuses. The argument `again` is true if the server
+// may already have the result. If the server has the result, it takes no further values from this
+// run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -334,7 +335,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result
-	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when the value was published, and has refused it since: " + why.Error()}
+	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when the value was published, and refused the value later: " + why.Error()}
 	r.Failures = append([]tutti.Failure{failure}, r.Failures[:min(len(r.Failures), tutti.MaxFailures-1)]...)
 	r.Counts.Failed++
 	if r.Outcome.Good() {

@@ -232,8 +232,8 @@ func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 }
 
 // The answer to a result gets lost, so the agent sends the result again. For the server the run has
-// ended, so it takes no more values from the run. The refused values do not change what the agent
-// reports about the run.
+// ended, so the server takes no more values from the run. The refused values do not change what the
+// agent reports about the run.
 func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

@@ -12,14 +12,14 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OwedFile lists the refreshes that runs have triggered on this node and that no run has done since (ADR 0029). When a
-// run changes this list, the agent writes OwedFile to disk before it writes the run's result.
+// OwedFile lists the refreshes that runs have triggered on this node, as long as no run has done them (ADR 0029). When
+// a run changes this list, the agent writes OwedFile to disk before it writes the run's result.
 const OwedFile = "owed.json"
 
 // Refreshes lists the resources that still need a refresh after a run, and those that no longer
 // need one. The lists come from the run's events.
 type Refreshes struct {
-	Due  []string // resources that the run should have refreshed but did not, or perhaps did not
+	Due  []string // resources that the run should have refreshed, but has not refreshed or may not have refreshed
 	Over []string // resources that the run has refreshed, or that no longer need a refresh
 }
 
@@ -46,7 +46,7 @@ func readDebts(dir string) (debts, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return debts{}, nil
 	}
-	return kept, tutti.Wrap("", err, "which refreshes this node owes cannot be read, so it begins no run; remove the file, and no run repeats them")
+	return kept, tutti.Wrap("", err, "the refreshes that this node owes cannot be read, so the node begins no run; remove the file, and no run repeats them")
 }
 
 // Owed returns the refreshes that the node with the state directory dir still owes.
@@ -60,7 +60,7 @@ type ledger struct {
 	dir       string // the agent's
 	runner    Runner
 	unsettled []string    // directories of runs that have ended and are not in OwedFile yet
-	late      atomic.Bool // unsettled is not empty; other goroutines may read this field
+	late      atomic.Bool // true if `unsettled` is not empty; other goroutines may read this field
 }
 
 // postpone notes a run that could not be settled when it ended.
@@ -80,14 +80,14 @@ func (l *ledger) settle(dir string, run tutti.RunID) (debts, error) {
 	}
 	refreshes, err := l.runner.Refreshes(dir)
 	if err != nil {
-		return before, tutti.Wrap("", err, "which refreshes run %s owes cannot be read, so the node begins no run", run)
+		return before, tutti.Wrap("", err, "the refreshes that run %s owes cannot be read, so the node begins no run", run)
 	}
 	after := before.after(run, refreshes)
 	if slices.Equal(after.Owed, before.Owed) {
 		return after, nil
 	}
 	if err := writeSealed(filepath.Join(l.dir, OwedFile), after); err != nil {
-		return after, tutti.Wrap("", err, "keep which refreshes run %s owes", run)
+		return after, tutti.Wrap("", err, "store the refreshes that run %s owes", run)
 	}
 	return after, nil
 }
@@ -134,9 +134,10 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 	return a.end(ctx, dir, out)
 }
 
-// endUnwatched ends a run whose process may have begun, but which the agent did not see end.
+// endUnwatched ends a run whose process may have begun. The agent did not see the end of this
+// process.
 func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
-	if spec.Order.Mode != tutti.ModeApply { // such a run neither pays nor owes refreshes
+	if spec.Order.Mode != tutti.ModeApply { // such a run neither does owed refreshes nor owes new ones
 		return a.end(ctx, dir, out)
 	}
 	return endUnknown(ctx, a, dir, out)

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refreshing is a Puppet that applies, and reports the refreshes r. It sends to the
-// channel `told` the refreshes that the agent wants to repeat.
+// refreshing is a Puppet that applies, and reports the refreshes `r`. To the channel `told` it
+// sends the refreshes that the agent wants to repeat.
 func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
 	return func(p *puppet) tutti.Result {
 		out := applies(p)
@@ -71,8 +71,9 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 	}
 }
 
-// The disk takes nothing at the end of a run, so that only the server has the run's result. No other run begins until the
-// result is also on disk. Without this file, an agent that begins again counts the run after later runs.
+// At the end of a run the agent cannot write to the disk, so only the server has the run's result. No other run begins
+// until the result is also on disk. Without the result on disk, a restarted agent would count this run again, after
+// later runs.
 func TestARunIsNotCountedAgainAfterALaterRun(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string
@@ -356,7 +357,7 @@ func TestDamagedDebts(t *testing.T) {
 	}
 }
 
-// The agent ends a local run again and again while the disk takes nothing. It notes the run only once.
+// While the disk is full, the agent ends a local run again and again. The agent notes the run only once.
 func TestARunIsPostponedOnce(t *testing.T) {
 	if got := agent.Postponed("runs/a", "runs/b", "runs/a", "runs/b"); got != 2 {
 		t.Errorf("%d runs are postponed, want 2", got)

@@ -47,7 +47,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 }
 
 // keepKnown stores an answer as the last known one. Answers to a run that changes nothing are valid
-// only for its job. The method therefore does not store them.
+// only for the job of this run. The method therefore does not store them.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)

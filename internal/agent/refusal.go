@@ -9,8 +9,8 @@ import (
 )
 
 // refusals counts how often the server has refused a result because of a problem in the server
-// itself. The problem may pass. If it stays, it is an error or damage that only people can repair.
-// One refused result must not stop the node's work.
+// itself. The problem may pass. If the problem stays, only people can repair it. One refused result
+// must not stop the node's work.
 type refusals struct {
 	run   tutti.RunID // the oldest result in the outbox
 	count int
@@ -41,9 +41,9 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 // holdOff is the delay before the next try.
 type holdOff struct{ last time.Duration }
 
-// after returns how long to wait after a failed try. If the server does not know whether this machine
-// is the node, it accepts nothing. A person must decide first. The wait therefore grows, and the
-// agent does not send large reports each second.
+// after returns how long to wait after a failed try. If the server does not know whether this machine is the node, the
+// server accepts nothing. A person must decide first. The wait therefore grows, and the agent does not send large
+// reports each second.
 func (h *holdOff) after(err error) time.Duration {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		h.last = 0
@@ -53,8 +53,9 @@ func (h *holdOff) after(err error) time.Duration {
 	return h.last
 }
 
-// refused is sent in place of a result that the server refuses, so that the job does not wait. The
-// sent result says that the run failed, because only this node knows how the run ended.
+// refused returns the result that the agent sends in place of a refused result, so that the job
+// does not wait. The sent result says that the run failed, because only this node knows how the run
+// ended.
 func refused(run tutti.RunID, why string) wire.Ended {
 	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }

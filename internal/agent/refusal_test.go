@@ -54,8 +54,8 @@ func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 	}
 }
 
-// If the server also refuses the report of the loss, and does not wait for the result,
-// the agent gives up, too.
+// The server refuses even the report of the loss, and does not wait for the result. Then the agent
+// gives up.
 func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.failing(func(op string, payload []byte) error {

@@ -155,7 +155,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	return err
 }
 
-// status returns Puppet's status. A run of Tutti's counts as running even before it has Puppet's lock.
+// status returns Puppet's status. A run of Tutti counts as running even before it has Puppet's lock.
 func (a *Agent) status() (tutti.PuppetStatus, error) {
 	s, err := a.opts.Local.Status()
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 // twice. The agent does a signed action only once, even if the server wants it more often.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
-		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which releases the node itself; or end the job: tutti job cancel %s", job, job)
+		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which releases the node itself; to end the job, run tutti job cancel %s", job, job)
 	}
 	if _, err := call[struct{}](ctx, a, wire.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err

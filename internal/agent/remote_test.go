@@ -245,8 +245,7 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	}
 }
 
-// TestARunOfTuttiIsARun: the status shows a run of Tutti's even before Puppet has
-// taken its lock.
+// TestARunOfTuttiIsARun: the status shows a run of Tutti even before Puppet has taken its lock.
 func TestARunOfTuttiIsARun(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	l := newLab(t, func(p *puppet) tutti.Result {

@@ -50,8 +50,7 @@ const mostSaves = 2
 // once.
 const markWithin = 30 * time.Second
 
-// newReportWatch returns a watch that follows no report yet. The function makes the file
-// mark.
+// newReportWatch returns a watch that follows no report yet. The function creates the file `mark`.
 func newReportWatch(mark string) (*reportWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -142,7 +141,7 @@ func (w *reportWatch) arrived() {
 
 // follow watches the report's directory and all directories above it. All are needed, because a
 // directory that is moved away sends no event itself. A missing directory is watched when it is
-// created. The result others identifies the set of directories.
+// created. The result `others` identifies the set of directories.
 func (w *reportWatch) follow(file string) (others int, err error) {
 	w.mu.Lock()
 	again := file != w.file || w.followed != w.at.others

@@ -52,7 +52,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// After held, the next look at the report first calls the function `happens`, and then reads the report.
+// held makes the next look call the function `happens` before the look reads the report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *lab) unwatched() (out []tutti.RunID) {
 }
 
 // A report is replaced by the next one. If no look has read the report of a run, the actions of this
-// run are unknown. The agent reports this. Who replaced the report does not matter. Two saves by one
-// run are one report.
+// run are unknown. The agent reports this. It does not matter who replaced the report. Two saves by one run are one
+// report.
 func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	ours := foreignID(1000)
 	for _, tc := range []struct {
@@ -197,9 +197,9 @@ func (l *lab) seen(run tutti.RunID) {
 	}
 }
 
-// At its start, the agent finds another report than the last one that it has seen. The agent does
-// not know which runs happened in the meantime. The runs are also unknown if the new report is
-// ours, or if there is no report.
+// At its start, the agent finds a report that differs from the last report that it has seen. The
+// agent does not know which runs happened in the meantime. The runs are also unknown if the new
+// report is ours, or if there is no report.
 func TestWhatRanWhileTheAgentWasOff(t *testing.T) {
 	for _, tc := range []struct {
 		reason    string

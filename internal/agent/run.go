@@ -27,8 +27,8 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// hold makes a run the active one until the caller calls release. If the run is cancelled, the returned
-// context ends.
+// hold makes a run the active run until the caller calls the returned function `release`. If the run is cancelled, the
+// returned context ends.
 func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	a.setActive(&activeRun{id: run, cancel: cancel})
@@ -154,8 +154,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	return a.follow(ctx, dir, spec, process, sock)
 }
 
-// fetch makes the order's code the environment's present code, within the step's
-// timeout.
+// fetch makes the code of the order the present code of the environment, within the step's timeout.
 func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	if order.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -242,8 +241,8 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	return a.conclude(ctx, dir, spec, err)
 }
 
-// conclude judges a run that is over, and puts its result into the outbox. The argument why is set
-// if the agent ended the run.
+// conclude judges a run that is over, and puts its result into the outbox. The argument `why` is
+// set if the agent ended the run.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
@@ -309,7 +308,7 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	return nil
 }
 
-// keepResult writes a result and the files that it names to disk.
+// keepResult writes to disk the files that belong to a result, and then the result.
 func keepResult(dir string, result tutti.Result) error {
 	err := durable.SyncFiles(dir, parts...)
 	if err == nil {
@@ -353,8 +352,7 @@ func endedBefore(a *Agent, next tutti.RunID) error {
 // `why` is the disk's error.
 func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
-		// Perhaps nobody killed the process, but it could not write its end to the
-		// disk.
+		// Perhaps nobody killed the process, but the process could not write its end to the disk.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
 		result.Message += ", or could not write its progress: " + why.Error()
 	}

@@ -29,8 +29,8 @@ type Signers interface {
 // node has begun.
 const SignedFile = "signed.json"
 
-// counted is the code with the highest counter that this node has begun in an
-// environment.
+// counted is one of the codes that this node has begun in an environment: the code with the highest
+// counter.
 type counted struct {
 	Counter uint64       `json:"counter"`
 	Code    tutti.Digest `json:"code"`
@@ -65,15 +65,15 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
 	switch {
 	case environment != order.Environment:
-		return refused("it is signed for environment %s, and the order is of environment %s", environment, order.Environment)
+		return refused("it is signed for environment %s, but the order is for environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
 	case said.Old(): // also if this environment has no counter yet, because the server chooses the environment
-		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun code with one (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
+		return refused("it is signed without a counter, as release 0.2.0 did, but this node has already begun code with a counter (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
-		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
+		return refused("it is signed with the counter %d of environment %s, but this node has since begun code with the counter %d (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
 	case said.Counter == last.Counter && said.Digest != last.Code:
-		return refused("it is signed with the counter %d of environment %s, as other code is that this node has begun (%.19s): push it again", said.Counter, order.Environment, last.Code)
+		return refused("it is signed with the counter %d of environment %s, but this node has begun other code with the same counter (%.19s): push it again", said.Counter, order.Environment, last.Code)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 		says  string
 	}{
 		"a lower counter":            {servertest.SignAs(old, 2), "push it again to go back"},
-		"the same counter":           {servertest.SignAs(old, 3), "as other code is that this node has begun"},
+		"the same counter":           {servertest.SignAs(old, 3), "this node has begun other code with the same counter"},
 		"the form of before":         {servertest.Sign(old), "without a counter"},
 		"of another environment":     {servertest.SignAs(manifest("old", "staging"), 9), "for environment staging"},
 		"a counter of somebody else": {evil, "not signed"},
@@ -136,12 +136,12 @@ func TestTheFormOfBefore(t *testing.T) {
 		l.line.alter = nil
 		l.line.mu.Unlock()
 	}
-	invented("before any counter", "for environment production, and the order is of environment invented")
+	invented("before any counter", "for environment production, but the order is for environment invented")
 	l.pushAs(site("begun"), counted(3))
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Fatalf("with a counter: %+v", got)
 	}
-	invented("after it", "the order is of environment invented")
+	invented("after it", "the order is for environment invented")
 	l.kill()
 	l.given(servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "invented", Files: manifest("old").Files}))
 	give := l.line.alter

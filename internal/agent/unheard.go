@@ -2,15 +2,15 @@ package agent
 
 import "sync"
 
-// unheard knows whether the server may not know of a local run, because the disk took no note of it.
+// unheard shows whether the server may lack a local run, because the agent could not store this run in the outbox.
 type unheard struct {
 	mu  sync.Mutex
 	err error // why a local run is not in the outbox; nil after the whole outbox was reported
 	all bool  // all ended local runs are in the outbox
 }
 
-// heard notes why a local run is not in the outbox. The error nil means that all ended local runs are there. The method
-// reports whether the server must hear of a problem or of its end.
+// heard notes why a local run is not in the outbox. A nil error means that all ended local runs are in the outbox. The
+// method reports whether the server must hear of a problem or of its end.
 func (u *unheard) heard(err error) (tell bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -30,8 +30,8 @@ func (u *unheard) none() bool {
 	return u.all
 }
 
-// told is called after the whole outbox was reported. Only now the server knows of the local runs. The method reports
-// whether a problem is over.
+// told is called after the whole outbox was reported. Before that, the server does not know all local runs. The method
+// reports whether a problem is over.
 func (u *unheard) told() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -444,7 +444,7 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 }
 
 // In this test, the code-signing key is rotated before, during and after the rotation of the CA. All signatures stay
-// valid, because the fleet's id is that of its first CA. Signatures stay valid for existing nodes and operators, for
+// valid, because the fleet's id is the id of its first CA. Signatures stay valid for existing nodes and operators, for
 // new ones, and after a restart.
 func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	f := startRotated(t)
@@ -465,7 +465,7 @@ func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	p.there(1)
 	rotate(cli.RotateCodeKey{Finish: true})
 	f.must(t, tutti.RotationBegin)
-	rotate(cli.RotateCodeKey{}) // the rotation of the code key ends after that of the CA
+	rotate(cli.RotateCodeKey{}) // the rotation of the code key ends after the rotation of the CA
 	p.there(1)
 	f.finished(t)
 	if now := f.sets(t).Present.CA; now == first {

@@ -190,8 +190,8 @@ func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 	s.mustServe(t, writes("shared/again", 1))
 }
 
-// If a file is damaged that the server needs and that a backup contains, the server reports this and changes
-// nothing.
+// The server needs the files in this test, and a backup contains them. If one of them is damaged, the server reports
+// this and changes nothing.
 func TestADamagedServerSaysSo(t *testing.T) {
 	for _, name := range []string{serverdir.ConfigFile, "identity/bus-nodes.jwt", "identity/server.key", "identity/ca.crt", "identity/code.pub"} {
 		s := initStored(t)

@@ -39,7 +39,7 @@ func initStored(t *testing.T) stored {
 	return s
 }
 
-// serve runs the server while the function work runs. serve returns the server's error and its
+// serve runs the server while the function `work` runs. serve returns the server's error and its
 // log.
 func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string, err error) {
 	t.Helper()
@@ -134,7 +134,7 @@ func (s stored) forget(t *testing.T) {
 	}
 }
 
-// files returns the content of all files below dir for which fits returns true.
+// files returns the content of all files below `dir` for which the function `fits` returns true.
 func files(t *testing.T, dir string, fits func(path string) bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}

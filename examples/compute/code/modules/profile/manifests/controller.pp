@@ -3,7 +3,7 @@
 class profile::controller {
   $controller = $trusted['certname']
 
-  # These are what the services need: databases, messages, and a cache.
+  # The services need databases, messages, and a cache.
   include mysql::server
   include rabbitmq
   rabbitmq_user { 'openstack':

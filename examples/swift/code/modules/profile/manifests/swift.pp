@@ -17,9 +17,9 @@ class profile::swift (
 
   # Rings say where data belongs, so no service can work without them. The ring builder first needs
   # the devices of the storage nodes. Debian's units fail to start before the rings are there. With
-  # this condition systemd does not start the units before the rings are there. The run after the
-  # rings have come starts the units. The name of this directory applies to every unit whose name
-  # begins with `swift-`.
+  # this condition systemd does not start the units before the rings are there. The first run after
+  # the rings are there starts the units. The name of this directory applies to every unit whose
+  # name begins with `swift-`.
   file { '/etc/systemd/system/swift-.service.d':
     ensure => directory,
   }

@@ -9,7 +9,7 @@
 #
 # @param min_part_hours
 #   The number of hours before a partition may move again. The default is 0, because
-#   this example stores no data that must be copied before that.
+#   this example stores no data that must be copied first.
 class profile::swift::ringbuilder (
   Integer[1, 32] $part_power     = 8,
   Integer[1]     $replicas       = 3,
@@ -25,7 +25,7 @@ class profile::swift::ringbuilder (
     min_part_hours => $min_part_hours,
   }
 
-  # The module orders these resources: after creating the rings, and before balancing them.
+  # The module applies these resources after it creates the rings and before it balances them.
   Ring_object_device <<| |>>
   Ring_container_device <<| |>>
   Ring_account_device <<| |>>
