@@ -323,7 +323,7 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// first is a server on which another operator changes the code keys just before each change.
+// first is a server on which another operator changes the code keys just before each change by the tested operator.
 type first struct {
 	cli.Server
 	other func()

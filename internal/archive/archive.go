@@ -105,7 +105,7 @@ func (w *Writer) File(name string, content []byte) error { return w.member("file
 // Entry adds the next entry of the log.
 func (w *Writer) Entry(e tutti.Entry) error {
 	enc := json.NewEncoder(&w.log)
-	enc.SetEscapeHTML(false) // keep the bytes of which the link is the digest
+	enc.SetEscapeHTML(false) // do not change the bytes, because the link is their digest
 	if err := enc.Encode(line{e.Seq, e.Link, e.Raw}); err != nil {
 		return tutti.Wrap(tutti.CodeInternal, err, "event %d", e.Seq)
 	}

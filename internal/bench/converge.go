@@ -371,8 +371,8 @@ func (f *convergeFold) apply(b tutti.Body) {
 	f.converge.Apply(e)
 }
 
-// remember adds to every node its reads and a key that it publishes. The order of the nodes' runs
-// follows from the reads and the keys.
+// remember gives every node its reads and a key to publish. The order of the nodes' runs follows
+// from the reads and the keys.
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles

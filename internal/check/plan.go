@@ -255,7 +255,7 @@ func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.
 	}
 }
 
-// moreRandom runs the tests with random cases with ten times as many cases.
+// moreRandom runs the tests that use random cases, with ten times as many cases.
 func moreRandom(ctx context.Context, s *sink) error {
 	packages, err := listPackages(ctx)
 	if err != nil {

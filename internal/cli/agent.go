@@ -22,8 +22,8 @@ type AgentRun struct {
 	Policy string
 	// Warm is how long Puppet stays loaded for the next run.
 	Warm time.Duration
-	// FactsEvery is the time after which the agent collects facts, even if it has noticed no change. With 0 it does
-	// not.
+	// FactsEvery is the time after which the agent collects facts, even if it has noticed no change. With 0 the
+	// agent collects facts only after a change.
 	FactsEvery time.Duration
 }
 

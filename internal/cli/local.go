@@ -216,7 +216,7 @@ func codeWords(code tutti.Digest, environment string) string {
 	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
 }
 
-// whose returns who started a run.
+// whose returns the job of a run, or a word for a run that no server ordered.
 func (r LocalRun) whose() string {
 	if r.Local != nil || r.Job == "" {
 		return foreignWord(r.Local)

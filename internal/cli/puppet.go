@@ -285,8 +285,8 @@ type start struct {
 	detach bool
 }
 
-// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument limit
-// is how many nodes run at the same time, and 0 means all.
+// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument
+// `limit` is how many nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions

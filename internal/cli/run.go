@@ -164,5 +164,5 @@ func verdictExit(v tutti.Verdict) error {
 	case "":
 		return errNoVerdict
 	}
-	return CommandExit(ExitFailed) // the verdict is from a later release, so it is unknown whether it is good
+	return CommandExit(ExitFailed) // the verdict is from a later release, so nobody knows whether it is good
 }

@@ -29,10 +29,10 @@ type Sealer interface {
 	// key.
 	Recovery(c Connection) (public string, err error)
 	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first time,
-	// Seal calls the function ask. If this function returns an error, the command ends.
+	// Seal calls the function `ask`. If this function returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
-	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
-	// of the secret first. Reseal calls ask like Seal.
+	// Reseal seals a secret to the nodes that do not have it yet. If `targets` is not empty, Reseal first makes
+	// them the targets of the secret. Like Seal, Reseal calls the function `ask`.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
 	// Trust accepts the keys of these nodes that the server returns now.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error

@@ -110,8 +110,8 @@ func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	}
 }
 
-// In fleets of any size, each run has a reason when it is wanted. Each node whose inputs
-// are different in the end runs.
+// In fleets of any size, each run has a reason when it is wanted. If a node's inputs are
+// different in the end, the node runs.
 func TestAChangeInALargerFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -83,8 +83,8 @@ func (v View) connected(n tutti.NodeName) bool {
 }
 
 // from returns when a logged event happened. If the time is in the future, a clock that
-// was ahead has written it. In that case, from returns the start of this server. A wait
-// from a time in the future would last too long.
+// was ahead has written it. In that case, the method returns the start of this server.
+// A wait from a time in the future would last too long.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -139,7 +139,7 @@ type decision struct {
 	out    []tutti.Body
 
 	phases  map[phase]int // how many nodes are in each phase, without the nodes that an exclusive job holds
-	unknown bool          // the order is still unknown (see discovering), so no decision can end the step
+	unknown bool          // the order is still unknown (see the method discovering), so no decision can end the step
 	started int           // how many runs this decision has started
 }
 
@@ -294,9 +294,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good. If other held nodes
-// waited only for these nodes, proveAll also ends the runs of the other nodes that show
-// this.
+// proveAll ends the held runs that prove their nodes good. Other held nodes may have
+// waited only for these nodes, so proveAll then checks the other nodes again.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -309,8 +308,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run that shows that its node is good. The method does nothing if a node that
-// feeds this node may still change its answers.
+// prove ends a held run if the run shows that its node is good. The method does nothing if a
+// node that feeds this node may still change its answers.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||

@@ -233,7 +233,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// compiledSince returns how many runs have compiled since an earlier length of the log.
+// compiledSince returns how many runs have compiled since the log had the length `from`.
 func (s *sim) compiledSince(from int) (n int) {
 	for _, e := range s.log[from:] {
 		if _, is := e.Body.(*tutti.RunCompiled); is {

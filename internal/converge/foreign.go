@@ -59,7 +59,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // f ran after mends, or at the same time
+		mends = nil // the run `f` was after the run `mends`, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // the fleet reacts to this need, because the node makes an away run only while the server cannot react
@@ -125,8 +125,8 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 	return nil, ""
 }
 
-// showsAnother reports whether a stopped proof has shown another catalog than that of the last passed run. The proof
-// must have the present code, answers and facts.
+// showsAnother reports whether the catalog of a stopped proof differs from the catalog of the last passed run. The
+// proof must have the present code, answers and facts.
 func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
 	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
 		return false
@@ -137,8 +137,8 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 }
 
 // foretold returns the finding of a run that changed nothing, if the finding is still valid. The finding is
-// valid if the run's catalog is the same as that of the last full run, or if the run's code and answers are
-// still the present ones.
+// valid if the run has the same catalog as the last full run, or if the run's code and answers have not
+// changed since.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {

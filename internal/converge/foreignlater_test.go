@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// daemons is a fleet of one node, an hour after its last run of ours. Puppet's daemon also runs on
-// the node.
+// daemons is a fleet of one node, an hour after Tutti's last run on it. Puppet's daemon also runs
+// on the node.
 func daemons(t *testing.T) *sim {
 	t.Helper()
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})

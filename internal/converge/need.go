@@ -35,7 +35,7 @@ type Standing struct {
 	// Facts is true if the need comes only from changed facts.
 	Facts bool
 
-	why string // if why is empty, Changed is the reason for the need
+	why string // if `why` is empty, Changed is the reason for the need
 }
 
 // Why explains why something is needed. Why returns an empty string if nothing is needed.
@@ -237,7 +237,7 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart names the run with tags that has left the node in another state than its last full run did. The function
+// inPart names a run with tags after which the node is no longer in the state of its last full run. The function
 // returns an empty string if no run with tags has done this. If a run with tags had the full run's catalog, it
 // only repaired the node.
 func inPart(last engine.Last) string {

@@ -85,7 +85,7 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 
 // unmet explains why a node that has compiled would apply. The method returns an empty
 // string if the node would not apply. The compile has already replaced the node's record,
-// so unmet looks at the node's last run.
+// so the method looks at the node's last run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// An answer has many readers if more than one in widePart of the fleet's nodes reads it,
-// and more than wideMin nodes. If an answer has many readers, they do not all run at
+// An answer has many readers if more than wideMin nodes read it, and if these are more
+// than 1/widePart of the fleet. If an answer has many readers, they do not all run at
 // once.
 const (
 	widePart = 10
@@ -196,7 +196,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 }
 
 // urgency returns how soon a node's reasons let it run: now, or later together with many
-// other nodes. If both results are false, the node runs at the next run for another reason.
+// other nodes. If both results are false, these reasons alone start no run.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	if standing.Foreign { // whoever started the foreign run might undo each reaction, for ever
 		return false, false

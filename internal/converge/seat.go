@@ -137,8 +137,8 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in returns with which Puppet, program, environment and grants a node would run in a job.
-// A job keeps the code and environment that it had when it began.
+// in returns the Puppet, program, environment and grants with which a node would run in a
+// job. A job keeps the code and environment that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env
@@ -146,8 +146,8 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 }
 
 // affected adds the nodes that are good in the public view, but will not be good after other
-// nodes of the job publish their results. If affected finds these nodes early, each node that
-// reads their later values needs one run less.
+// nodes of the job publish their results. If the method finds these nodes early, each node
+// that reads their later values needs one run less.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {

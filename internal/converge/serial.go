@@ -398,8 +398,8 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf returns the order of nodes that results from their reads from each other and from
-// the fleet file.
+// orderOf returns the order of nodes that results from the fleet file and from what the
+// nodes read from each other.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }

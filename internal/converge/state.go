@@ -220,7 +220,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore sets a node's record to that of the run which determines the node's standing.
+// restore replaces a node's record with the record of the run that determines the node's standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {

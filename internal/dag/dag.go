@@ -195,7 +195,7 @@ func (g *Graph[N]) strip(left []bool, holds, frees [][]int) {
 	}
 }
 
-// shortest returns the shortest path from start to start within left.
+// shortest returns the shortest cycle through the node `start` that uses only nodes in `left`.
 func (g *Graph[N]) shortest(start int, left []bool) []int {
 	from := map[int]int{}
 	queue := []int{start}

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Affected is a question whose answer changes when a value changes. Nodes lists, sorted, the nodes that would get
-// another answer than the answer in their records.
+// Affected is a question whose answer changes when a value changes. Nodes lists, sorted, the nodes for which the
+// new answer would differ from the answer in their records.
 type Affected struct {
 	Query tutti.Query
 	Nodes []tutti.NodeName

@@ -185,7 +185,7 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is a number of bytes. For every lookedAt bytes of the filter's value, a comparison costs one more.
+// lookedAt is a number of bytes. For every `lookedAt` bytes of the filter's value, a comparison costs one more.
 const lookedAt = 256
 
 // steps returns the largest cost of Match for one export. The result `each` is a number of comparisons. The result

@@ -24,7 +24,7 @@ type read struct {
 	*Question
 	digest          tutti.Digest
 	sum             sum
-	summed          bool // if summed is true, sum replaces digest
+	summed          bool // if `summed` is true, `sum` replaces `digest`
 	found, degraded bool
 }
 
