@@ -222,7 +222,7 @@ func (r *reader) member(name string, content []byte) error {
 		}
 		r.got.Seq, r.got.Link = r.head.After, r.head.Link
 		if r.head.Version != version {
-			return tutti.Errorf(tutti.CodeInvalid, "a backup of version %d, this release knows %d", r.head.Version, version)
+			return tutti.Errorf(tutti.CodeInvalid, "the backup has version %d, but this release reads only version %d", r.head.Version, version)
 		}
 		return nil
 	case "files":
@@ -278,7 +278,7 @@ func (r *reader) finish(content []byte) error {
 	}
 	r.got.Digest = fmt.Sprintf("%x", r.sum.Sum(nil))
 	if says != r.got {
-		return broken("its end says %+v, but its content is %+v", says, r.got)
+		return broken("its end marker describes %+v, but its content is %+v", says, r.got)
 	}
 	return nil
 }

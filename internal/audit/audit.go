@@ -51,7 +51,7 @@ func (c *Chain) Add(e api.AuditEntry) error {
 	case c.Count == 0:
 		before = e.Before
 	case e.Before != "":
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d says that the trail begins with it, but entry %d is before it", e.Seq, c.Last)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d is marked as the first one of the trail, but entry %d comes before it", e.Seq, c.Last)
 	}
 	if len(e.Raw) > 0 {
 		digest = tutti.DigestOf(e.Raw)

@@ -150,7 +150,7 @@ func (r *report) end() error {
 		}
 		return strings.Compare(a.name, b.name)
 	})
-	fmt.Fprintf(r.out, "\nTests of %d s and more; the budget only tells, it fails nothing:\n", slowTest)
+	fmt.Fprintf(r.out, "\nTests of %d s and more; the budget is only shown, and no test fails because of it:\n", slowTest)
 	for _, t := range r.slow {
 		fmt.Fprintf(r.out, "%8.1f s  %-10s %-12s %s\n", t.seconds, r.budget.of(t), t.stage, t.name)
 	}

@@ -45,9 +45,9 @@ withdraws.
 --fleet-only sends the fleet file and leaves the code as it is. This works without a
 code-signing key. If there is such a key, it signs the fleet file.
 
-Code that the server has already is not signed again. Use --again if the server was
-restored from a backup after nodes had begun later code. With --again, the command signs
-the code again with a higher counter.`,
+If the server already has the code, the command does not sign it again. Use --again if
+the server was restored from a backup after nodes had begun later code. With --again, the
+command signs the code again with a higher counter.`,
 		Example: `  tutti code push --dry-run
   tutti code push -f tutti.yaml
   tutti code push --fleet-only`,

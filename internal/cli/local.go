@@ -102,8 +102,8 @@ func newLocalRunCommand(o *options) *cobra.Command {
 		Use:   "run",
 		Short: "Run Puppet now, with the code and answers that this node knows",
 		Long: `The agent starts the run, with the same lock and the same record as a run
-that the server orders. If the run asks a question that was never answered before, it
-ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
+that the server orders. If the run asks a question that was never answered before, the
+run ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
 		Example: `  tutti local run --noop
   tutti local run`,
 		Args: cobra.NoArgs,

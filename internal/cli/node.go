@@ -34,7 +34,7 @@ func newNodeKeepCommand(o *options) *cobra.Command {
 		Short: "Keep one of two machines that have the same node key",
 		Long: `After a disk was copied, two machines have the same key. The node is then
 conflicted, and the server accepts nothing from it. "tutti node show NODE" lists the
-machines. BOOT is the beginning of the boot id, or of the ticket, of the right machine.
+machines. BOOT is the beginning of the right machine's boot id or ticket.
 From then on the server refuses the other machines. Make each of these machines a
 separate node, or switch it off.
 

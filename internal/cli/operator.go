@@ -79,7 +79,7 @@ func newOperatorCreateCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an operator: issue a certificate for their key",
-		Long: `Makes a key here, has the server sign a certificate for it, and writes both to a
+		Long: `Makes a key here, gets a certificate for the key from the server, and writes both to a
 directory. Give the directory to the operator, who names it with --operator or
 $TUTTI_OPERATOR. It is better if the operator makes the key, so that it never travels:
 
@@ -152,9 +152,9 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 		Short: "Revoke an operator's certificates and cancel their jobs",
 		Long: `Ends all certificates of an operator at once, and the requests and watches that use them.
 
-Jobs of the operator that have not begun on any node are cancelled. Those that have begun
-go on, and are named. With --cancel-jobs they are cancelled, too: nothing more begins, and
-current runs finish. The code-signing key, if the operator has it, stays good.`,
+Jobs of the operator that have not begun on any node are cancelled. Jobs that have begun
+continue, and the command names them. With --cancel-jobs they are cancelled, too: nothing
+more begins, and current runs finish. The operator's code-signing key, if any, stays valid.`,
 		Example: "  tutti operator revoke ada --reason 'left the team'\n  tutti operator revoke eve --reason stolen --cancel-jobs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -191,7 +191,7 @@ func jobsOfRevoked(out api.RevokedOperator) string {
 		text = fmt.Sprintf("Cancelled: %s\n", joined(out.Cancelled))
 	}
 	if len(out.GoOn) > 0 {
-		text += fmt.Sprintf("These jobs of theirs go on: %s; to end them: tutti job cancel JOB\n", joined(out.GoOn))
+		text += fmt.Sprintf("These jobs of the operator continue: %s; to cancel one: tutti job cancel JOB\n", joined(out.GoOn))
 	}
 	return text
 }

@@ -60,7 +60,7 @@ After an upgrade of Tutti, run the command again and reload the Puppet Server.`,
 }
 
 const puppetServerNext = `Installed %s.
-The agent offers %s to the user %s once it is started again. What is to be done:
+After a restart, the agent offers %s to the user %s. What is to be done:
   fleet file     grants: - {to: GROUP-OF-THIS-NODE, compile: true, dangerous: true}
   puppetserver.conf, ruby-load-path
                  add %s/lib

@@ -107,8 +107,8 @@ func NewRoot(d Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tutti",
 		Short: "Orchestrate Puppet and OpenVox fleets",
-		Long: `Tutti brings multi-node systems up in the right order with Puppet. It knows what
-happened: every run records what it read and what it published.
+		Long: `Tutti brings multi-node systems up in the right order with Puppet. Every run
+records what it read and what it published, so you can find out what happened.
 
 Exit codes:
 ` + exitCodes,

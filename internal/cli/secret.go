@@ -352,9 +352,9 @@ func newSecretTrustCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [NODE...]",
 		Short: "Trust the new keys of nodes, after their machines were replaced",
-		Long: `The commands that seal refuse a node if its key has changed since this
-operator sealed to it. Otherwise a server that an attacker has taken over could name its
-own key. After a machine was replaced, this command trusts the node's present key.`,
+		Long: `If a node's key has changed since this operator sealed to the node, all
+commands refuse to seal to it. Otherwise a server that an attacker has taken over could
+name its own key. After a machine was replaced, this command trusts the node's present key.`,
 		Example: "  tutti secret trust web-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !recovery {

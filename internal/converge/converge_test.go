@@ -173,9 +173,9 @@ func TestPlanSaysWhatChanged(t *testing.T) {
 
 	hosts = []string{"two"}
 	s.push("two", s.nodes)
-	plan(`1. db: its catalog, or what that names, is another than that of its last run
+	plan(`1. db: its catalog, or a file that the catalog names, differs from that of its last run
 1. web: what it read has changed since its last run: value "db/port" (set by ada)
-2. lb: what it read has changed since its last run: Host <<| |>> (by what these compiles export); after db`)
+2. lb: what it read has changed since its last run: Host <<| |>> (because of what these compiles export); after db`)
 	s.all(first)
 	for _, key := range values {
 		s.write(key, "x")

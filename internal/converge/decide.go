@@ -343,7 +343,7 @@ func (d *decision) tooLong(seat *seat) string {
 		return "other nodes must compile first: it compiles again when its turn comes"
 	}
 	if d.count(held) > maxHeld {
-		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
+		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when its turn comes", maxHeld)
 	}
 	if since := later(d.view.from(seat.run.CompiledAt), d.view.Since); d.view.Now.Sub(since) >= holdFor {
 		return d.whyHeld(seat) + " for " + holdFor.String() + ": it compiles again when its turn comes"

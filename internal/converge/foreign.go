@@ -120,7 +120,7 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 		}
 	}
 	if r := last.Shown; r != nil && s.showsAnother(r, last.Passed, node, job, code) {
-		return r, fmt.Sprintf("run %s has compiled another catalog than its last run had, and was stopped", r.Run)
+		return r, fmt.Sprintf("run %s was stopped, and its catalog differs from that of the last run", r.Run)
 	}
 	return nil, ""
 }

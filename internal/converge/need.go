@@ -92,11 +92,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	if s.withdrawn[node] > passed.GatedSeq {
-		out.why = "a fleet file did not grant what it has published, or an operator took it back: that was withdrawn"
+		out.why = "data that it published was withdrawn: a fleet file did not grant the data, or an operator took it back"
 		return out
 	}
 	if key := denied(passed, has); key != "" {
-		out.why = fmt.Sprintf("it read %q, which nothing grants it any more", key)
+		out.why = fmt.Sprintf("it read %q, but no grant allows this any more", key)
 		return out
 	}
 	if has.Meant != nil {
@@ -114,7 +114,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
-		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
+		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: when it runs by itself, it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
@@ -180,13 +180,13 @@ func ended(last engine.Last) string {
 	case a == nil:
 		return "it never ran"
 	case last.SetBack != nil && last.SetBack.Moved:
-		return fmt.Sprintf("it is another machine, or was installed again, since run %s: its machine id is another one", last.SetBack.Run)
+		return fmt.Sprintf("it is another machine, or was installed again, since run %s: its machine id has changed", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.During:
 		return fmt.Sprintf("it was set back to before run %s ended", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.Run != "":
 		return fmt.Sprintf("it was set back to before run %s", last.SetBack.Run)
 	case last.SetBack != nil:
-		return "the server was set back: the node has run since, and this log does not say what"
+		return "the server was set back: the log lacks the node's latest runs"
 	case a.Lost != "" && a.Result == nil:
 		return "its last run was given up: " + a.Lost
 	case a.Proved:

@@ -174,7 +174,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case !reacts && v.rollout != nil:
 		return v.rollout.heldBack()
 	case s.letAlone(n):
-		return "it kept changing, as an earlier job says: it runs after new code, or for a person"
+		return "it kept changing in an earlier job: it runs after new code, or for a person"
 	case s.hopeless(n, standing, code):
 		return "nothing has changed since its last run, which did not go well: it runs after a change, or for a person"
 	case s.haltsFor(v, n) != "":
@@ -182,7 +182,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case s.alone(v, n).After(v.Now):
 		return "its last run ended unknown or left a refresh out, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
 	case v.Now.Before(from):
-		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when that is over", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
+		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when this time has passed", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
 	case now:
 		return ""
 	case wide:
