@@ -208,8 +208,8 @@ func (p *pusher) become(key ed25519.PrivateKey) {
 	}
 }
 
-// cut is a server whose connection breaks at the nth call that changes something. cut breaks either before the call
-// arrives or after the call is done.
+// cut is a server whose connection breaks at the nth call that changes something. The connection breaks either
+// before the call arrives or after the call is done.
 type cut struct {
 	cli.Server
 	at    int

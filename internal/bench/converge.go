@@ -271,7 +271,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	return nil
 }
 
-// first runs all nodes once, one role after the other.
+// first lets all nodes run once, one role after the other.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
 		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})

@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// choose returns the named stages. If no stage is named, choose returns all stages.
-// Chosen stages wait only for chosen stages.
+// choose returns the named stages. If no stage is named, the function returns all
+// stages. Chosen stages wait only for chosen stages.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil

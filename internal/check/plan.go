@@ -191,7 +191,7 @@ func unitTests(c *change) func(context.Context, *sink) error {
 }
 
 // specs runs the module's lint and specs on the given Debian releases. If no release is
-// given, specs uses both releases.
+// given, the function uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }

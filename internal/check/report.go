@@ -140,7 +140,7 @@ func (r *report) failed(stage string) bool {
 }
 
 // end prints the slow tests with their rows of the budget, the skipped tests with the
-// reasons, and the sums. The error of end names the stages that failed.
+// reasons, and the sums. The returned error names the stages that failed.
 func (r *report) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

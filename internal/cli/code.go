@@ -241,8 +241,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file. If many nodes would begin to run, push first asks a person. push sends the fleet file
-// last, so the server always has the code that a plan needs.
+// push sends code and fleet file. If many nodes would begin to run, the method first asks a person. It sends the
+// fleet file last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

@@ -115,8 +115,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands describes the state of a node in one or two words. stands returns an empty text if the server is of an
-// earlier release, which does not send the state.
+// stands describes the state of a node in one or two words. If the server is of an earlier release, it does not
+// send the state, and the text is empty.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"

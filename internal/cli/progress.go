@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// progress is the state of a job after the events received so far. progress uses the same fold as the server.
-// progress also contains what happens inside the runs.
+// progress is the state of a job after the events received so far. It uses the same fold as the server, and
+// also contains what happens inside the runs.
 type progress struct {
 	mu    sync.Mutex // needed because one goroutine may read while another calls the method apply
 	state *engine.State

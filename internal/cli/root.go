@@ -171,7 +171,8 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done reports a change. done prints a text, which may be empty. With --json, done prints what was changed.
+// done reports a change. The method prints a text, which may be empty. With --json, it prints what was
+// changed.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)

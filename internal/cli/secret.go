@@ -242,7 +242,7 @@ func newSecretRotateCommand(o *options) *cobra.Command {
 		Use:   "rotate KEY",
 		Short: "Set another value of a secret, for the same nodes",
 		Long: `Reads another value from standard input and seals it to the nodes of the secret. In a
-reactive fleet its readers run.`,
+reactive fleet this starts runs on the nodes that read the secret.`,
 		Example: "  tutti secret rotate shared/app/token --string < token",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

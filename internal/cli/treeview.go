@@ -135,7 +135,7 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit shortens a tree to the height of the terminal. fit keeps the head and the
+// fit shortens a tree to the height of the terminal. The function keeps the head and the
 // active steps.
 func fit(lines []string, active, most int) []string {
 	room := most - 2 // lines that remain after the head and the line with the number of hidden lines

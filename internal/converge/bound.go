@@ -37,8 +37,8 @@ type reactions struct {
 }
 
 // noteReaction counts a run that passed its gate in a job that the server began by itself. A change by an
-// operator, or by a node that left, does not count, because a person may change a value as often as they
-// like.
+// operator does not count, because a person may change a value as often as they like. A change by a node
+// that left does not count, either.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {

@@ -52,8 +52,8 @@ func TestSwiftFromNothing(t *testing.T) {
 	})
 }
 
-// converged checks three things. The job has converged, the fleet is in the state to which
-// repeated runs of all nodes lead, and another job finds nothing to do.
+// converged checks three things. The job has converged. The fleet is in the state to
+// which repeated runs of all nodes lead. Another job finds nothing to do.
 func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	s.t.Helper()
 	if j.Verdict != tutti.VerdictConverged {

@@ -75,7 +75,7 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 
 	before := s.runs()
 	s.fold()          // a restart keeps everything
-	s.set("v/b", "5") // a reads the person's answer, and is allowed to react
+	s.set("v/b", "5") // node a reads the person's answer, and may react
 	s.live(10 * time.Hour)
 	if got := since(before, s.runs()); got["a"] != 1 || len(got) != 1 {
 		t.Errorf("%v ran after a restart, want a once\n%s", got, s.tail())

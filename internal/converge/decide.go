@@ -191,7 +191,7 @@ func (d *decision) decide() []tutti.Body {
 	return d.out
 }
 
-// spent reports whether so many nodes have failed that nothing more may begin. If spent returns true,
+// spent reports whether so many nodes have failed that nothing more may begin. If the result is true,
 // nodes that were waiting for another try have failed for good.
 func (d *decision) spent() bool {
 	most := d.step.Converge.MaxFailed
@@ -257,7 +257,7 @@ func (d *decision) start(seat *seat) {
 	d.started++
 }
 
-// room reports whether the step's limit of runs at once leaves room for one more.
+// room reports whether the step's limit of runs at once leaves room for one more run.
 func (d *decision) room(phases ...phase) bool {
 	limit := d.step.Converge.Limit
 	return limit == 0 || d.count(phases...) < limit

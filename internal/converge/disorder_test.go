@@ -144,8 +144,8 @@ func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 }
 
 // Values that nodes read may change at any moment. Messages may arrive in any order,
-// twice, or late. The server and runs may be killed. A job that reports that it has
-// converged has really converged. If a late message changes the state, the next job sees
+// twice, or late. The server and runs may be killed. If a job reports that it has
+// converged, this must be true. If a late message changes the state, the next job sees
 // this change.
 func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

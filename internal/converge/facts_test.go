@@ -298,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: facts that a node has reported still have an effect after a run
-// for another reason, and after a run that does not judge the node.
+// TestOtherFactsAreNotForgotten: the server does not forget facts that a node has reported, even
+// after a run for another reason or a run that does not judge the node.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}

@@ -49,7 +49,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	if agent && !has.Recorded && len(out.Changed) == 0 { // a server that records compiles does not publish a foreign run's exports
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the latest foreign run that counts decides
+	for _, f := range last.Foreign { // the judgement depends on the latest foreign run that counts
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):

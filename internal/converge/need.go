@@ -27,7 +27,7 @@ const (
 type Standing struct {
 	Need    Need
 	Changed []tutti.Query // the questions that the node has read and whose answers have changed
-	Run     *engine.Run   // the run that shows the need; nil: there is none
+	Run     *engine.Run   // the run that shows the need; nil: there is no such run
 
 	// Foreign is true if the need comes only from a run that Tutti did not start, or from the findings of
 	// a noop run.

@@ -25,7 +25,7 @@ const (
 const aloneFor = 2 * time.Minute
 
 // disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
-// its wait for PuppetDB has failed. The node's own daemon would wait as long.
+// its run waited too long for PuppetDB. The node's own daemon would wait as long.
 const disabledFor = 30 * time.Minute
 
 // waked records since when a node has reasons to run. Reasons to run at once are in the
@@ -238,8 +238,8 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node's facts have changed since its last run, and another run
-// may help for this reason.
+// otherFacts reports whether a node's facts have changed since its last run, and whether
+// another run may help for this reason.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()

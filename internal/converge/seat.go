@@ -369,8 +369,8 @@ func owesAfterGood(r *engine.Run) bool {
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs, the run would fail again. If a Puppet Server returned the error, final
-// returns false, because the error may come from the server's machine.
+// the same inputs, the run would fail again. If a Puppet Server returned the error, the
+// result is false, because the error may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false

@@ -334,9 +334,9 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes that their serial groups keep from running in a job. Such a node comes after a node
-// with an earlier turn that is not good and does not run either. If a node was tried and broke in the step,
-// all other nodes of its groups come after it.
+// stop finds the nodes that may not run in a job because of their serial groups. Such a node waits for a
+// node with an earlier turn, which is not good and does not run either. If a node was tried and broke in
+// the step, all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {

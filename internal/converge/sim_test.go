@@ -261,7 +261,7 @@ func (s *sim) step(pick func(n int) int) {
 	actions[pick(len(actions))]()
 }
 
-// all runs a converge job to its end.
+// all begins a converge job and runs it to its end.
 func (s *sim) all(pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)

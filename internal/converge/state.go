@@ -62,7 +62,7 @@ func New(e *engine.State, d *data.State) *State {
 	}
 }
 
-// Apply folds an event. The folds of engine and data must have folded the event before.
+// Apply folds an event. The folds of engine and data must already have folded this event.
 func (s *State) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:
@@ -84,7 +84,7 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetSeq, s.fleetBy = e.Seq, e.By
-		for n := range s.nodes { // the node may now run by another program
+		for n := range s.nodes { // the node may now run with another program
 			s.dirty[n] = true
 		}
 	case *tutti.CodePushed:

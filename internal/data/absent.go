@@ -56,7 +56,7 @@ func (s *State) releaseAbsent(a *absentSet) {
 }
 
 // sharedPresent reports whether a key in absent sets may have a value now. A key may have a value
-// if the shared level has it, or if a node declares that it will publish the key.
+// if it exists on the shared level, or if a node declares that it will publish the key.
 func (s *State) sharedPresent(key string) bool {
 	_, has := s.shared[key]
 	return has || len(s.declared[sharedHiera(key)]) > 0

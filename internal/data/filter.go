@@ -121,8 +121,8 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	return f, nil
 }
 
-// gather adds the operands of a list. If an operand is itself a list with the same operator, gather adds the operands
-// of that list instead. So a long chain is sorted only once, and not at every level.
+// gather adds the operands of a list. If an operand is itself a list with the same operator, the method adds the
+// operands of that list instead. So a long chain is sorted only once, and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")

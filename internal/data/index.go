@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is different now. changed modifies nothing, because several
-// readers compare the same record at the same time.
+// changed reports whether the answer is different now. The method modifies nothing, because
+// several readers compare the same record at the same time.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -168,9 +168,9 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 }
 
 // Touched returns the nodes whose answers may have changed since the last call, sorted. Then Touched
-// clears the list. A node is touched if its record has a question whose answer an event has changed,
-// in the view of the record's job. Touched also returns a node if two changes cancel each other, or
-// if its record was already outdated. Use OutdatedOf for a precise result.
+// clears the list. A node is touched if an event has changed the answer to a question in the node's
+// record, in the view of the record's job. Touched also returns a node if two changes cancel each
+// other, or if its record was already outdated. Use OutdatedOf for a precise result.
 func (s *State) Touched() []tutti.NodeName {
 	var nodes []tutti.NodeName
 	for _, r := range s.touched {
@@ -212,9 +212,9 @@ func (s *State) valueChanged(path string, had value) {
 	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
 }
 
-// askersOf calls f for each record with a question whose answer changes if the value of a path
-// changes from `had` to `now`. askersOf passes the new answer to f. The new answer is empty if there is
-// none. askersOf may call f for the same record twice.
+// askersOf calls f for each record in which an answer changes when the value of a path changes from
+// `had` to `now`. askersOf passes the new answer to f. The new answer is empty if there is none.
+// askersOf may call f for the same record twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
 		if is := s.digestFor(now, r.node); is != s.digestFor(had, r.node) {
