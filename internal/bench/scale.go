@@ -213,7 +213,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// job runs a plan and returns its numbers.
+// job executes a plan and returns its numbers.
 func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, error) {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
 	if err != nil {
@@ -259,7 +259,7 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 	return out, lost, err
 }
 
-// stages runs the plan of three stages in a group with the given number of nodes.
+// stages executes the plan of three stages in a group with the given number of nodes.
 func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) error {
 	if _, err := m.job(ctx, group+"-warm"); err != nil { // after this job the nodes have the code
 		return err

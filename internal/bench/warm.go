@@ -135,7 +135,7 @@ func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float
 	}, nil
 }
 
-// planned runs a plan and returns the result of its only run.
+// planned executes a plan and returns the result of its only run.
 func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
 	job, err := finished(ctx, f, plan)
 	if err != nil {

@@ -22,7 +22,7 @@ type row struct {
 	puppet7 []string // where it runs with Puppet 7
 	area    string   // what a change must touch to run the test (see affected.go)
 	seconds float64  // measured alone on a test machine
-	twin    string   // the test that replaces it in check, if it does not run there
+	twin    string   // the test that replaces this test in check, if this test does not run there
 }
 
 // budget is the budget file.

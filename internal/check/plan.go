@@ -93,8 +93,8 @@ const defenceParts = 3
 // simulatedFleets is the number of fleets that can be simulated in less than an hour.
 const simulatedFleets = 500_000
 
-// simulated simulates this many fleets, beginning with a seed. GOGC is high because there are many
-// small fleets.
+// simulated tests `simulatedFleets` random fleets, beginning with a seed. GOGC is high because
+// there are many small fleets.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},
@@ -102,8 +102,8 @@ func simulated(seed int) []stage {
 	})}}
 }
 
-// commands runs the commands one after another. The stage ends at the first command that
-// fails.
+// commands executes the commands one after another. The stage ends at the first command
+// that fails.
 func commands(all ...[]string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		for _, args := range all {
@@ -190,8 +190,8 @@ func unitTests(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// specs runs the module's lint and specs on the given Debian releases. If no release is
-// given, the function uses both releases.
+// specs executes the module's lint and specs on the given Debian releases. If no
+// release is given, the function uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }
@@ -229,7 +229,7 @@ var (
 	benchRE   = regexp.MustCompile(`\s(met|missed)$`)
 )
 
-// counted runs a command, prints its lines, and counts its tests by a pattern.
+// counted executes a command, prints its lines, and counts its tests by a pattern.
 func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		return s.command(ctx, env, func(line string) {

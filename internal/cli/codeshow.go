@@ -121,7 +121,7 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 // pushed it.
 func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
-		return fmt.Sprintf("%.19s, the log no longer knows who pushed it", v.Code)
+		return fmt.Sprintf("%.19s, the log no longer shows who pushed it", v.Code)
 	}
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }

@@ -184,7 +184,7 @@ more begins, and current runs finish. The operator's code-signing key, if any, s
 // jobsOfRevoked returns a text about a revoked operator's jobs: which jobs were cancelled, and which continue.
 func jobsOfRevoked(out api.RevokedOperator) string {
 	if out.Cancelled == nil && out.GoOn == nil {
-		return "The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"
+		return "The server is of an earlier release and has not cancelled their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"
 	}
 	text := ""
 	if len(out.Cancelled) > 0 {

@@ -35,7 +35,7 @@ func TestARevocationSaysWhatGoesOn(t *testing.T) {
 		{"no jobs", api.RevokedOperator{Cancelled: none, GoOn: none}, nil},
 		{"both", api.RevokedOperator{Cancelled: []tutti.JobID{"deploy-2", "deploy-3"}, GoOn: []tutti.JobID{"deploy-1"}},
 			[]string{"Cancelled: deploy-2,deploy-3", "These jobs of the operator continue: deploy-1; to cancel one: tutti job cancel JOB"}},
-		{"an earlier server", api.RevokedOperator{}, []string{"The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB"}},
+		{"an earlier server", api.RevokedOperator{}, []string{"The server is of an earlier release and has not cancelled their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB"}},
 	} {
 		var in api.RevokeOperator
 		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return revokes{nil, tc.out, &in}, nil }})

@@ -305,7 +305,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs prints the names of the nodes that may not run, and then starts one job on all nodes that may run.
+// runs first prints the names of the nodes that may not run. Then the method starts one job on all nodes that may
+// run.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {

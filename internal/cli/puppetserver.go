@@ -54,7 +54,7 @@ After an upgrade of Tutti, run the command again and reload the Puppet Server.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
-	f.StringVar(&in.Modules, "modules", "", "a directory on the Puppet Server's basemodulepath (default: that of Debian or of Puppet's own packages)")
+	f.StringVar(&in.Modules, "modules", "", "a directory on the Puppet Server's basemodulepath (default: the directory of Debian's or of Puppet's own packages)")
 	f.StringVar(&in.User, "user", "puppet", "the user of the Puppet Server")
 	return cmd
 }

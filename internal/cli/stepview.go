@@ -67,7 +67,7 @@ func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	return fmt.Sprintf("%s failed: %s", b.Step, b.Message)
 }
 
-// nodesView shows steps that need no text of their own, because the runs of their nodes show
+// nodesView shows steps that need no extra text, because the runs of their nodes show
 // everything.
 type nodesView struct{}
 

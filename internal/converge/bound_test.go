@@ -199,7 +199,7 @@ func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// watch runs a job of fast nodes to its end. The method returns the largest number of
+// watch brings a job of fast nodes to its end. The method returns the largest number of
 // runs for which the condition was true at the same time.
 func (s *sim) watch(id tutti.JobID, is func(*engine.Run) bool) int {
 	most := 0

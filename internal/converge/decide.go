@@ -39,7 +39,7 @@ type View struct {
 	halts   *halts   // found by State
 }
 
-// Has describes with which Puppet, program, environment and grants a node would run.
+// Has describes the Puppet, program, environment and grants with which a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // by which it runs
@@ -351,8 +351,8 @@ func (d *decision) tooLong(seat *seat) string {
 	return ""
 }
 
-// starved reports whether held runs use up the runs that other nodes need for their first
-// compile.
+// starved reports whether a node cannot begin its first compile because the fleet's limit
+// of runs is reached, partly by held runs.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
 		return false

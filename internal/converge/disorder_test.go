@@ -130,7 +130,7 @@ func (tr *trouble) crash(s *sim) {
 	}
 }
 
-// run runs a converge job to its end despite all disturbances.
+// run brings a converge job to its end despite all disturbances.
 func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	for range 5000 {
 		if j := s.engine.Jobs[id]; j.Ended() {

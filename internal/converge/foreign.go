@@ -13,7 +13,7 @@ import (
 
 // standing judges a node in the view of a job that wants this code on the node. An empty
 // job means the public view. An empty code means any code. The judgement considers
-// Tutti's runs, and foreign runs since then (ADR 0011).
+// Tutti's runs, and foreign runs that are later (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {

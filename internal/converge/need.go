@@ -127,7 +127,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// supersedes reports whether a run is from a later job with other code than this job.
+// supersedes reports whether a run is from a later job whose code differs from this job's code.
 func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)

@@ -118,8 +118,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction returns only those of the given nodes that may run by themselves in a job. A job has one
-// code. While other code is held, inReaction returns the nodes that run with the job's code.
+// inReaction returns the given nodes that may run by themselves in a job. A job has one code. While
+// other code is held, inReaction returns the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes

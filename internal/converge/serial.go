@@ -241,8 +241,8 @@ type halts struct {
 	queues []Serial // see State.queues
 }
 
-// haltsIn returns the halts of a view that survey has returned. The first call computes
-// the halts.
+// haltsIn returns the halts of a view that the method survey has returned. The first
+// call computes the halts.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	if v.halts.of != nil {
 		return v.halts.of

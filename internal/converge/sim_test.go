@@ -136,7 +136,7 @@ func (s *sim) append(b tutti.Body) {
 	s.apply(e)
 }
 
-// cut notes that the log may end here.
+// cut records that the log may end here.
 func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {

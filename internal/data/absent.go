@@ -62,7 +62,7 @@ func (s *State) sharedPresent(key string) bool {
 	return has || len(s.declared[sharedHiera(key)]) > 0
 }
 
-// markPresent updates the absent sets that contain a key when the result of sharedPresent for the
+// markPresent updates the absent sets that contain a key, if the result of sharedPresent for this
 // key has changed.
 func (s *State) markPresent(q *Question) {
 	is := s.sharedPresent(q.Query.Key)
