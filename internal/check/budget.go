@@ -74,8 +74,8 @@ func (b budget) of(t testResult) string {
 	return fmt.Sprintf("%.0f s", b[i].seconds)
 }
 
-// tests returns the tests of a package for which want returns true, as a pattern for go
-// test -run. The method returns an empty string if there are none.
+// tests returns the tests of a package for which the function `want` returns true, as a
+// pattern for go test -run. The method returns an empty string if there are none.
 func (b budget) tests(pkg string, want func(row) bool) string {
 	var names []string
 	for _, r := range b {

@@ -18,7 +18,7 @@ var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
 var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
 
 // stages are the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
-// not. If c is set, stages outside of the change are left out.
+// not. If `c` is set, stages outside of the change are left out.
 func stages(rows budget, c *change) []stage {
 	all := []stage{
 		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},
@@ -135,8 +135,9 @@ func lint(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// e2e runs the tests of hostPackages for which want returns true. The function uses hosts
-// of a Debian release. If release is empty, e2e uses the default release.
+// e2e runs the tests of hostPackages for which the function `want` returns true. The
+// function uses hosts of a Debian release. If `release` is empty, e2e uses the default
+// release.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {

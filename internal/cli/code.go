@@ -210,7 +210,7 @@ const (
 	pushAll     pushWhat = iota
 	pushChanged          // nothing if the server has this code and this fleet file
 	pushFleet            // only the fleet file
-	pushAgain            // everything, with a higher counter for the code than the server's
+	pushAgain            // everything; the counter for the code is higher than the server's counter
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {

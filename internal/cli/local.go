@@ -18,7 +18,7 @@ type Local interface {
 	Status(dir string) (LocalStatus, error)
 	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
-	// Log yields the log of a run and returns the run. If run is empty, Log uses the latest run.
+	// Log yields the log of a run and returns the run. If `run` is empty, Log uses the latest run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 

@@ -147,8 +147,8 @@ func fit(lines []string, active, most int) []string {
 	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
 }
 
-// lines returns the tree, with the line number of the first active step. If brief
-// is set, the tree leaves out the nodes of finished steps.
+// lines returns the tree, with the line number of the first active step. If `brief` is
+// set, the tree leaves out the nodes of finished steps.
 func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {

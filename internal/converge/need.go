@@ -158,7 +158,7 @@ func unfinished(last engine.Last) string {
 }
 
 // owed explains which refresh a node still owes, according to the last result that it reported. The function
-// returns an empty string if the node owes none.
+// returns an empty string if the node owes no refresh.
 func owed(last engine.Last) string {
 	var latest *engine.Run
 	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {

@@ -256,8 +256,9 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns until when a node is left alone. A node is left alone if its last run was
-// lost or interrupted, waited for PuppetDB too long, left a refresh out, or could not begin.
+// alone returns the time until which a node is left alone. A node is left alone if its last
+// run was lost or interrupted, waited for PuppetDB too long, left a refresh out, or could
+// not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {

@@ -190,7 +190,7 @@ func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember makes the questions and the declared values of a run the record of its node.
+// remember stores the questions and the declared values of a run as the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return

@@ -15,10 +15,10 @@ type Affected struct {
 }
 
 // Affects returns the questions and nodes that would be affected if a value were set. If
-// set is empty, the value would be unset. Affects covers the readers of the value and
-// the readers of its hiera key. If the value stays equal, no node is affected. If a node
-// would get the answer that is in its record, the node is not affected. Nothing is
-// changed.
+// `set` is empty, Affects assumes that the value is unset. Affects covers the readers of
+// the value and the readers of its hiera key. If the value stays equal, no node is
+// affected. If a node would get the answer that is in its record, the node is not
+// affected. Nothing is changed.
 func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	var now value
 	if len(set) > 0 {

@@ -58,9 +58,9 @@ func (r *read) compact(asker Asker) {
 	r.sum, r.summed, r.digest = r.collected(asker), true, ""
 }
 
-// Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
-// overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
-// From the argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
+// Remember replaces the stored reads of a node. If `job` is not empty, the node's runs read the overlay
+// of this job. If `job` is empty, the node's runs read the public data. The node is touched. From the
+// argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Questions, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -136,8 +136,9 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Questions {
 }
 
 // OutdatedOf returns the questions of a node's record that have another answer now. If the argument `most` is not 0,
-// OutdatedOf returns at most this number of questions. The reads come first, in their order. After them come the hiera
-// keys that were absent and exist now, sorted by name. If job is not empty, the answers are those in the job's view.
+// OutdatedOf returns at most this number of questions. The reads come first, in their order. After them come the
+// hiera keys that were absent and exist now, sorted by name. If `job` is not empty, the method compares with the
+// answers in the job's view.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {
@@ -303,8 +304,8 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	}
 }
 
-// sees reports whether a reader sees a change of the node's set. If job is empty, the change is in
-// the public set, otherwise it is in the set of that job.
+// sees reports whether a reader sees a change of the node's set. If `job` is empty, the change is
+// in the public set, otherwise it is in the set of that job.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {
 		return r.job == job
