@@ -40,7 +40,7 @@ type testResult struct {
 	seconds     float64
 }
 
-// slowTest is the number of seconds from which a test's time is printed.
+// slowTest is how many seconds a test must take before its time is printed.
 const slowTest = 5
 
 func newReport(out io.Writer, rows budget) *report {

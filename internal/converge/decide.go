@@ -68,10 +68,10 @@ const (
 	holdFor = time.Minute
 	// discoverFor is how long a step waits for the compiles of a node before it lets other nodes run.
 	discoverFor = 5 * time.Minute
-	// recordedFor is discoverFor for a node that has a record of earlier code. Only the nodes that follow this node
-	// in that record wait longer.
+	// recordedFor replaces discoverFor for a node that has a record of earlier code. Only the nodes that follow
+	// this node in that record wait longer.
 	recordedFor = holdFor
-	// factsFor is how long a step waits for the facts of a node that it has changed.
+	// factsFor is how long a step waits for the facts of a node that the step has changed.
 	factsFor = time.Minute
 	// maxHeld bounds the Puppet processes that wait at their gates.
 	maxHeld = 50

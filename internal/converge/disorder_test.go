@@ -24,7 +24,7 @@ type trouble struct {
 }
 
 // step lets nodes act, and disturbs them, before the server decides. A message from a
-// node may arrive twice, at once and much later.
+// node may arrive twice: at once, and again much later.
 func (tr *trouble) step(s *sim) {
 	for range 1 + tr.d.roll(3, "batch") {
 		s.now = s.now.Add(time.Second)

@@ -133,7 +133,7 @@ func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
-// maxByFacts bounds how many runs of a node only facts may cause in one step.
+// maxByFacts is how many runs of a node in one step may have changed facts as their only reason.
 const maxByFacts = 2
 
 // factsWhy explains why a node with changed facts is not good.

@@ -34,7 +34,7 @@ const (
 	ready     phase = "ready"     // it may be started
 	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
 	held      phase = "held"      // at its gate
-	applying  phase = "applying"  // the node's run is after its gate, or another job has the node
+	applying  phase = "applying"  // the node's run has passed its gate, or another job has the node
 	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
 	waiting   phase = "waiting" // the node waits for an answer that is missing
