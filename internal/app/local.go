@@ -121,7 +121,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 		if collect.Holder(filepath.Join(dir, "lock")) != 0 {
 			seen = now()
 		} else if now().Sub(seen) > agentGone {
-			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may continue, and the next agent reads its result: tutti local log %s", run)
+			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may continue, and the next agent reads Puppet's result: tutti local log %s", run)
 		}
 		select {
 		case <-ctx.Done():

@@ -30,8 +30,8 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestGiveBack checks that pages of the program that only its start needed are
-// no longer in memory, and that the program still works.
+// TestGiveBack checks that giveBack removes from memory the program's pages that only the
+// start needed. The program must still work after that.
 func TestGiveBack(t *testing.T) {
 	before := residentFile(t)
 	giveBack()

@@ -15,7 +15,7 @@ import (
 )
 
 // installModule writes the module of this release into a directory for modules.
-// installModule replaces a module tutti of another release. installModule returns
+// installModule replaces a module `tutti` of another release. installModule returns
 // CodeConflict if something else has the module's name.
 func installModule(modules string) (cli.ModuleInstalled, error) {
 	dir, err := filepath.Abs(filepath.Join(modules, "tutti"))
@@ -35,8 +35,8 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	return out, tutti.Wrap("", copyModule(dir), "install the module")
 }
 
-// mayReplace returns an error if a path has files that do not belong to a module tutti.
-// Otherwise installing would delete other people's files.
+// mayReplace returns an error if a path has files that do not belong to a module
+// `tutti`. Otherwise installing would delete other people's files.
 func mayReplace(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,9 +15,9 @@ import (
 // callers for the policy.
 const groupsBeside = ".groups"
 
-// allow returns a function that decides according to the policy in a file. allow reads
-// the file at each call, so the agent needs no signal after a change. If the file cannot
-// be read, every action is denied.
+// allow returns a function that decides according to the policy in a file. This function
+// reads the file at each call, so the agent needs no signal after a change. If the file
+// cannot be read, every action is denied.
 func allow(file string, local puppet.Local) func(policy.Question) (bool, string) {
 	shipped, badShipped := policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 	return func(q policy.Question) (bool, string) {

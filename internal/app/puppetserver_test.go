@@ -86,7 +86,8 @@ func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	}
 }
 
-// An agent opens a compile socket if the file requires one. If the file is wrong, the agent opens no socket.
+// An agent opens a compile socket if the host has a valid machine.CompileFile. If the file is invalid, the
+// agent opens no socket.
 func TestCompileSocket(t *testing.T) {
 	root, err := user.Lookup("root")
 	if err != nil {

@@ -208,8 +208,8 @@ func (p *pusher) become(key ed25519.PrivateKey) {
 	}
 }
 
-// cut is a server whose connection breaks at the nth call that changes something. cut breaks either before the call
-// arrives or after the call is done.
+// cut is a server whose connection breaks at the nth call that changes something. The connection breaks either
+// before the call arrives or after the call is done.
 type cut struct {
 	cli.Server
 	at    int
@@ -323,7 +323,7 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// first is a server on which another operator changes the code keys just before each change.
+// first is a server on which another operator changes the code keys just before each change by the tested operator.
 type first struct {
 	cli.Server
 	other func()

@@ -103,7 +103,7 @@ func (s *Server) full() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "the server's disk was full (%s), and the server is restarting", s.opts.Dir)
 }
 
-// round runs bus, log and writer until ctx ends or one of the three fails.
+// round keeps bus, log and writer running until ctx ends or one of the three fails.
 func (s *Server) round(ctx context.Context) error {
 	busDir := filepath.Join(s.opts.Dir, "jetstream")
 	if err := s.head.InFiles(busDir); err != nil {

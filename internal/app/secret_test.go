@@ -188,8 +188,8 @@ func TestOperatorsSeal(t *testing.T) {
 	}
 }
 
-// TestKeysArePinned checks that the operator's client refuses a changed key of a node or a changed recovery key,
-// until the operator confirms it.
+// TestKeysArePinned checks that the operator's client refuses changed keys of nodes and a changed recovery key
+// until the operator confirms them.
 func TestKeysArePinned(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}

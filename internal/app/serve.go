@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		select {
 		case broken = <-p.bus.Failed():
 			s.reserve.Stale()
-			p.log.Close() // the append that waits gets no answer
+			p.log.Close() // an append that is still waiting gets no answer
 			return broken
 		case <-ctx.Done():
 			return nil
@@ -77,7 +77,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	})
 }
 
-// denier records refusals in the log. denier uses its own goroutines, so callers need not
+// denier records refusals in the log. It uses its own goroutines, so callers need not
 // wait.
 type denier struct {
 	ctx   context.Context // the context of the group; the group waits for its goroutines

@@ -115,8 +115,8 @@ func (l liar) Signing(ctx context.Context) (tutti.Signing, error) {
 	return out, err
 }
 
-// TestAServerThatLiesToASigner checks that such a server cannot make the counter jump, and gets no signature for
-// another fleet.
+// TestAServerThatLiesToASigner checks that a lying server cannot make the counter jump, and gets no signature
+// for another fleet.
 func TestAServerThatLiesToASigner(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {

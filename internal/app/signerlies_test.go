@@ -57,8 +57,8 @@ func secretsOf(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestWhatARotatedKeySignsIsNotSignedAgain: a thief has an old code key and also the server, and waits for the next
-// rotation or the next operator. The new key must not sign the thief's code.
+// TestWhatARotatedKeySignsIsNotSignedAgain: a thief has an old code key, controls the server, and waits for the
+// next rotation or the next operator. The new key must not sign the thief's code.
 func TestWhatARotatedKeySignsIsNotSignedAgain(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	stolen := load(t, p.conn.OperatorDir).CodeKey

@@ -150,7 +150,7 @@ func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-// If an administrator names a code key on the node, the list of operators stays, and so does the id of the fleet.
+// If an administrator names a code key on the node, the list of operators and the id of the fleet stay the same.
 func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 	a, other := newCodeKey(t), newCodeKey(t)
 	list, later := saysOperators(t, testFleet, 3, "ada", a), saysOperators(t, testFleet, 4, "bob", a)

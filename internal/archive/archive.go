@@ -105,7 +105,7 @@ func (w *Writer) File(name string, content []byte) error { return w.member("file
 // Entry adds the next entry of the log.
 func (w *Writer) Entry(e tutti.Entry) error {
 	enc := json.NewEncoder(&w.log)
-	enc.SetEscapeHTML(false) // keep the bytes of which the link is the digest
+	enc.SetEscapeHTML(false) // do not change the bytes, because the link is their digest
 	if err := enc.Encode(line{e.Seq, e.Link, e.Raw}); err != nil {
 		return tutti.Wrap(tutti.CodeInternal, err, "event %d", e.Seq)
 	}
@@ -222,7 +222,7 @@ func (r *reader) member(name string, content []byte) error {
 		}
 		r.got.Seq, r.got.Link = r.head.After, r.head.Link
 		if r.head.Version != version {
-			return tutti.Errorf(tutti.CodeInvalid, "a backup of version %d, this release knows %d", r.head.Version, version)
+			return tutti.Errorf(tutti.CodeInvalid, "the backup has version %d, but this release reads only version %d", r.head.Version, version)
 		}
 		return nil
 	case "files":
@@ -278,7 +278,7 @@ func (r *reader) finish(content []byte) error {
 	}
 	r.got.Digest = fmt.Sprintf("%x", r.sum.Sum(nil))
 	if says != r.got {
-		return broken("its end says %+v, but its content is %+v", says, r.got)
+		return broken("its end marker describes %+v, but its content is %+v", says, r.got)
 	}
 	return nil
 }

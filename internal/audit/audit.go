@@ -1,5 +1,6 @@
-// Package audit reads the log as a trail of who did what. The package decides which entries keep their
-// bytes when the log drops them, stores entries (Segment), and verifies a whole trail (Chain). It is pure.
+// Package audit reads the log as a trail of who did what. When the log drops entries, the package decides
+// which of them keep their bytes. The package also stores entries (Segment) and verifies a whole trail
+// (Chain). It is pure.
 //
 // A verification covers content and order, because the link of an entry covers its bytes
 // and the previous link. Sequences only grow. A gap is an append that a loss of power left
@@ -35,22 +36,22 @@ func Act(e tutti.Event) bool {
 type Chain struct {
 	First uint64 // the sequence of the first entry, or 0 if there is none yet
 	Last  uint64
-	Link  tutti.Digest // the link of the last entry; before the first entry, the link before it
+	Link  tutti.Digest // the link of the last entry; if there is none yet, the link before the first entry
 	Count int
 	// Bare is the number of entries that have only a digest. Their content is unknown, and the server that gives out
 	// the log chooses which entries these are.
 	Bare int
 }
 
-// Add verifies that e follows directly after the last entry. Add returns CodeDamaged if e
-// does not. In this case the chain does not change.
+// Add verifies that e follows directly after the last entry. If e does not follow, Add
+// returns CodeDamaged and does not change the chain.
 func (c *Chain) Add(e api.AuditEntry) error {
 	before, digest := c.Link, e.Digest
 	switch {
 	case c.Count == 0:
 		before = e.Before
 	case e.Before != "":
-		return tutti.Errorf(tutti.CodeDamaged, "entry %d says that the trail begins with it, but entry %d is before it", e.Seq, c.Last)
+		return tutti.Errorf(tutti.CodeDamaged, "entry %d is marked as the first one of the trail, but entry %d comes before it", e.Seq, c.Last)
 	}
 	if len(e.Raw) > 0 {
 		digest = tutti.DigestOf(e.Raw)

@@ -237,8 +237,8 @@ func TestSegmentsExpire(t *testing.T) {
 	}
 }
 
-// The trail keeps the content of all events by operators. The trail keeps the content of
-// events of these kinds even if other actors caused them.
+// The trail keeps the content of all events by operators. For the kinds in this test,
+// the trail keeps the content of all events, whoever caused them.
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",

@@ -28,9 +28,10 @@ type line struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// Segment encodes and verifies entries. The parameter before is the link of the entry that they follow.
-// The Blob of the result is the digest of the returned bytes, which the caller must store. Segment
-// returns CodeInvalid if there are no entries, and CodeDamaged if they do not fit.
+// Segment encodes and verifies entries. The parameter `before` is the link of the last entry before
+// these entries. The Blob of the result is the digest of the returned bytes, which the caller must
+// store. Segment returns CodeInvalid if there are no entries, and CodeDamaged if the entries do not
+// fit together.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}
@@ -65,14 +66,15 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 	return stored, seg, nil
 }
 
-// Of converts an entry of the log to an entry of the trail. The parameter before is set for the
-// first entry of a trail that does not begin with the log.
+// Of converts an entry of the log to an entry of the trail. If a trail begins later than the
+// log, `before` is the link of the entry before the trail's first entry. For all other entries,
+// `before` is empty.
 func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 	return api.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
 }
 
-// Entries yields the entries of a stored segment. The first entry has the link before it. Entries stops
-// at the first error. Entries returns CodeDamaged if the entries are not those that seg names.
+// Entries yields the entries of a stored segment. The first entry also has the link of the entry before
+// it. Entries stops at the first error. Entries returns CodeDamaged if `seg` describes other entries.
 func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
 	return func(yield func(api.AuditEntry, error) bool) {
 		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })

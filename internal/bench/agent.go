@@ -110,7 +110,7 @@ func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 	began := time.Now()
 	err := cmd.Run()
 	took := time.Since(began)
-	if err != nil { // with -t a change also gives an exit code other than 0
+	if err != nil { // with -t, the exit code is also not 0 if something changed
 		return 0, fmt.Errorf("puppet agent -t: %w\n%s", err, said.Bytes())
 	}
 	return took, nil

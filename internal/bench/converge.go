@@ -271,7 +271,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	return nil
 }
 
-// first runs all nodes once, one role after the other.
+// first lets all nodes run once, one role after the other.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
 		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
@@ -371,8 +371,8 @@ func (f *convergeFold) apply(b tutti.Body) {
 	f.converge.Apply(e)
 }
 
-// remember adds to every node its reads and a key that it publishes. The order of the nodes' runs
-// follows from the reads and the keys.
+// remember gives every node its reads and a key to publish. The order of the nodes' runs follows
+// from the reads and the keys.
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles

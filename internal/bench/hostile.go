@@ -266,7 +266,7 @@ func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 }
 
 // attack starts the hostile nodes in a separate process with the lowest priority, because only the
-// server's work should be measured. attack returns after the nodes have begun.
+// server's work should be measured. The method returns after the nodes have begun.
 func (h *hostile) attack() (stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {

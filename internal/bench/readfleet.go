@@ -92,7 +92,7 @@ func (p *pastOf) blob(content []byte) tutti.Digest {
 	return tutti.DigestOf(content)
 }
 
-// compiled returns the gate data of the nodes in a role. The caller of compiled sets the run.
+// compiled returns the gate data of the nodes in a role. The caller sets the run.
 func (p *pastOf) compiled(role int, exported *data.State) (tutti.RunCompiled, error) {
 	asked := &tutti.Questions{}
 	for i := range readAbsent {

@@ -213,7 +213,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// job runs a plan and returns its numbers.
+// job executes a plan and returns its numbers.
 func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, error) {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
 	if err != nil {
@@ -223,8 +223,8 @@ func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, er
 	return sum, err
 }
 
-// outcome waits for the verdict of a job and then reads all of its events. outcome does not watch
-// the job, because the cost of watching would be measured, too.
+// outcome waits for the verdict of a job and then reads all of its events. The method does not
+// watch the job, because the cost of watching would be measured, too.
 func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Summary, int, error) {
 	var out engine.Summary
 	for {
@@ -259,7 +259,7 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 	return out, lost, err
 }
 
-// stages runs the plan of three stages in a group with the given number of nodes.
+// stages executes the plan of three stages in a group with the given number of nodes.
 func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) error {
 	if _, err := m.job(ctx, group+"-warm"); err != nil { // after this job the nodes have the code
 		return err
@@ -311,8 +311,8 @@ func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop fun
 	}, nil
 }
 
-// restart kills the server while all nodes run, and starts it again. restart measures the time
-// until the last node is back.
+// restart kills the server while all nodes run, and starts it again. The method measures the
+// time until the last node is back.
 func (m *scaleMeasure) restart(ctx context.Context) error {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: "all-long", Mode: tutti.ModeApply})
 	if err != nil {
@@ -360,7 +360,7 @@ func (m *scaleMeasure) idle(ctx context.Context) error {
 	return err
 }
 
-// usage records the CPU time of both processes. usage returns a function that returns how much CPU
+// usage records the CPU time of both processes. The result is a function that returns how much CPU
 // time both processes have used since then.
 func (m *scaleMeasure) usage() (since func() (server, agents time.Duration, err error), err error) {
 	pids := [2]int{m.server.cmd.Process.Pid, os.Getpid()}

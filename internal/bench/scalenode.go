@@ -35,7 +35,7 @@ type simulatedFleet struct {
 	mu    sync.Mutex
 	conns []*natsbus.Conn
 
-	heard atomic.Int64 // heard is the number of nodes that the server has answered since the call of expect.
+	heard atomic.Int64 // heard is the number of nodes that the server has answered since the last call of the method expect.
 }
 
 func nodeName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("node-%05d", i)) }

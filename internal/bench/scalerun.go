@@ -34,8 +34,8 @@ const (
 	longStep = "long"
 )
 
-// simulator is the fake Puppet of one node. simulator uses the run protocol on the real socket, and
-// sleeps in place of work.
+// simulator is the fake Puppet of one node. It uses the run protocol on the real socket, and sleeps
+// instead of working.
 type simulator struct {
 	node tutti.NodeName
 	mu   sync.Mutex

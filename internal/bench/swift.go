@@ -104,7 +104,7 @@ func deploy(ctx context.Context, f *stage.LabFleet) (engine.Summary, error) {
 	return s, nil
 }
 
-// finished runs a plan and returns its job after the job's end.
+// finished executes a plan and returns its job after the job's end.
 func finished(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
 	state := engine.NewState()
 	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply})

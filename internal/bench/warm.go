@@ -95,8 +95,8 @@ func writeNotify(dir, fleet string) error {
 }
 
 // warmAndCold returns the figures of one manifest. The figures are the times of Puppet's processes,
-// as the agents have measured the processes. The first round does not count, because the nodes
-// fetch the code during this round.
+// measured by the agents. The first round does not count, because the nodes fetch the code during
+// this round.
 func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
 	source, err := os.ReadFile(fleet)
 	if err != nil {
@@ -135,7 +135,7 @@ func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float
 	}, nil
 }
 
-// planned runs a plan and returns the result of its only run.
+// planned executes a plan and returns the result of its only run.
 func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
 	job, err := finished(ctx, f, plan)
 	if err != nil {

@@ -27,9 +27,10 @@ func Address(t testing.TB) string {
 	return addr
 }
 
-// ReserveAddress is like Address, but the address is reserved until the caller calls release. No
-// other process that uses this function gets the same address at the same time. A name among the
-// abstract sockets (unix(7)) reserves the port, and disappears with its process.
+// ReserveAddress is like Address, but the address is reserved until the caller calls the
+// function `release`. No other process that uses this function gets the same address at the same
+// time. A name among the abstract sockets (unix(7)) reserves the port, and disappears with its
+// process.
 func ReserveAddress() (addr string, release func(), err error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(portCount)

@@ -31,7 +31,7 @@ func main() {
 
 var versionRE = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
-// release moves the unreleased changes below root into the section of a version.
+// release moves the unreleased changes below `root` into the section of a version.
 func release(root, version, date string) error {
 	if !versionRE.MatchString(version) {
 		return fmt.Errorf("version %q: write three numbers, like 0.2.0", version)

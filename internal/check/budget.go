@@ -22,7 +22,7 @@ type row struct {
 	puppet7 []string // where it runs with Puppet 7
 	area    string   // what a change must touch to run the test (see affected.go)
 	seconds float64  // measured alone on a test machine
-	twin    string   // the test that replaces it in check, if it does not run there
+	twin    string   // the test that replaces this test in check, if this test does not run there
 }
 
 // budget is the budget file.
@@ -74,8 +74,8 @@ func (b budget) of(t testResult) string {
 	return fmt.Sprintf("%.0f s", b[i].seconds)
 }
 
-// tests returns the tests of a package for which want returns true, as a pattern for go
-// test -run. The method returns an empty string if there are none.
+// tests returns the tests of a package for which the function `want` returns true, as a
+// pattern for go test -run. The method returns an empty string if there are none.
 func (b budget) tests(pkg string, want func(row) bool) string {
 	var names []string
 	for _, r := range b {

@@ -103,8 +103,8 @@ func (w *testWatch) passed(e event, result testResult) {
 	}
 }
 
-// all returns the output of a failed test. For a package that did not build, all returns
-// the output of the compiler.
+// all returns the output of a failed test. For a package that did not build, the method
+// returns the output of the compiler.
 func (w *testWatch) all(e event, key string) string {
 	said := strings.Join(w.said[key], "")
 	if e.FailedBuild != "" {

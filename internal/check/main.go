@@ -6,9 +6,9 @@
 //	check -deep PART      one part of the tests that check does not run; the result goes to docs/deep.md
 //	check -deep list      the parts
 //
-// The command prints a line when a stage begins or ends and the output of each test that
-// fails. The logs of all stages are in bin/check. The exit code is 1 if a test or a stage
-// fails.
+// The command prints a line when a stage begins or ends. It also prints the output of
+// each test that fails. The logs of all stages are in bin/check. The exit code is 1 if a
+// test or a stage fails.
 //
 // Three tables define which tests run where: [stages] and [parts] (plan.go), and
 // e2e/budget.tsv for the tests on lab hosts.
@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// choose returns the named stages. If no stage is named, choose returns all stages.
-// Chosen stages wait only for chosen stages.
+// choose returns the named stages. If no stage is named, the function returns all
+// stages. Chosen stages wait only for chosen stages.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil

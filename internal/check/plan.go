@@ -18,7 +18,7 @@ var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
 var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
 
 // stages are the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
-// not. If c is set, stages outside of the change are left out.
+// not. If `c` is set, stages outside of the change are left out.
 func stages(rows budget, c *change) []stage {
 	all := []stage{
 		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},
@@ -93,8 +93,8 @@ const defenceParts = 3
 // simulatedFleets is the number of fleets that can be simulated in less than an hour.
 const simulatedFleets = 500_000
 
-// simulated simulates this many fleets, beginning with a seed. GOGC is high because there are many
-// small fleets.
+// simulated tests `simulatedFleets` random fleets, beginning with a seed. GOGC is high because
+// there are many small fleets.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},
@@ -102,8 +102,8 @@ func simulated(seed int) []stage {
 	})}}
 }
 
-// commands runs the commands one after another. The stage ends at the first command that
-// fails.
+// commands executes the commands one after another. The stage ends at the first command
+// that fails.
 func commands(all ...[]string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		for _, args := range all {
@@ -135,8 +135,9 @@ func lint(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// e2e runs the tests of hostPackages for which want returns true. The function uses hosts
-// of a Debian release. If release is empty, e2e uses the default release.
+// e2e runs the tests of hostPackages for which the function `want` returns true. The
+// function uses hosts of a Debian release. If `release` is empty, e2e uses the default
+// release.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {
@@ -190,8 +191,8 @@ func unitTests(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// specs runs the module's lint and specs on the given Debian releases. If no release is
-// given, specs uses both releases.
+// specs executes the module's lint and specs on the given Debian releases. If no
+// release is given, the function uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }
@@ -229,7 +230,7 @@ var (
 	benchRE   = regexp.MustCompile(`\s(met|missed)$`)
 )
 
-// counted runs a command, prints its lines, and counts its tests by a pattern.
+// counted executes a command, prints its lines, and counts its tests by a pattern.
 func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		return s.command(ctx, env, func(line string) {
@@ -255,7 +256,7 @@ func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.
 	}
 }
 
-// moreRandom runs the tests with random cases with ten times as many cases.
+// moreRandom runs the tests that use random cases, with ten times as many cases.
 func moreRandom(ctx context.Context, s *sink) error {
 	packages, err := listPackages(ctx)
 	if err != nil {

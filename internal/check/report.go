@@ -40,7 +40,7 @@ type testResult struct {
 	seconds     float64
 }
 
-// slowTest is the number of seconds from which a test's time is printed.
+// slowTest is how many seconds a test must take before its time is printed.
 const slowTest = 5
 
 func newReport(out io.Writer, rows budget) *report {
@@ -140,7 +140,7 @@ func (r *report) failed(stage string) bool {
 }
 
 // end prints the slow tests with their rows of the budget, the skipped tests with the
-// reasons, and the sums. The error of end names the stages that failed.
+// reasons, and the sums. The returned error names the stages that failed.
 func (r *report) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +150,7 @@ func (r *report) end() error {
 		}
 		return strings.Compare(a.name, b.name)
 	})
-	fmt.Fprintf(r.out, "\nTests of %d s and more; the budget only tells, it fails nothing:\n", slowTest)
+	fmt.Fprintf(r.out, "\nTests of %d s and more; the budget is only shown, and no test fails because of it:\n", slowTest)
 	for _, t := range r.slow {
 		fmt.Fprintf(r.out, "%8.1f s  %-10s %-12s %s\n", t.seconds, r.budget.of(t), t.stage, t.name)
 	}

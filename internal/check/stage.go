@@ -32,8 +32,8 @@ type sink struct {
 // grace is how long a command may take to remove its labs after it got the signal to end.
 const grace = 2 * time.Minute
 
-// command runs a command in its own process group and calls line with each line of its
-// output. The output is written to the stage's log.
+// command runs a command in its own process group and calls the function `line` with
+// each line of its output. The output is written to the stage's log.
 func (s *sink) command(ctx context.Context, env []string, line func(string), args ...string) error {
 	fmt.Fprintf(s.log, "$ %s %s\n", strings.Join(env, " "), strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -56,7 +56,7 @@ func (s *sink) command(ctx context.Context, env []string, line func(string), arg
 	return nil
 }
 
-// lineWriter calls line for each line that somebody writes to it.
+// lineWriter calls the function `line` for each line that somebody writes to it.
 type lineWriter struct {
 	line func(string)
 	rest []byte

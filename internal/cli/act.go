@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail, in the form for people and programs. If an action was denied, Who is the caller
-// who tried it.
+// act is an entry of the audit trail, in the form for people and programs. If an action was denied, `Who` is the
+// caller that tried it.
 type act struct {
 	Seq    uint64          `json:"seq"`
 	At     time.Time       `json:"at"`
@@ -21,7 +21,7 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// maxAct is the largest size of Who and of What when they are sent to other systems, in bytes. With this limit a line
+// maxAct is the largest size of `Who` and of `What`, in bytes, in a line for other systems. With this limit the line
 // always fits into one datagram of syslog.
 const maxAct = 4 << 10
 

@@ -55,7 +55,7 @@ func newOperatorTrustCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [NAME]",
 		Short: "Trust an operator's key, so that nodes accept their signed changes",
-		Long: `Signs the list of operators who may have nodes enable and disable Puppet. The list is
+		Long: `Signs the list of operators who may enable and disable Puppet on nodes. The list is
 signed with the code-signing key. Without NAME the command adds the operator who runs it.
 
 Once a node has such a list, it enables and disables Puppet only if an operator of the

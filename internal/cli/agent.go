@@ -22,8 +22,8 @@ type AgentRun struct {
 	Policy string
 	// Warm is how long Puppet stays loaded for the next run.
 	Warm time.Duration
-	// FactsEvery is the time after which the agent collects facts, even if it has noticed no change. With 0 it does
-	// not.
+	// FactsEvery is the time after which the agent collects facts, even if it has noticed no change. With 0 the
+	// agent collects facts only after a change.
 	FactsEvery time.Duration
 }
 
@@ -113,8 +113,8 @@ to correct it. The machine still becomes a node.
 
 With --again a node keeps its keys, its data, and what it trusts: the code keys and
 the list of operators who sign actions. If the server names a code key that no pinned
-key has signed for, join changes nothing and names both. Add --trust-code-key DIGEST
-if the operators have confirmed the new key.
+key has signed for, join changes nothing and names both keys. Add --trust-code-key
+DIGEST if the operators have confirmed the new key.
 
 --trust-code-key refuses a server that names any other key. While the operators
 rotate the key, give the flag twice.`,

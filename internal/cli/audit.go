@@ -232,7 +232,7 @@ func (v *verification) end(now time.Time) error {
 	case v.chain.First > v.known.Seq && now.Sub(v.known.At) > audit.Keep:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
+	return tutti.Errorf(tutti.CodeDamaged, "the log was changed: entry %d existed when the log was verified on %s, but is gone; the log has entries %d to %d now",
 		v.known.Seq, v.when(), v.chain.First, v.chain.Last)
 }
 

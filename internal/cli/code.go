@@ -45,9 +45,9 @@ withdraws.
 --fleet-only sends the fleet file and leaves the code as it is. This works without a
 code-signing key. If there is such a key, it signs the fleet file.
 
-Code that the server has already is not signed again. Use --again if the server was
-restored from a backup after nodes had begun later code. With --again, the command signs
-the code again with a higher counter.`,
+If the server already has the code, the command does not sign it again. Use --again if
+the server was restored from a backup after nodes had begun later code. With --again, the
+command signs the code again with a higher counter.`,
 		Example: `  tutti code push --dry-run
   tutti code push -f tutti.yaml
   tutti code push --fleet-only`,
@@ -210,7 +210,7 @@ const (
 	pushAll     pushWhat = iota
 	pushChanged          // nothing if the server has this code and this fleet file
 	pushFleet            // only the fleet file
-	pushAgain            // everything, with a higher counter for the code than the server's
+	pushAgain            // everything; the counter for the code is higher than the server's counter
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -241,8 +241,8 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file. If many nodes would begin to run, push first asks a person. push sends the fleet file
-// last, so the server always has the code that a plan needs.
+// push sends code and fleet file. If many nodes would begin to run, the method first asks a person. It sends the
+// fleet file last, so the server always has the code that a plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

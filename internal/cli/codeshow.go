@@ -21,8 +21,8 @@ func newCodeShowCommand(o *options) *cobra.Command {
 		Short: "Show which code nodes run with, and what has changed in it",
 		Long: `Shows the code that was pushed last: who pushed it, when, whether it is
 held, and how many nodes have it. The command lists the files that differ from the
-previous code. While code is held, the previous code is the one that nodes run with by
-themselves. Otherwise the previous code is the code that was pushed before.
+previous code. While code is held, the previous code is the code that nodes use when they
+run by themselves. Otherwise the previous code is the code that was pushed before.
 
 With PATH the command prints that file, or lists the files of that directory. "tutti
 code show ." lists all files. With --previous, PATH is a path in the previous code.`,
@@ -121,7 +121,7 @@ func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 // pushed it.
 func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
-		return fmt.Sprintf("%.19s, the log no longer knows who pushed it", v.Code)
+		return fmt.Sprintf("%.19s, the log no longer shows who pushed it", v.Code)
 	}
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
 }

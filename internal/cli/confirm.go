@@ -39,8 +39,8 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 	return nil
 }
 
-// terminal returns the terminal on which a person can answer a question. The question is on standard error. terminal
-// returns nil if there is no terminal.
+// terminal returns the terminal on which a person can answer a question. The question is on standard error. If there
+// is no terminal, the function returns nil.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	if isTerminal(cmd.InOrStdin()) {
 		return cmd.InOrStdin(), func() {}

@@ -90,9 +90,9 @@ func newDataSetCommand(o *options) *cobra.Command {
 		Use:   "set KEY [VALUE]",
 		Short: "Set a value: JSON, from the argument or from standard input",
 		Long: `Takes the value as JSON, from the argument or from standard input. In a
-reactive fleet every node that reads the value runs. If more nodes than the fleet file's
-ask_above would run, the command asks first. --dry-run shows which nodes would run, and
-when.
+reactive fleet this starts a run on every node that reads the value. If more nodes than
+the fleet file's ask_above would run, the command asks first. --dry-run shows which nodes
+would run, and when.
 
 Every operator who may read data, and every node with the grant, can read the value. For
 a password use --secret.

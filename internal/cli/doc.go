@@ -11,8 +11,8 @@
 //     errors. Main prints an error once, as "tutti: TEXT". A command that has
 //     already printed what is wrong returns a CommandExit, and Main then prints
 //     nothing.
-//   - With --json, standard output is one JSON document. While a job is watched, it
-//     is one JSON object on each line. Hints and errors stay text on standard error.
+//   - With --json, standard output is one JSON document. While a job is watched,
+//     each line is one JSON object. Hints and errors stay text on standard error.
 //   - Only the live tree of a job is coloured and drawn again. The tree needs a
 //     terminal as standard output and a TERM other than "dumb". The tree has no
 //     colours if NO_COLOR is set. The terminal's width limits the tree's lines.

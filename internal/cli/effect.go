@@ -16,7 +16,8 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: show which nodes would run, and when")
 }
 
-// effect asks the server what a change would cause. With --yes, effect sends no request.
+// effect asks the server what a change would cause. With --yes, the method sends no
+// request.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil

@@ -11,13 +11,13 @@ import (
 
 // eventView defines how people see events of one kind.
 type eventView struct {
-	// act returns the text for the audit trail, which says what happened but not who did it. If act is
-	// nil, the trail shows the kind and the id.
+	// act returns the text for the audit trail, which says what happened but not who did it. If `act`
+	// is nil, the trail shows the kind and the id.
 	act func(tutti.Body) string
-	// line returns the plain lines for a watch. If line is nil, there are no lines.
+	// line returns the plain lines for a watch. If `line` is nil, there are no lines.
 	line func(*progress, tutti.Event) []string
 	// above returns the lines that stay above the live tree, and whether they report a problem. If
-	// above is nil, the tree alone is enough.
+	// `above` is nil, the tree alone is enough.
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 

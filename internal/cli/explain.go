@@ -28,7 +28,7 @@ the commands say who changed what, when, in which job and run.`,
 			func(ctx context.Context, s Server, args []string) (api.ValueExplanation, error) {
 				return s.ExplainValue(ctx, args[0])
 			}, printValueExplanation),
-		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "Explain what the last run did to a resource, and what it read for it", "web-01 'Service[nginx]'", 2,
+		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "Explain what the last run did to a resource, and what that run read", "web-01 'Service[nginx]'", 2,
 			func(ctx context.Context, s Server, args []string) (api.ResourceExplanation, error) {
 				return s.ExplainResource(ctx, api.ExplainResource{Node: tutti.NodeName(args[0]), Resource: args[1]})
 			}, printResourceExplanation),

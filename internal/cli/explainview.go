@@ -63,7 +63,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	for _, c := range e.Changed {
 		line := root.add("%s has another answer%s", question(c.Query), askedAt(c.At))
 		if len(c.Causes) == 0 {
-			line.add("the log no longer has who changed it")
+			line.add("the log no longer shows who changed it")
 		}
 		for _, cause := range c.Causes {
 			addCause(line, cause, now)
@@ -82,7 +82,7 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	case e.Active != nil:
 		root.add("now %s: %s", e.Active.Phase, runText(*e.Active, now))
 	case e.Standing.Needs == "proof":
-		root.add("next: a compile; if nothing can have changed it proves the node good, otherwise the catalog is applied")
+		root.add("next: a compile; if it shows that nothing has changed, the node is good, otherwise the catalog is applied")
 	case e.Standing.Needs == "apply":
 		root.add("next: a run")
 	}
@@ -212,7 +212,7 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 		}
 	}
 	if c.Unknown {
-		line.add("the log no longer has what it exported before")
+		line.add("the log no longer shows what the node exported before")
 	}
 	if c.Run != nil {
 		addRun(line, *c.Run, now)

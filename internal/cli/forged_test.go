@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// forge sets every text in a value, at any depth, to a text with a second line. forge does not change names. The types
-// of names have checks, so no invalid name can get in.
+// forge sets every text in a value, at any depth, to a text with a second line. The function does not change names.
+// The types of names have checks, so no invalid name can get in.
 func forge(v reflect.Value, depth int) {
 	const text = "x\nFORGED\tby a node"
 	if depth > 8 || !v.CanSet() {

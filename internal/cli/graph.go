@@ -109,7 +109,7 @@ func questions(e api.GraphEdge) []string {
 }
 
 // printDot prints the graph in the format of Graphviz. Nodes that are not good are red. Soft edges are dashed, and
-// explicit edges are blue. An edge between many nodes has a vertex of its own. So if n nodes all read from each
+// explicit edges are blue. Edges between many nodes go through one extra vertex. So if n nodes all read from each
 // other, only 2n lines are needed.
 func printDot(w io.Writer, g api.Graph) error {
 	var b strings.Builder

@@ -30,7 +30,7 @@ var verbs = strings.Fields(`Ask Boot Build Cancel Check Compare Copy Count Creat
 // such words.
 var notPlain = regexp.MustCompile(`(?i)\b(he|him|his|whom|whoever|beside|nevertheless)\b`)
 
-// eachCommand calls the function do for every command that the help lists.
+// eachCommand calls the function `do` for every command that the help lists.
 func eachCommand(t *testing.T, do func(c *cobra.Command)) {
 	t.Helper()
 	seen := 0

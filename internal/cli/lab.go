@@ -168,8 +168,8 @@ func newLabExecCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec [--lab NAME] HOST -- COMMAND [ARG...]",
 		Short: "Run a command on a host, as root",
-		Long: `Runs a command on a host, as root. Standard input, standard output and
-the exit code are those of the command.`,
+		Long: `Runs a command on a host, as root. The command gets Tutti's standard input
+and standard output. Tutti ends with the command's exit code.`,
 		Example: "  tutti lab exec storage-01 -- systemctl status",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -209,7 +209,7 @@ func newLabRunCommand(l Lab) *cobra.Command {
 		Short: "Run a command in a temporary copy of a base",
 		Long: `Runs a command in a temporary copy of a base, on this machine's network.
 At the end, files that the command wrote outside of its binds are deleted. All processes
-that the command started end with it. The exit code is that of the command.`,
+that the command started end with it. Tutti ends with the command's exit code.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ type Local interface {
 	Status(dir string) (LocalStatus, error)
 	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
-	// Log yields the log of a run and returns the run. If run is empty, Log uses the latest run.
+	// Log yields the log of a run and returns the run. If `run` is empty, Log uses the latest run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
@@ -102,8 +102,8 @@ func newLocalRunCommand(o *options) *cobra.Command {
 		Use:   "run",
 		Short: "Run Puppet now, with the code and answers that this node knows",
 		Long: `The agent starts the run, with the same lock and the same record as a run
-that the server orders. If the run asks a question that was never answered before, it
-ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
+that the server orders. If the run asks a question that was never answered before, the
+run ends as waiting and changes nothing. Exit code 0 means that the run ended well.`,
 		Example: `  tutti local run --noop
   tutti local run`,
 		Args: cobra.NoArgs,
@@ -216,7 +216,7 @@ func codeWords(code tutti.Digest, environment string) string {
 	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
 }
 
-// whose returns who started a run.
+// whose returns the job of a run, or a word for a run that no server ordered.
 func (r LocalRun) whose() string {
 	if r.Local != nil || r.Job == "" {
 		return foreignWord(r.Local)

@@ -34,7 +34,7 @@ func newNodeKeepCommand(o *options) *cobra.Command {
 		Short: "Keep one of two machines that have the same node key",
 		Long: `After a disk was copied, two machines have the same key. The node is then
 conflicted, and the server accepts nothing from it. "tutti node show NODE" lists the
-machines. BOOT is the beginning of the boot id, or of the ticket, of the right machine.
+machines. BOOT is the beginning of the right machine's boot id or ticket.
 From then on the server refuses the other machines. Make each of these machines a
 separate node, or switch it off.
 
@@ -115,8 +115,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands describes the state of a node in one or two words. stands returns an empty text if the server is of an
-// earlier release, which does not send the state.
+// stands describes the state of a node in one or two words. If the server is of an earlier release, it does not
+// send the state, and the text is empty.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"

@@ -64,8 +64,8 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day formats a local date and time at which something ends. If the time is unknown, day returns a
-// dash.
+// day formats a local date and time at which something ends. If the time is unknown, the function
+// returns a dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -79,7 +79,7 @@ func newOperatorCreateCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an operator: issue a certificate for their key",
-		Long: `Makes a key here, has the server sign a certificate for it, and writes both to a
+		Long: `Makes a key here, gets a certificate for the key from the server, and writes both to a
 directory. Give the directory to the operator, who names it with --operator or
 $TUTTI_OPERATOR. It is better if the operator makes the key, so that it never travels:
 
@@ -152,9 +152,9 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 		Short: "Revoke an operator's certificates and cancel their jobs",
 		Long: `Ends all certificates of an operator at once, and the requests and watches that use them.
 
-Jobs of the operator that have not begun on any node are cancelled. Those that have begun
-go on, and are named. With --cancel-jobs they are cancelled, too: nothing more begins, and
-current runs finish. The code-signing key, if the operator has it, stays good.`,
+Jobs of the operator that have not begun on any node are cancelled. Jobs that have begun
+continue, and the command names them. With --cancel-jobs they are cancelled, too: nothing
+more begins, and current runs finish. The operator's code-signing key, if any, stays valid.`,
 		Example: "  tutti operator revoke ada --reason 'left the team'\n  tutti operator revoke eve --reason stolen --cancel-jobs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -184,14 +184,14 @@ current runs finish. The code-signing key, if the operator has it, stays good.`,
 // jobsOfRevoked returns a text about a revoked operator's jobs: which jobs were cancelled, and which continue.
 func jobsOfRevoked(out api.RevokedOperator) string {
 	if out.Cancelled == nil && out.GoOn == nil {
-		return "The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"
+		return "The server is of an earlier release and has not cancelled their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB\n"
 	}
 	text := ""
 	if len(out.Cancelled) > 0 {
 		text = fmt.Sprintf("Cancelled: %s\n", joined(out.Cancelled))
 	}
 	if len(out.GoOn) > 0 {
-		text += fmt.Sprintf("These jobs of theirs go on: %s; to end them: tutti job cancel JOB\n", joined(out.GoOn))
+		text += fmt.Sprintf("These jobs of the operator continue: %s; to cancel one: tutti job cancel JOB\n", joined(out.GoOn))
 	}
 	return text
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// revokes is a server that answers each revocation with the value of out.
+// revokes is a server that answers each revocation with the value of `out`.
 type revokes struct {
 	cli.Server
 	out api.RevokedOperator
@@ -34,8 +34,8 @@ func TestARevocationSaysWhatGoesOn(t *testing.T) {
 	}{
 		{"no jobs", api.RevokedOperator{Cancelled: none, GoOn: none}, nil},
 		{"both", api.RevokedOperator{Cancelled: []tutti.JobID{"deploy-2", "deploy-3"}, GoOn: []tutti.JobID{"deploy-1"}},
-			[]string{"Cancelled: deploy-2,deploy-3", "These jobs of theirs go on: deploy-1; to end them: tutti job cancel JOB"}},
-		{"an earlier server", api.RevokedOperator{}, []string{"The server is of an earlier release and has cancelled none of their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB"}},
+			[]string{"Cancelled: deploy-2,deploy-3", "These jobs of the operator continue: deploy-1; to cancel one: tutti job cancel JOB"}},
+		{"an earlier server", api.RevokedOperator{}, []string{"The server is of an earlier release and has not cancelled their jobs. Look at tutti job list, and cancel each with: tutti job cancel JOB"}},
 	} {
 		var in api.RevokeOperator
 		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return revokes{nil, tc.out, &in}, nil }})

@@ -2,8 +2,7 @@ package cli
 
 import "github.com/tutti-project/tutti/internal/engine"
 
-// palette decides whether colours are used. If palette is true, colours are
-// used.
+// palette decides whether colours are used. If it is true, colours are used.
 type palette bool
 
 func (p palette) color(code, s string) string {

@@ -119,7 +119,7 @@ func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	}
 }
 
-// verdict returns the verdict of a job. If there is no verdict yet, verdict
+// verdict returns the verdict of a job. If there is no verdict yet, the function
 // describes what the job is doing.
 func verdict(v tutti.Verdict, cancelled bool) string {
 	switch {

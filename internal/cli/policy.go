@@ -18,12 +18,12 @@ func newPolicyCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check who may ask a node's Puppet for what"}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
-		Short: "Find rules of a node's policy that can never match or fail open",
+		Short: "Find rules of a node's policy that never match or that fail open",
 		Long: `Reads a policy as an agent would. The policy's groups of callers are in
 FILE.groups. The command needs no server. The command reports two kinds of rules:
 
-  - Rules that can never match: commas for spaces, unknown words, or an earlier rule
-    that already matches all of it.
+  - Rules that can never match. They have commas instead of spaces, have unknown words,
+    or come after a rule that already matches everything that they match.
   - Rules that fail open.
 
 A rule has four or five columns, separated by tabs:

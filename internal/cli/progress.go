@@ -9,13 +9,13 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// progress is the state of a job after the events received so far. progress uses the same fold as the server.
-// progress also contains what happens inside the runs.
+// progress is the state of a job after the events received so far. It uses the same fold as the server, and
+// also contains what happens inside the runs.
 type progress struct {
-	mu    sync.Mutex // needed because one goroutine may read while another calls apply
+	mu    sync.Mutex // needed because one goroutine may read while another calls the method apply
 	state *engine.State
 	told  []tutti.Event // the job's events received so far, in order
-	again int           // number of these events that were received again since the last call of begin
+	again int           // number of these events that were received again since the last call of the method begin
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures
@@ -38,7 +38,7 @@ func newProgress() *progress {
 	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}, said: saidFailures{}}
 }
 
-// job returns the job. Before the first event, job returns an empty job.
+// job returns the job. Before the first event, the job is empty.
 func (p *progress) job() *engine.Job {
 	if j := p.state.Jobs[p.id]; j != nil {
 		return j
@@ -50,7 +50,7 @@ func (p *progress) job() *engine.Job {
 func (p *progress) begin() { p.again = 0 }
 
 // apply folds one item, and reports whether the item was new. After a restore from a backup, the server may send
-// different events from some point on. In this case apply drops the events that the server no longer has.
+// different events from some point on. In this case the method drops the events that the server no longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

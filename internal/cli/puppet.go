@@ -285,8 +285,8 @@ type start struct {
 	detach bool
 }
 
-// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument limit
-// is how many nodes run at the same time, and 0 means all.
+// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument
+// `limit` is how many nodes run at the same time, and 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -294,7 +294,7 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
 	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; after such a run a node does not count as good")
 	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "skip resources with one of these tags")
-	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
+	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server, with mode: agent")
 	cmd.Flags().BoolVar(&options.Debug, "debug", false, "record Puppet's full log: tutti run show RUN --logs")
 	return func(limit int) start {
 		in := api.StartJob{Runs: &api.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
@@ -305,7 +305,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs prints the names of the nodes that may not run, and then starts one job on all nodes that may run.
+// runs first prints the names of the nodes that may not run. Then the method starts one job on all nodes that may
+// run.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {

@@ -54,13 +54,13 @@ After an upgrade of Tutti, run the command again and reload the Puppet Server.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
-	f.StringVar(&in.Modules, "modules", "", "a directory on the Puppet Server's basemodulepath (default: that of Debian or of Puppet's own packages)")
+	f.StringVar(&in.Modules, "modules", "", "a directory on the Puppet Server's basemodulepath (default: the directory of Debian's or of Puppet's own packages)")
 	f.StringVar(&in.User, "user", "puppet", "the user of the Puppet Server")
 	return cmd
 }
 
 const puppetServerNext = `Installed %s.
-The agent offers %s to the user %s once it is started again. What is to be done:
+After a restart, the agent offers %s to the user %s. What is to be done:
   fleet file     grants: - {to: GROUP-OF-THIS-NODE, compile: true, dangerous: true}
   puppetserver.conf, ruby-load-path
                  add %s/lib

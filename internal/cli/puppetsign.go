@@ -14,8 +14,8 @@ import (
 )
 
 // signed adds the operator's signature to a request, if operators sign changes in this fleet. An operator signs the
-// names of nodes, and not a selector. So signed first asks the server which nodes are selected. For each node for which
-// this is unknown, signed returns an answer in place of the node's.
+// names of nodes, and not a selector. So the method first asks the server which nodes are selected. If this is
+// unknown for a node, the method itself returns an answer for this node.
 func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
@@ -49,10 +49,10 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, [
 	return in, undecided, err
 }
 
-// meant checks the list of nodes that an expression selects according to the server. meant returns the selected
-// nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that the node is
-// not selected, meant returns an error. The result unsure is the number of nodes that only the server knows to be
-// selected, because their names do not decide.
+// meant checks the list of nodes that an expression selects according to the server. The function returns the
+// selected nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that
+// the node is not selected, the function returns an error. The result `unsure` is the number of selected nodes
+// whose names do not show that they are selected.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {

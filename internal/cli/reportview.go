@@ -40,7 +40,7 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 // reports each journal several times.
 type shownJournals map[string]bool
 
-// cut splits a message. cut returns Puppet's own text, and the journal if the journal was not printed before.
+// cut splits a message. The method returns Puppet's own text, and the journal if the journal was not printed before.
 func (s shownJournals) cut(message string) (said string, journal []string) {
 	said, unit, lines := tutti.SplitJournal(message)
 	key := unit + "\n" + strings.Join(lines, "\n")

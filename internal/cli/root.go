@@ -107,8 +107,8 @@ func NewRoot(d Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tutti",
 		Short: "Orchestrate Puppet and OpenVox fleets",
-		Long: `Tutti brings multi-node systems up in the right order with Puppet. It knows what
-happened: every run records what it read and what it published.
+		Long: `Tutti brings multi-node systems up in the right order with Puppet. Every run
+records what it read and what it published, so you can find out what happened.
 
 Exit codes:
 ` + exitCodes,
@@ -171,7 +171,8 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done reports a change. done prints a text, which may be empty. With --json, done prints what was changed.
+// done reports a change. The method prints a text, which may be empty. With --json, it prints what was
+// changed.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)

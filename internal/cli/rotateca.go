@@ -25,7 +25,7 @@ like. Give the steps in this order:
 
     tutti rotate ca              makes the new keys; nodes and operators learn both
     tutti rotate ca --status     shows who does not know the new keys yet
-    tutti rotate ca --switch     the new keys issue; nodes and operators renew as they connect
+    tutti rotate ca --switch     uses the new keys; nodes and operators renew as they connect
     tutti rotate ca --finish     ends the old keys
 
 You can repeat each step. After a crash, the same command continues the step. A node
@@ -137,13 +137,13 @@ func rotationText(r api.CARotation) string {
 	case "":
 		say("The CA was never rotated: %.19s. To begin: tutti rotate ca", r.CA)
 	case tutti.RotationBegun:
-		say("Two CAs are trusted since %s: %.19s issues, %.19s is new.", since, r.CA, r.Next)
+		say("Two CAs are trusted since %s: %.19s issues credentials, %.19s is new.", since, r.CA, r.Next)
 		say("Next: tutti rotate ca --switch (or --abandon). You need not wait for any node.")
 	case tutti.RotationSwitched:
-		say("The new keys issue since %s: %.19s is new, %.19s will be removed.", since, r.Next, r.CA)
+		say("Credentials come from the new keys since %s: %.19s is new, %.19s will be removed.", since, r.Next, r.CA)
 		say("Next: %s", finishHint(r))
 	case tutti.RotationReturning:
-		say("The old keys issue again since %s: %.19s stays, %.19s will be removed.", since, r.CA, r.Next)
+		say("Credentials come from the old keys again since %s: %.19s stays, %.19s will be removed.", since, r.CA, r.Next)
 		say("When all nodes and operators have gone back: tutti rotate ca --abandon")
 	case tutti.RotationFinished:
 		say("The rotation was finished at %s: %.19s is the CA.", since, r.CA)
@@ -172,7 +172,7 @@ func finishHint(r api.CARotation) string {
 // rotatedText returns the text for the audit trail about the progress of a rotation.
 func rotatedText(b *tutti.CARotated) string {
 	words := map[tutti.RotationPhase]string{
-		tutti.RotationBegun: "began to rotate the CA", tutti.RotationSwitched: "let the new CA issue", tutti.RotationReturning: "let the old CA issue again",
+		tutti.RotationBegun: "began to rotate the CA", tutti.RotationSwitched: "let the new CA issue credentials", tutti.RotationReturning: "let the old CA issue credentials again",
 		tutti.RotationFinished: "ended the old CA", tutti.RotationAbandoned: "gave up the new CA",
 	}
 	text := fmt.Sprintf("%s: %.19s to %.19s", words[b.Phase], b.From.CA, b.To.CA)

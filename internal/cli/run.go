@@ -88,8 +88,8 @@ const (
 	watchDeadline = 2 * time.Minute
 )
 
-// watch shows a job until its verdict. The exit code depends on the verdict. If the server restarts, watch waits for
-// the server.
+// watch shows a job until its verdict. The exit code depends on the verdict. If the server restarts, the method
+// waits for the server.
 func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
@@ -111,8 +111,8 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 	return verdictExit(p.job().Verdict)
 }
 
-// follow folds the server's events into p. After a lost connection, follow starts again from the first event, and p
-// ignores the events that were folded before.
+// follow folds the server's events into p. After a lost connection, the function starts again from the first event,
+// and p ignores the events that it has already folded.
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
@@ -164,5 +164,5 @@ func verdictExit(v tutti.Verdict) error {
 	case "":
 		return errNoVerdict
 	}
-	return CommandExit(ExitFailed) // the verdict is from a later release, so it is unknown whether it is good
+	return CommandExit(ExitFailed) // the verdict is from a later release, so nobody knows whether it is good
 }

@@ -25,8 +25,8 @@ func newRunShowCommand(o *options) *cobra.Command {
 		Short: "Show what a run changed and where it failed, from Puppet's report",
 		Long: `Shows how a run ended, its resources by outcome, and the slowest
 resources. For changes and failures, the command shows the old and the new value. The
-command also shows the warnings and errors of the run's log. What Puppet marks Sensitive
-is [redacted].
+command also shows the warnings and errors of the run's log. Values that Puppet
+marks as Sensitive are shown as [redacted].
 
 RUN is the run's id. The beginning or the end of the id is enough if no other run has
 it. NODE shows the latest run of that node, even while it goes on. If the argument fits

@@ -29,10 +29,10 @@ type Sealer interface {
 	// key.
 	Recovery(c Connection) (public string, err error)
 	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first time,
-	// Seal calls the function ask. If this function returns an error, the command ends.
+	// Seal calls the function `ask`. If this function returns an error, the command ends.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
-	// Reseal seals a secret to the nodes that do not have it yet. If targets is not empty, these become the targets
-	// of the secret first. Reseal calls ask like Seal.
+	// Reseal seals a secret to the nodes that do not have it yet. If `targets` is not empty, Reseal first makes
+	// them the targets of the secret. Like Seal, Reseal calls the function `ask`.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
 	// Trust accepts the keys of these nodes that the server returns now.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
@@ -242,7 +242,7 @@ func newSecretRotateCommand(o *options) *cobra.Command {
 		Use:   "rotate KEY",
 		Short: "Set another value of a secret, for the same nodes",
 		Long: `Reads another value from standard input and seals it to the nodes of the secret. In a
-reactive fleet its readers run.`,
+reactive fleet this starts runs on the nodes that read the secret.`,
 		Example: "  tutti secret rotate shared/app/token --string < token",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -352,9 +352,9 @@ func newSecretTrustCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [NODE...]",
 		Short: "Trust the new keys of nodes, after their machines were replaced",
-		Long: `The commands that seal refuse a node if its key has changed since this
-operator sealed to it. Otherwise a server that an attacker has taken over could name its
-own key. After a machine was replaced, this command trusts the node's present key.`,
+		Long: `If a node's key has changed since this operator sealed to the node, all
+commands refuse to seal to it. Otherwise a server that an attacker has taken over could
+name its own key. After a machine was replaced, this command trusts the node's present key.`,
 		Example: "  tutti secret trust web-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !recovery {

@@ -64,7 +64,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
 	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as set by init)")
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as set by init)")
-	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
+	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: only the limits of the steps)")
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64, or a twentieth of a smaller disk)")
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "how many finished jobs to keep, with their runs; older ones stay only in the audit trail")

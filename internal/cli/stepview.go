@@ -10,13 +10,13 @@ import (
 // its own file. The type stepViews has one method for each kind, which is the kind's row in the
 // table.
 type stepView interface {
-	// waits returns what the step itself waits for. waits returns an empty text if the step
-	// waits for its nodes.
+	// waits returns what the step itself waits for. The text is empty if the step waits for
+	// its nodes.
 	waits(s tutti.Step) string
 	// ended returns the text for a step that ended well and has no message.
 	ended() string
-	// gate returns what an event at the gate of a run means in this step. gate returns an empty
-	// text if people need not see the event.
+	// gate returns what an event at the gate of a run means in this step. The text is empty if
+	// people need not see the event.
 	gate(b tutti.Body) string
 }
 
@@ -67,7 +67,7 @@ func stepEnded(s tutti.Step, b *tutti.StepFinished) string {
 	return fmt.Sprintf("%s failed: %s", b.Step, b.Message)
 }
 
-// nodesView shows steps that need no text of their own, because the runs of their nodes show
+// nodesView shows steps that need no extra text, because the runs of their nodes show
 // everything.
 type nodesView struct{}
 

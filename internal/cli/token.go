@@ -73,7 +73,7 @@ func newTokenCreateCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --name PATTERN",
 		Short: "Create a token with which one machine can join",
-		Long: `Prints a join token. The first machine that joins with it, under a name
+		Long: `Prints a join token. The first machine that joins with the token, under a name
 that matches PATTERN, uses it up. Hand the token to that machine on standard input:
 
     tutti token create --name web-01 | ssh web-01 tutti join`,

@@ -135,7 +135,7 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit shortens a tree to the height of the terminal. fit keeps the head and the
+// fit shortens a tree to the height of the terminal. The function keeps the head and the
 // active steps.
 func fit(lines []string, active, most int) []string {
 	room := most - 2 // lines that remain after the head and the line with the number of hidden lines
@@ -147,8 +147,8 @@ func fit(lines []string, active, most int) []string {
 	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
 }
 
-// lines returns the tree, with the line number of the first active step. If brief
-// is set, the tree leaves out the nodes of finished steps.
+// lines returns the tree, with the line number of the first active step. If `brief` is
+// set, the tree leaves out the nodes of finished steps.
 func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {

@@ -11,7 +11,7 @@ import (
 
 // view shows a job while the job runs. The rules for the terminal are in doc.go.
 type view interface {
-	// show shows an item. show is called after progress has applied the item w.
+	// show shows an item. The caller has already applied the item w to progress.
 	show(w api.Watched)
 	// say prints a message about the watch itself, and not about the job.
 	say(message string)

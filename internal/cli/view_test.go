@@ -25,7 +25,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 // start.
 type moment struct {
 	after   float64
-	caption string // caption of the tree at this moment. If caption is empty, the test does not check the tree
+	caption string // caption of the tree at this moment. If `caption` is empty, the test does not check the tree
 	body    tutti.Body
 	live    *tutti.Live
 }

@@ -32,8 +32,8 @@ func (s trail) ReadAudit(_ context.Context, _ api.ReadAudit, f func(api.AuditEnt
 	return nil
 }
 
-// TestWhoCouldAtATime checks the rights on a node before, between and after two fleet files. The groups of the node, the
-// access and the certificates are those of the given time.
+// TestWhoCouldAtATime checks the rights on a node before, between and after two fleet files. The result depends on
+// the groups of the node, the access and the certificates at the given time.
 func TestWhoCouldAtATime(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 7, n, 12, 0, 0, 0, time.UTC) }
 	file := func(group tutti.GroupName, access ...tutti.Access) *tutti.FleetSet {

@@ -37,8 +37,8 @@ type reactions struct {
 }
 
 // noteReaction counts a run that passed its gate in a job that the server began by itself. A change by an
-// operator, or by a node that left, does not count, because a person may change a value as often as they
-// like.
+// operator does not count, because a person may change a value as often as they like. A change by a node
+// that left does not count, either.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {
@@ -99,9 +99,9 @@ func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	return of.runs[i:]
 }
 
-// bounded reports whether a node that would react now has reacted to each of its changed questions as often as
-// the fleet file allows. The method returns one of these questions, and the time from which the node may react
-// again. A zero time means that the node may react now.
+// bounded checks a node that would react now. The method reports whether the node has already reacted to each
+// of its changed questions as often as the fleet file allows. The results are one of these questions, and the
+// time from which the node may react again. A zero time means that the node may react now.
 func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
 	var worst tutti.Query
 	var from time.Time
@@ -130,8 +130,8 @@ type link struct {
 }
 
 // cycle returns the links of nodes that react to each other and so keep changing the answer to a
-// node's question. The first link is that of the node. The last link is where the cycle closes. The
-// result is nil if there is no cycle.
+// node's question. The first link belongs to this node. The last link is where the cycle closes.
+// The result is nil if there is no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link

@@ -199,7 +199,7 @@ func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// watch runs a job of fast nodes to its end. The method returns the largest number of
+// watch brings a job of fast nodes to its end. The method returns the largest number of
 // runs for which the condition was true at the same time.
 func (s *sim) watch(id tutti.JobID, is func(*engine.Run) bool) int {
 	most := 0
@@ -285,8 +285,9 @@ func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	}
 }
 
-// A run that is held longer than a minute ends, and compiles again when its turn comes.
-// Other nodes wait at most five minutes for a node that does not come to its gate.
+// If a run is held longer than a minute, it ends. Its node compiles again when its turn
+// comes. Other nodes wait at most five minutes for a node that does not come to its
+// gate.
 func TestHoldsEnd(t *testing.T) {
 	slow := map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"), "v/a"), "c": publishes("v/c", constant("1"))}
 	cases := map[string]struct {

@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // nodes besides a and b; a reads x, and b exports
+		nodes  map[tutti.NodeName]*manifest // nodes besides a and b; node a reads x, and node b exports
 		change func(*sim)
 		want   string
 	}{

@@ -40,8 +40,8 @@ func (d *decision) chain() string {
 	return ""
 }
 
-// answers considers the nodes that ran more than once in this job. For each of these nodes,
-// answers returns which other ones get an answer from this node, and to which question. If there
+// answers considers the nodes that ran more than once in this job. For each of these nodes, the
+// method returns which other nodes get an answer from this node, and to which question. If there
 // are several questions, the first by name is returned.
 func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	out := map[tutti.NodeName]map[tutti.NodeName]tutti.Query{}

@@ -110,8 +110,8 @@ func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	}
 }
 
-// In fleets of any size, each run has a reason when it is wanted. Each node whose inputs
-// are different in the end runs.
+// In fleets of any size, each run has a reason when it is wanted. If a node's inputs are
+// different in the end, the node runs.
 func TestAChangeInALargerFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -206,9 +206,10 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	}
 }
 
-// TestAProofWaitsForWhoFeedsIt: b collects what a exports, c reads what b publishes, and a reads what c
-// publishes. New code changes a's exports and b's value. The first compile of c shows no change. If c
-// counted as good because of that, a would run before c and again after it.
+// TestAProofWaitsForWhoFeedsIt: node b collects what node a exports, node c reads what b publishes, and
+// node a reads what c publishes. New code changes the exports of a and the value of b. The first
+// compile of c shows no change. If c counted as good because of that, node a would run before c, and
+// again after c.
 func TestAProofWaitsForWhoFeedsIt(t *testing.T) {
 	round := func(word string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

@@ -52,8 +52,8 @@ func TestSwiftFromNothing(t *testing.T) {
 	})
 }
 
-// converged checks three things. The job has converged, the fleet is in the state to which
-// repeated runs of all nodes lead, and another job finds nothing to do.
+// converged checks three things. The job has converged. The fleet is in the state to
+// which repeated runs of all nodes lead. Another job finds nothing to do.
 func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	s.t.Helper()
 	if j.Verdict != tutti.VerdictConverged {
@@ -173,9 +173,9 @@ func TestPlanSaysWhatChanged(t *testing.T) {
 
 	hosts = []string{"two"}
 	s.push("two", s.nodes)
-	plan(`1. db: its catalog, or what that names, is another than that of its last run
+	plan(`1. db: its catalog, or a file that the catalog names, differs from that of its last run
 1. web: what it read has changed since its last run: value "db/port" (set by ada)
-2. lb: what it read has changed since its last run: Host <<| |>> (by what these compiles export); after db`)
+2. lb: what it read has changed since its last run: Host <<| |>> (because of what these compiles export); after db`)
 	s.all(first)
 	for _, key := range values {
 		s.write(key, "x")

@@ -26,8 +26,8 @@ func plusOne(key string) func(answers) string {
 	return func(a answers) string { n, _ := strconv.Atoi(a.values[key]); return strconv.Itoa(n + 1) }
 }
 
-// storm is a fleet in which nodes a and b increment each other's counter, and c reads a's counter. Each
-// change waits for the window, so each job ends before the next change counts.
+// storm is a fleet in which nodes a and b increment each other's counter, and node c reads the counter
+// of node a. Each change waits for the window, so each job ends before the next change counts.
 func storm(t *testing.T) *sim {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", plusOne("v/b"), "v/b"), "b": publishes("v/b", plusOne("v/a"), "v/a"), "c": reads("v/a"),
@@ -75,7 +75,7 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 
 	before := s.runs()
 	s.fold()          // a restart keeps everything
-	s.set("v/b", "5") // a reads the person's answer, and is allowed to react
+	s.set("v/b", "5") // node a reads the person's answer, and may react
 	s.live(10 * time.Hour)
 	if got := since(before, s.runs()); got["a"] != 1 || len(got) != 1 {
 		t.Errorf("%v ran after a restart, want a once\n%s", got, s.tail())

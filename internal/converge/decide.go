@@ -39,7 +39,7 @@ type View struct {
 	halts   *halts   // found by State
 }
 
-// Has describes with which Puppet, program, environment and grants a node would run.
+// Has describes the Puppet, program, environment and grants with which a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // by which it runs
@@ -70,10 +70,10 @@ const (
 	holdFor = time.Minute
 	// discoverFor is how long a step waits for the compiles of a node before it lets other nodes run.
 	discoverFor = 5 * time.Minute
-	// recordedFor is discoverFor for a node that has a record of earlier code. Only the nodes that follow this node
-	// in that record wait longer.
+	// recordedFor replaces discoverFor for a node that has a record of earlier code. Only the nodes that follow
+	// this node in that record wait longer.
 	recordedFor = holdFor
-	// factsFor is how long a step waits for the facts of a node that it has changed.
+	// factsFor is how long a step waits for the facts of a node that the step has changed.
 	factsFor = time.Minute
 	// maxHeld bounds the Puppet processes that wait at their gates.
 	maxHeld = 50
@@ -85,8 +85,8 @@ func (v View) connected(n tutti.NodeName) bool {
 }
 
 // from returns when a logged event happened. If the time is in the future, a clock that
-// was ahead has written it. In that case, from returns the start of this server. A wait
-// from a time in the future would last too long.
+// was ahead has written it. In that case, the method returns the start of this server.
+// A wait from a time in the future would last too long.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -141,7 +141,7 @@ type decision struct {
 	out    []tutti.Body
 
 	phases  map[phase]int // how many nodes are in each phase, without the nodes that an exclusive job holds
-	unknown bool          // the order is still unknown (see discovering), so no decision can end the step
+	unknown bool          // the order is still unknown (see the method discovering), so no decision can end the step
 	started int           // how many runs this decision has started
 }
 
@@ -193,7 +193,7 @@ func (d *decision) decide() []tutti.Body {
 	return d.out
 }
 
-// spent reports whether so many nodes have failed that nothing more may begin. If spent returns true,
+// spent reports whether so many nodes have failed that nothing more may begin. If the result is true,
 // nodes that were waiting for another try have failed for good.
 func (d *decision) spent() bool {
 	most := d.step.Converge.MaxFailed
@@ -259,7 +259,7 @@ func (d *decision) start(seat *seat) {
 	d.started++
 }
 
-// room reports whether the step's limit of runs at once leaves room for one more.
+// room reports whether the step's limit of runs at once leaves room for one more run.
 func (d *decision) room(phases ...phase) bool {
 	limit := d.step.Converge.Limit
 	return limit == 0 || d.count(phases...) < limit
@@ -296,9 +296,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that show that their nodes are good. If other held nodes
-// waited only for these nodes, proveAll also ends the runs of the other nodes that show
-// this.
+// proveAll ends the held runs that prove their nodes good. Other held nodes may have
+// waited only for these nodes, so proveAll then checks the other nodes again.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -311,8 +310,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run that shows that its node is good. The method does nothing if a node that
-// feeds this node may still change its answers.
+// prove ends a held run if the run shows that its node is good. The method does nothing if a
+// node that feeds this node may still change its answers.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
@@ -346,7 +345,7 @@ func (d *decision) tooLong(seat *seat) string {
 		return "other nodes must compile first: it compiles again when its turn comes"
 	}
 	if d.count(held) > maxHeld {
-		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
+		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when its turn comes", maxHeld)
 	}
 	if since := later(d.view.from(seat.run.CompiledAt), d.view.Since); d.view.Now.Sub(since) >= holdFor {
 		return d.whyHeld(seat) + " for " + holdFor.String() + ": it compiles again when its turn comes"
@@ -354,8 +353,8 @@ func (d *decision) tooLong(seat *seat) string {
 	return ""
 }
 
-// starved reports whether held runs use up the runs that other nodes need for their first
-// compile.
+// starved reports whether a node cannot begin its first compile because the fleet's limit
+// of runs is reached, partly by held runs.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
 		return false

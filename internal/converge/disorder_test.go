@@ -24,7 +24,7 @@ type trouble struct {
 }
 
 // step lets nodes act, and disturbs them, before the server decides. A message from a
-// node may arrive twice, at once and much later.
+// node may arrive twice: at once, and again much later.
 func (tr *trouble) step(s *sim) {
 	for range 1 + tr.d.roll(3, "batch") {
 		s.now = s.now.Add(time.Second)
@@ -130,7 +130,7 @@ func (tr *trouble) crash(s *sim) {
 	}
 }
 
-// run runs a converge job to its end despite all disturbances.
+// run brings a converge job to its end despite all disturbances.
 func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	for range 5000 {
 		if j := s.engine.Jobs[id]; j.Ended() {
@@ -144,8 +144,8 @@ func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 }
 
 // Values that nodes read may change at any moment. Messages may arrive in any order,
-// twice, or late. The server and runs may be killed. A job that reports that it has
-// converged has really converged. If a late message changes the state, the next job sees
+// twice, or late. The server and runs may be killed. If a job reports that it has
+// converged, this must be true. If a late message changes the state, the next job sees
 // this change.
 func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

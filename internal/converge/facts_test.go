@@ -233,7 +233,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// compiledSince returns how many runs have compiled since an earlier length of the log.
+// compiledSince returns how many runs have compiled since the log had the length `from`.
 func (s *sim) compiledSince(from int) (n int) {
 	for _, e := range s.log[from:] {
 		if _, is := e.Body.(*tutti.RunCompiled); is {
@@ -298,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: facts that a node has reported still have an effect after a run
-// for another reason, and after a run that does not judge the node.
+// TestOtherFactsAreNotForgotten: the server does not forget facts that a node has reported, even
+// after a run for another reason or a run that does not judge the node.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}

@@ -13,7 +13,7 @@ import (
 
 // standing judges a node in the view of a job that wants this code on the node. An empty
 // job means the public view. An empty code means any code. The judgement considers
-// Tutti's runs, and foreign runs since then (ADR 0011).
+// Tutti's runs, and foreign runs that are later (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {
@@ -49,7 +49,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	if agent && !has.Recorded && len(out.Changed) == 0 { // a server that records compiles does not publish a foreign run's exports
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the latest foreign run that counts decides
+	for _, f := range last.Foreign { // the judgement depends on the latest foreign run that counts
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
@@ -59,7 +59,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // f ran after mends, or at the same time
+		mends = nil // the run `f` was after the run `mends`, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // the fleet reacts to this need, because the node makes an away run only while the server cannot react
@@ -120,13 +120,13 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 		}
 	}
 	if r := last.Shown; r != nil && s.showsAnother(r, last.Passed, node, job, code) {
-		return r, fmt.Sprintf("run %s has compiled another catalog than its last run had, and was stopped", r.Run)
+		return r, fmt.Sprintf("run %s was stopped, and its catalog differs from that of the last run", r.Run)
 	}
 	return nil, ""
 }
 
-// showsAnother reports whether a stopped proof has shown another catalog than that of the last passed run. The proof
-// must have the present code, answers and facts.
+// showsAnother reports whether the catalog of a stopped proof differs from the catalog of the last passed run. The
+// proof must have the present code, answers and facts.
 func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
 	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
 		return false
@@ -137,8 +137,8 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 }
 
 // foretold returns the finding of a run that changed nothing, if the finding is still valid. The finding is
-// valid if the run's catalog is the same as that of the last full run, or if the run's code and answers are
-// still the present ones.
+// valid if the run has the same catalog as the last full run, or if the run's code and answers have not
+// changed since.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {

@@ -52,7 +52,7 @@ func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) 
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
-// by sets the program with which all nodes run. If the program is the agent, the code has no digest.
+// by makes all nodes run with this program. If the program is `agent`, the code has no digest.
 func (s *sim) by(program tutti.Program) {
 	s.program, s.manifests[""] = program, s.nodes
 }
@@ -211,8 +211,8 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
-// TestAFailedForeignRunHoldsNobodyBack: a node that needs a run of ours anyway gets this
-// run.
+// TestAFailedForeignRunHoldsNobodyBack: if a node needs a run of ours anyway, the node
+// gets this run.
 func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)

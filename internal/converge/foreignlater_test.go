@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// daemons is a fleet of one node, an hour after its last run of ours. Puppet's daemon also runs on
-// the node.
+// daemons is a fleet of one node, an hour after Tutti's last run on it. Puppet's daemon also runs
+// on the node.
 func daemons(t *testing.T) *sim {
 	t.Helper()
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -31,7 +31,7 @@ func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
 	}
 }
 
-// passes begins a run of ours on a, and makes it pass its gate.
+// passes returns a new run of ours on node a that has passed its gate.
 func (s *sim) passes() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0001-%012d", s.ids))
@@ -111,7 +111,7 @@ func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
 	s.needs(t, "a whole one behind its end", converge.Nothing)
 }
 
-// tagged begins a run of ours with tags on a, and makes it pass its gate.
+// tagged returns a new run of ours with tags on node a. The run has passed its gate.
 func (s *sim) tagged() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0002-%012d", s.ids))

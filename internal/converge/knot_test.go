@@ -96,7 +96,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 
 // A node's own questions do not count as unanswered, because no other node will answer
 // them. The test uses the smallest fleet that broke the bound. When the two own questions
-// of node a counted as unanswered, a ran after each single change of b.
+// of node a counted as unanswered, node a ran after each single change of node b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {
@@ -187,10 +187,10 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 	}
 }
 
-// A node may choose a question to publish into only after it has read an answer. Before
-// this answer exists, no rule can know the question. The two fleets of this test look
-// alike, and either p or y can begin. The right choice in one fleet costs an extra run in
-// the other. There are no cycles, and four runs would be enough.
+// A node may need to read an answer before it can choose the question into which it
+// publishes. Before this answer exists, no rule can know that question. The two fleets of
+// this test look alike, and either p or y can begin. The right choice in one fleet costs
+// an extra run in the other. There are no cycles, and four runs would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

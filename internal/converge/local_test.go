@@ -20,8 +20,8 @@ func cutOff(phase string) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
 }
 
-// TestLocalRuns checks what a run that the node's agent began means, according to ADR
-// 0023.
+// TestLocalRuns checks what a local run means for its node, according to ADR 0023. The
+// node's agent began this run.
 func TestLocalRuns(t *testing.T) {
 	atHand := func(f tutti.Foreign) tutti.Foreign { f.Local = &tutti.Local{}; return f }
 	for _, tc := range []struct {

@@ -27,7 +27,7 @@ const (
 type Standing struct {
 	Need    Need
 	Changed []tutti.Query // the questions that the node has read and whose answers have changed
-	Run     *engine.Run   // the run that shows the need; nil: there is none
+	Run     *engine.Run   // the run that shows the need; nil: there is no such run
 
 	// Foreign is true if the need comes only from a run that Tutti did not start, or from the findings of
 	// a noop run.
@@ -35,7 +35,7 @@ type Standing struct {
 	// Facts is true if the need comes only from changed facts.
 	Facts bool
 
-	why string // if why is empty, Changed is the reason for the need
+	why string // if `why` is empty, Changed is the reason for the need
 }
 
 // Why explains why something is needed. Why returns an empty string if nothing is needed.
@@ -92,11 +92,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	if s.withdrawn[node] > passed.GatedSeq {
-		out.why = "a fleet file did not grant what it has published, or an operator took it back: that was withdrawn"
+		out.why = "data that it published was withdrawn: a fleet file did not grant the data, or an operator took it back"
 		return out
 	}
 	if key := denied(passed, has); key != "" {
-		out.why = fmt.Sprintf("it read %q, which nothing grants it any more", key)
+		out.why = fmt.Sprintf("it read %q, but no grant allows this any more", key)
 		return out
 	}
 	if has.Meant != nil {
@@ -114,7 +114,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
-		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: by itself it may have another one", passed.Environment)
+		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: when it runs by itself, it may have another one", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
@@ -143,13 +143,13 @@ func inGroups(groups []tutti.GroupName) string {
 	return text
 }
 
-// supersedes reports whether a run is from a later job with other code than this job.
+// supersedes reports whether a run is from a later job whose code differs from this job's code.
 func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
-// maxByFacts bounds how many runs of a node only facts may cause in one step.
+// maxByFacts is how many runs of a node in one step may have changed facts as their only reason.
 const maxByFacts = 2
 
 // factsWhy explains why a node with changed facts is not good.
@@ -174,7 +174,7 @@ func unfinished(last engine.Last) string {
 }
 
 // owed explains which refresh a node still owes, according to the last result that it reported. The function
-// returns an empty string if the node owes none.
+// returns an empty string if the node owes no refresh.
 func owed(last engine.Last) string {
 	var latest *engine.Run
 	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
@@ -196,13 +196,13 @@ func ended(last engine.Last) string {
 	case a == nil:
 		return "it never ran"
 	case last.SetBack != nil && last.SetBack.Moved:
-		return fmt.Sprintf("it is another machine, or was installed again, since run %s: its machine id is another one", last.SetBack.Run)
+		return fmt.Sprintf("it is another machine, or was installed again, since run %s: its machine id has changed", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.During:
 		return fmt.Sprintf("it was set back to before run %s ended", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.Run != "":
 		return fmt.Sprintf("it was set back to before run %s", last.SetBack.Run)
 	case last.SetBack != nil:
-		return "the server was set back: the node has run since, and this log does not say what"
+		return "the server was set back: the log lacks the node's latest runs"
 	case a.Lost != "" && a.Result == nil:
 		return "its last run was given up: " + a.Lost
 	case a.Proved:
@@ -253,7 +253,7 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart names the run with tags that has left the node in another state than its last full run did. The function
+// inPart names a run with tags after which the node is no longer in the state of its last full run. The function
 // returns an empty string if no run with tags has done this. If a run with tags had the full run's catalog, it
 // only repaired the node.
 func inPart(last engine.Last) string {

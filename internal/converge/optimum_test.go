@@ -61,8 +61,8 @@ func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int
 	return 0
 }
 
-// cyclesOf returns the cycles of nodes in the final state. A node that reads what it
-// publishes itself is also a cycle.
+// cyclesOf returns the cycles of nodes in the final state. If a node reads its own
+// values, this is also a cycle.
 func cyclesOf(nodes map[tutti.NodeName]*manifest, operator map[string]string) [][]tutti.NodeName {
 	w, _ := fixpoint(nodes, operator)
 	g := dag.New[string]()

@@ -58,7 +58,7 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 
 // data adds an edge from each node to every node whose question it answers.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
-	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; most questions have none
+	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; for most questions no node does
 	for _, name := range names {
 		if !follows(name) {
 			continue

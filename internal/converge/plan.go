@@ -85,7 +85,7 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 
 // unmet explains why a node that has compiled would apply. The method returns an empty
 // string if the node would not apply. The compile has already replaced the node's record,
-// so unmet looks at the node's last run.
+// so the method looks at the node's last run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
@@ -113,7 +113,7 @@ func (d *decision) unmet(seat *seat) string {
 	if provable(last.Passed, r) {
 		return ""
 	}
-	return "its catalog, or what that names, is another than that of its last run"
+	return "its catalog, or a file that the catalog names, differs from that of its last run"
 }
 
 // whatChanged names those questions of a node whose answers differ from the answers in its
@@ -128,7 +128,7 @@ func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) str
 	for _, q := range questions[:min(len(questions), maxCauses)] {
 		text := q.String()
 		if !slices.ContainsFunc(public, q.Equal) {
-			text += " (by what these compiles export)"
+			text += " (because of what these compiles export)"
 		} else if _, known := d.state.data.LastChange(node, q); known {
 			text += " (" + strings.TrimPrefix(d.state.changeOf(node, q), q.Key+" ") + ")"
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// went returns the nodes that passed their gates after a place in the log, in this order.
+// went returns the nodes that passed their gates after a place in the log, in the order
+// in which they passed.
 func (s *sim) went(since int) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, e := range s.log[since:] {

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// An answer has many readers if more than one in widePart of the fleet's nodes reads it,
-// and more than wideMin nodes. If an answer has many readers, they do not all run at
+// An answer has many readers if more than wideMin nodes read it, and if these are more
+// than 1/widePart of the fleet. If an answer has many readers, they do not all run at
 // once.
 const (
 	widePart = 10
@@ -25,7 +25,7 @@ const (
 const aloneFor = 2 * time.Minute
 
 // disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
-// its wait for PuppetDB has failed. The node's own daemon would wait as long.
+// its run waited too long for PuppetDB. The node's own daemon would wait as long.
 const disabledFor = 30 * time.Minute
 
 // waked records since when a node has reasons to run. Reasons to run at once are in the
@@ -174,7 +174,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case !reacts && v.rollout != nil:
 		return v.rollout.heldBack()
 	case s.letAlone(n):
-		return "it kept changing, as an earlier job says: it runs after new code, or for a person"
+		return "it kept changing in an earlier job: it runs after new code, or for a person"
 	case s.hopeless(n, standing, code):
 		return "nothing has changed since its last run, which did not go well: it runs after a change, or for a person"
 	case s.haltsFor(v, n) != "":
@@ -182,7 +182,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case s.alone(v, n).After(v.Now):
 		return "its last run ended unknown or left a refresh out, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
 	case v.Now.Before(from):
-		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when that is over", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
+		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when this time has passed", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
 	case now:
 		return ""
 	case wide:
@@ -196,7 +196,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 }
 
 // urgency returns how soon a node's reasons let it run: now, or later together with many
-// other nodes. If both results are false, the node runs at the next run for another reason.
+// other nodes. If both results are false, these reasons alone start no run.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	if standing.Foreign { // whoever started the foreign run might undo each reaction, for ever
 		return false, false
@@ -238,8 +238,8 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node's facts have changed since its last run, and another run
-// may help for this reason.
+// otherFacts reports whether a node's facts have changed since its last run, and whether
+// another run may help for this reason.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
@@ -256,8 +256,9 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns until when a node is left alone. A node is left alone if its last run was
-// lost or interrupted, waited for PuppetDB too long, left a refresh out, or could not begin.
+// alone returns the time until which a node is left alone. A node is left alone if its last
+// run was lost or interrupted, waited for PuppetDB too long, left a refresh out, or could
+// not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {

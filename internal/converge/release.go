@@ -102,9 +102,9 @@ func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, t
 // heldBack explains what the held code waits for.
 func (r *rollout) heldBack() string {
 	if r.pushed.Canary == 0 {
-		return "the code that was pushed waits for a person: it runs after `tutti code release`"
+		return "the code that was pushed waits for a person: the node runs after `tutti code release`"
 	}
-	return fmt.Sprintf("the code that was pushed waits until %s with it: it runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
+	return fmt.Sprintf("the code that was pushed waits until %s with this code: the node runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
 }
 
 // canaries returns a number of nodes with a verb.

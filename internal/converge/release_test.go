@@ -154,7 +154,7 @@ func TestACanaryThatFails(t *testing.T) {
 }
 
 // A node has run with code that was never released, and newer code was pushed. The node
-// runs by itself with neither of the two codes.
+// does not run by itself with either of the two codes.
 func TestWhoRanWithCodeThatWasPassedOverRests(t *testing.T) {
 	s := living(t, ten(readsX))
 	s.holdBack("two", 0, ten(other))

@@ -34,7 +34,7 @@ const (
 	ready     phase = "ready"     // it may be started
 	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
 	held      phase = "held"      // at its gate
-	applying  phase = "applying"  // the node's run is after its gate, or another job has the node
+	applying  phase = "applying"  // the node's run has passed its gate, or another job has the node
 	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
 	waiting   phase = "waiting" // the node waits for an answer that is missing
@@ -118,8 +118,8 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction returns only those of the given nodes that may run by themselves in a job. A job has one
-// code. While other code is held, inReaction returns the nodes that run with the job's code.
+// inReaction returns the given nodes that may run by themselves in a job. A job has one code. While
+// other code is held, inReaction returns the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
 	if v.rollout == nil {
 		return nodes
@@ -137,8 +137,8 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in returns with which Puppet, program, environment and grants a node would run in a job.
-// A job keeps the code and environment that it had when it began.
+// in returns the Puppet, program, environment and grants with which a node would run in a
+// job. A job keeps the code and environment that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env
@@ -146,8 +146,8 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 }
 
 // affected adds the nodes that are good in the public view, but will not be good after other
-// nodes of the job publish their results. If affected finds these nodes early, each node that
-// reads their later values needs one run less.
+// nodes of the job publish their results. If the method finds these nodes early, each node
+// that reads their later values needs one run less.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {
@@ -369,8 +369,8 @@ func owesAfterGood(r *engine.Run) bool {
 }
 
 // final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs, the run would fail again. If a Puppet Server returned the error, final
-// returns false, because the error may come from the server's machine.
+// the same inputs, the run would fail again. If a Puppet Server returned the error, the
+// result is false, because the error may come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false

@@ -241,8 +241,8 @@ type halts struct {
 	queues []Serial // see State.queues
 }
 
-// haltsIn returns the halts of a view that survey has returned. The first call computes
-// the halts.
+// haltsIn returns the halts of a view that the method survey has returned. The first
+// call computes the halts.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	if v.halts.of != nil {
 		return v.halts.of
@@ -334,9 +334,9 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes that their serial groups keep from running in a job. Such a node comes after a node
-// with an earlier turn that is not good and does not run either. If a node was tried and broke in the step,
-// all other nodes of its groups come after it.
+// stop finds the nodes that may not run in a job because of their serial groups. Such a node waits for a
+// node with an earlier turn, which is not good and does not run either. If a node was tried and broke in
+// the step, all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -398,8 +398,8 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	return out
 }
 
-// orderOf returns the order of nodes that results from their reads from each other and from
-// the fleet file.
+// orderOf returns the order of nodes that results from the fleet file and from what the
+// nodes read from each other.
 func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
 	o := &order{state: s, job: job}
 	is := func(n tutti.NodeName) bool { return in[n] }

@@ -110,8 +110,8 @@ func TestOneNodeOfASerialGroupAtATime(t *testing.T) {
 	}
 }
 
-// This must also be true if runs are lost, messages arrive twice and late, and the server
-// restarts.
+// Only one node of a serial group applies at a time, even if runs are lost, messages
+// arrive twice and late, and the server restarts.
 func TestSerialGroupsInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -50,7 +50,7 @@ type sim struct {
 	clock    tutti.Clock   // for our runs
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // called when a run of the node has ended
-	owes     func(*tutti.Result)  // adds refreshes to each good result that the run has left out
+	owes     func(*tutti.Result)  // adds to each good result the refreshes that the run has left out
 	disabled bool                 // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
@@ -136,7 +136,7 @@ func (s *sim) append(b tutti.Body) {
 	s.apply(e)
 }
 
-// cut notes that the log may end here.
+// cut records that the log may end here.
 func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {
@@ -235,7 +235,8 @@ func (s *sim) exports(r *engine.Run, exports []tutti.Export, overlay bool) {
 	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
 }
 
-// run lets the nodes act, in the order that pick chooses, until the job has its verdict.
+// run lets the nodes act, in the order that the function `pick` chooses, until the job
+// has its verdict.
 func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	for range 5000 {
@@ -260,7 +261,7 @@ func (s *sim) step(pick func(n int) int) {
 	actions[pick(len(actions))]()
 }
 
-// all runs a converge job to its end.
+// all begins a converge job and runs it to its end.
 func (s *sim) all(pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)

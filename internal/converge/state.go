@@ -62,7 +62,7 @@ func New(e *engine.State, d *data.State) *State {
 	}
 }
 
-// Apply folds an event. The folds of engine and data must have folded the event before.
+// Apply folds an event. The folds of engine and data must already have folded this event.
 func (s *State) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:
@@ -84,7 +84,7 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetSeq, s.fleetBy = e.Seq, e.By
-		for n := range s.nodes { // the node may now run by another program
+		for n := range s.nodes { // the node may now run with another program
 			s.dirty[n] = true
 		}
 	case *tutti.CodePushed:
@@ -190,7 +190,7 @@ func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember makes the questions and the declared values of a run the record of its node.
+// remember stores the questions and the declared values of a run as the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return
@@ -220,7 +220,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore sets a node's record to that of the run which determines the node's standing.
+// restore replaces a node's record with the record of the run that determines the node's standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {

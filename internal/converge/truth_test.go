@@ -227,7 +227,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has notes the present state of a machine. If `disk` is empty, nobody knows the state.
+// has stores what state a machine is in now. If `disk` is empty, nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)

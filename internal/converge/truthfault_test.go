@@ -76,7 +76,7 @@ func (l *life) restore() string {
 	return "a restore of the server"
 }
 
-// tellAgain simulates what nodes report to a server that has forgotten these events.
+// tellAgain simulates what nodes report to a server that has forgotten the events in `since`.
 func (l *life) tellAgain(since []tutti.Event) {
 	wanted, results, passed := map[tutti.RunID]uint64{}, map[tutti.RunID]tutti.Result{}, map[tutti.RunID]bool{}
 	begun, back := map[tutti.NodeName]uint64{}, map[tutti.NodeName]bool{}

@@ -88,8 +88,8 @@ func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
-// NotNoted explains that and why a node could not note runs that Tutti did not start. The result is empty if
-// the argument `why` is empty.
+// NotNoted returns a text that a node could not note runs that Tutti did not start, with the reason `why`.
+// The result is empty if `why` is empty.
 func NotNoted(why string) string {
 	if why == "" {
 		return ""

@@ -154,7 +154,8 @@ func TestReachIsBothWays(t *testing.T) {
 					t.Fatalf("%d reaches %d one way only", a, b)
 				}
 			}
-			// The descendants of a are its successors and their descendants.
+			// The descendants of node a are its successors and the descendants of its
+			// successors.
 			want := map[int]bool{}
 			for _, s := range g.Successors(a) {
 				want[s] = true

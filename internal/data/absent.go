@@ -56,13 +56,13 @@ func (s *State) releaseAbsent(a *absentSet) {
 }
 
 // sharedPresent reports whether a key in absent sets may have a value now. A key may have a value
-// if the shared level has it, or if a node declares that it will publish the key.
+// if it exists on the shared level, or if a node declares that it will publish the key.
 func (s *State) sharedPresent(key string) bool {
 	_, has := s.shared[key]
 	return has || len(s.declared[sharedHiera(key)]) > 0
 }
 
-// markPresent updates the absent sets that contain a key when the result of sharedPresent for the
+// markPresent updates the absent sets that contain a key, if the result of sharedPresent for this
 // key has changed.
 func (s *State) markPresent(q *Question) {
 	is := s.sharedPresent(q.Query.Key)

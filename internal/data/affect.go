@@ -7,18 +7,18 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Affected is a question whose answer changes when a value changes. Nodes lists, sorted, the nodes that would get
-// another answer than the answer in their records.
+// Affected is a question whose answer changes when a value changes. Nodes lists, sorted, the nodes for which the
+// new answer would differ from the answer in their records.
 type Affected struct {
 	Query tutti.Query
 	Nodes []tutti.NodeName
 }
 
 // Affects returns the questions and nodes that would be affected if a value were set. If
-// set is empty, the value would be unset. Affects covers the readers of the value and
-// the readers of its hiera key. If the value stays equal, no node is affected. If a node
-// would get the answer that is in its record, the node is not affected. Nothing is
-// changed.
+// `set` is empty, Affects assumes that the value is unset. Affects covers the readers of
+// the value and the readers of its hiera key. If the value stays equal, no node is
+// affected. If a node would get the answer that is in its record, the node is not
+// affected. Nothing is changed.
 func (s *State) Affects(path string, set json.RawMessage) []Affected {
 	var now value
 	if len(set) > 0 {

@@ -103,8 +103,8 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// pass calls f with the exports of a type, node by node. pass uses the asker's view and leaves out the asker's
-// own exports.
+// pass calls f with the exports of a type, node by node. The method uses the asker's view and leaves out the
+// asker's own exports.
 func (s *State) pass(name string, asker Asker, f func([]member)) {
 	overlay := s.overlay(asker).all()
 	for node, members := range s.types[name] {

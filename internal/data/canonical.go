@@ -18,7 +18,7 @@ import (
 const MaxValueDepth = 256
 
 // Canonical returns the canonical encoding of a JSON value. Equal values have equal encodings, and different
-// values have different encodings. The encoding is that of RFC 8785 with two differences. Members are sorted
+// values have different encodings. The encoding follows RFC 8785, with two differences. Members are sorted
 // by their UTF-8 bytes. A whole number stays a whole number of any size, because 1 and 1.0 differ in Puppet.
 // Canonical returns CodeInvalid if the input is not JSON, is not UTF-8, or has a number beyond 64-bit
 // floating point. If the input is already canonical, Canonical returns it without decoding it. Most values

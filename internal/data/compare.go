@@ -113,7 +113,7 @@ func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 }
 
 // current returns whether an asker finds an answer now, and the answer's digest. If the question is in a record (see
-// Remember), current needs no search. It never lists exports.
+// Remember), no search is necessary. The method never lists exports.
 func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
 	if known := s.questions[identify(q.query)]; known != nil {
 		return known.answer(asker)

@@ -121,8 +121,8 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	return f, nil
 }
 
-// gather adds the operands of a list. If an operand is itself a list with the same operator, gather adds the operands
-// of that list instead. So a long chain is sorted only once, and not at every level.
+// gather adds the operands of a list. If an operand is itself a list with the same operator, the method adds the
+// operands of that list instead. So a long chain is sorted only once, and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")
@@ -185,7 +185,7 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is a number of bytes. For every lookedAt bytes of the filter's value, a comparison costs one more.
+// lookedAt is a number of bytes. For every `lookedAt` bytes of the filter's value, a comparison costs one more.
 const lookedAt = 256
 
 // steps returns the largest cost of Match for one export. The result `each` is a number of comparisons. The result

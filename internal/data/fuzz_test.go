@@ -78,9 +78,9 @@ func decoded(t *testing.T, raw []byte) any {
 	return v
 }
 
-// FuzzCanonical checks that the canonical form of a canonical form is the same,
-// and that it means the same value. Equal values have equal canonical
-// forms, and different values have different canonical forms.
+// FuzzCanonical checks that a canonical form stays the same when it is converted again,
+// and that it means the same value. Equal values have equal canonical forms, and
+// different values have different canonical forms.
 func FuzzCanonical(f *testing.F) {
 	for i, seed := range []string{
 		`{"b":1,"a":[1.0,1e5,-0],"":null}`, `"\ud800\udc00\u0000\u001f\u007f\/"`, `"\ud800"`, `[[[]]]`, `1e-400`, `-0.0`, `1e400`, `123456789012345678901234567890`, `1E+21`, `0.000001`,
@@ -113,8 +113,8 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// FuzzFilter checks that the normal form of a normal form is the same, and that
-// it accepts the same exports as the filter.
+// FuzzFilter checks that a normal form stays the same when it is normalized again, and
+// that it accepts the same exports as the filter.
 func FuzzFilter(f *testing.F) {
 	export := `{"type":"A","title":"x","tags":["a","b"],"parameters":{"x":1.0,"y":{"a":[1]}},"sensitive":["pw"]}`
 	for i, seed := range []string{

@@ -24,7 +24,7 @@ type read struct {
 	*Question
 	digest          tutti.Digest
 	sum             sum
-	summed          bool // if summed is true, sum replaces digest
+	summed          bool // if `summed` is true, `sum` replaces `digest`
 	found, degraded bool
 }
 
@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is different now. changed modifies nothing, because several
-// readers compare the same record at the same time.
+// changed reports whether the answer is different now. The method modifies nothing, because
+// several readers compare the same record at the same time.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -58,9 +58,9 @@ func (r *read) compact(asker Asker) {
 	r.sum, r.summed, r.digest = r.collected(asker), true, ""
 }
 
-// Remember replaces the stored reads of a node. If job is not empty, the node's runs read the
-// overlay of this job. If job is empty, the node's runs read the public data. The node is touched.
-// From the argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
+// Remember replaces the stored reads of a node. If `job` is not empty, the node's runs read the overlay
+// of this job. If `job` is empty, the node's runs read the public data. The node is touched. From the
+// argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Questions, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -136,8 +136,9 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Questions {
 }
 
 // OutdatedOf returns the questions of a node's record that have another answer now. If the argument `most` is not 0,
-// OutdatedOf returns at most this number of questions. The reads come first, in their order. After them come the hiera
-// keys that were absent and exist now, sorted by name. If job is not empty, the answers are those in the job's view.
+// OutdatedOf returns at most this number of questions. The reads come first, in their order. After them come the
+// hiera keys that were absent and exist now, sorted by name. If `job` is not empty, the method compares with the
+// answers in the job's view.
 func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
 	r := s.records[node]
 	if r == nil {
@@ -168,9 +169,9 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 }
 
 // Touched returns the nodes whose answers may have changed since the last call, sorted. Then Touched
-// clears the list. A node is touched if its record has a question whose answer an event has changed,
-// in the view of the record's job. Touched also returns a node if two changes cancel each other, or
-// if its record was already outdated. Use OutdatedOf for a precise result.
+// clears the list. A node is touched if an event has changed the answer to a question in the node's
+// record, in the view of the record's job. Touched also returns a node if two changes cancel each
+// other, or if its record was already outdated. Use OutdatedOf for a precise result.
 func (s *State) Touched() []tutti.NodeName {
 	var nodes []tutti.NodeName
 	for _, r := range s.touched {
@@ -212,9 +213,9 @@ func (s *State) valueChanged(path string, had value) {
 	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
 }
 
-// askersOf calls f for each record with a question whose answer changes if the value of a path
-// changes from `had` to `now`. askersOf passes the new answer to f. The new answer is empty if there is
-// none. askersOf may call f for the same record twice.
+// askersOf calls f for each record in which an answer changes when the value of a path changes from
+// `had` to `now`. askersOf passes the new answer to f. The new answer is empty if there is none.
+// askersOf may call f for the same record twice.
 func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
 	tell := func(q *Question, r *record) {
 		if is := s.digestFor(now, r.node); is != s.digestFor(had, r.node) {
@@ -303,8 +304,8 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	}
 }
 
-// sees reports whether a reader sees a change of the node's set. If job is empty, the change is in
-// the public set, otherwise it is in the set of that job.
+// sees reports whether a reader sees a change of the node's set. If `job` is empty, the change is
+// in the public set, otherwise it is in the set of that job.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {
 		return r.job == job

@@ -132,7 +132,7 @@ func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
 	f.db.Finish(order.Run)
 	for _, want := range []struct{ fleet, why string }{
 		{granted, "good: "},
-		{oneNode, `stale: it read "truth/x", which nothing grants it any more`},
+		{oneNode, `stale: it read "truth/x", but no grant allows this any more`},
 		{granted, "good: "},
 	} {
 		f.Push(want.fleet)
