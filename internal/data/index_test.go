@@ -176,8 +176,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestReadersAtOnce needs the flag -race. TestReadersAtOnce checks that methods
-// that only read modify nothing, not even a cache.
+// TestReadersAtOnce needs the flag -race. TestReadersAtOnce checks that the reading
+// methods modify nothing, not even a cache.
 func TestReadersAtOnce(t *testing.T) {
 	s := fold(set("x", `1`, "p"), set("node/a/hiera/k", `1`, "q"), exports("p", site("1", 80)), &tutti.JobStarted{Job: "j"}, overlay("j", "q", site("3", 80)))
 	for _, node := range []tutti.NodeName{"a", "b"} {

@@ -12,8 +12,8 @@ import (
 // maxElement is the largest export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
-// maxFields is the largest number of fields in one element, including those of its lists and objects. Each parameter
-// and each tag is one field. The values of parameters are not decoded, so their parts do not count.
+// maxFields is the largest number of fields in one element, including the fields of its lists and objects. Each
+// parameter and each tag is one field. The values of parameters are not decoded, so their parts do not count.
 const maxFields = 2 * MaxParameters
 
 // FirstOf decodes the first elements of a list, up to the number most. FirstOf decodes nothing after them, because a

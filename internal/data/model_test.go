@@ -33,13 +33,13 @@ type modelValue struct {
 	set    []setting               // the events that made the value
 }
 
-// setting is one event of a value, and the bytes that it brought.
+// setting has the actor and the number of bytes of one event that set a value.
 type setting struct {
 	by    string
 	bytes int
 }
 
-// setBy is what an actor has set.
+// setBy returns how many events and bytes an actor has set.
 func (m *model) setBy(by string) (out data.Volume) {
 	for _, v := range m.values {
 		for _, e := range v.set {

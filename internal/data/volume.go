@@ -10,7 +10,7 @@ func (v Volume) plus(o Volume) Volume { return Volume{v.Events + o.Events, v.Byt
 
 func (v Volume) minus(o Volume) Volume { return Volume{v.Events - o.Events, v.Bytes - o.Bytes} }
 
-// Within reports whether both numbers of a volume are at most those of another one.
+// Within reports whether a volume has at most as many events and bytes as the volume `most`.
 func (v Volume) Within(most Volume) bool { return v.Events <= most.Events && v.Bytes <= most.Bytes }
 
 // VolumeOfValue is the volume of a value in canonical form.
