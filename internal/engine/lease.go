@@ -137,9 +137,9 @@ func (l *Leases) queuedBehind() *Job {
 	return nil
 }
 
-// mayHold reports whether a node may hold the lease. If it may, the job must release the
-// node. A node may also hold the lease if the server has ordered this and the node has not
-// confirmed it yet.
+// mayHold reports whether a node holds the lease or possibly holds it. In both cases the
+// job must release the node. A node possibly holds the lease if the server has ordered
+// this and the node has not confirmed the order yet.
 func (l *Leases) mayHold(n *Lease) bool {
 	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
 		n.State == tutti.LeaseEnabled && l.quiet
@@ -220,8 +220,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
 		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// This Puppet checked whether it was disabled before the job held the node, and then waited
-		// until now.
+		// Before the job held the node, this Puppet process checked whether Puppet was disabled.
+		// After that check the process waited until now.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
@@ -238,7 +238,7 @@ func brokenBy(j *Job, r tutti.LeaseReport) string {
 	case r.Job == j.ID:
 		return "enabled by somebody else"
 	}
-	return "not held any more: it heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
+	return "not held any more: the node heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
 }
 
 // LeaseOrder returns the order for a node with this report.
@@ -279,7 +279,7 @@ func (j *Job) notice() string {
 	if x.Reason != "" {
 		text += ": " + x.Reason
 	}
-	text += fmt.Sprintf("; until the job ends, at most %s after it was last heard of", x.Lease)
+	text += fmt.Sprintf("; until the job ends, at most %s after this node last heard from the server", x.Lease)
 	if x.Keep {
 		text += "; if the job fails, until: tutti puppet enable"
 	}
@@ -342,7 +342,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	if !l.mayHold(n) {
 		return ""
 	}
-	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
+	return "; if the node is disabled, it becomes enabled by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
 // Due returns the nodes from which an exclusive job still needs a report.

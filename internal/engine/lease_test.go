@@ -237,7 +237,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.talk(t)
 				f.finish(f.active("n1"), good)
 			},
-			verdict: tutti.VerdictFailed, says: "n2: not held any more: it heard nothing for 5m0s", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: not held any more: the node heard nothing for 5m0s", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "a Puppet that had waited since before the job", during: func(t *testing.T, f *exclusiveFleet) {
@@ -281,7 +281,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.finish(f.active("n1"), compile)
 				f.talk(t)
 			},
-			after: time.Minute, verdict: tutti.VerdictFailed, says: "n2: no answer for 1m0s; if it is disabled, that ends by itself within 5m0s", runs: 1,
+			after: time.Minute, verdict: tutti.VerdictFailed, says: "n2: no answer for 1m0s; if the node is disabled, it becomes enabled by itself within 5m0s", runs: 1,
 			files: map[tutti.NodeName]string{"n1": "", "n2": ours("j-1")},
 		},
 	} {
