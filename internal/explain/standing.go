@@ -113,7 +113,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	return out, nil
 }
 
-// basisOf returns the data, in addition to answers, that decides whether a run still shows the node's state.
+// basisOf returns the data that decides, together with the answers, whether a run still shows the node's state.
 func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code}
 	if r.Compiled != nil {
@@ -146,9 +146,9 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf returns the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows which
-// of its machines needs nothing. A node is also suspect if its agent could not note a foreign run, because this run may
-// have changed the node.
+// stateOf returns the word for a standing. If a conflicted node needs nothing, it is suspect, because this is true for
+// only one of its machines, and nobody knows for which. A node is also suspect if its agent could not note a foreign
+// run, because this run may have changed the node.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:

@@ -107,7 +107,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 // isTrue accepts only `true`. Instead of false, the key must be left out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is returns true only for the value `want`. For every other value, is reports a problem.
+// is returns true only for the value `want`, and reports every other value as a problem.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {

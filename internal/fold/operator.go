@@ -121,8 +121,8 @@ func (o *Operator) Had(serial string) bool {
 	return ok
 }
 
-// IssuedSince counts the certificates that were issued after the time then. For a nil operator, IssuedSince returns
-// 0.
+// IssuedSince counts the certificates that were issued after the time `then`. For a nil operator, IssuedSince
+// returns 0.
 func (o *Operator) IssuedSince(then time.Time) int {
 	if o == nil {
 		return 0
