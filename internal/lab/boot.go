@@ -44,9 +44,9 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish creates the directories of a host. furnish writes the files that differ from the base into the host's upper
-// layer. furnish does not write a file that is equal to the base's file. For example, apt would drop its caches if
-// sources.list became newer.
+// furnish creates the directories of a host. furnish fills the host's upper layer with the files that differ from the
+// base's files. furnish does not write a file that is equal to the base's file. For example, apt would drop its
+// caches if sources.list became newer.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {

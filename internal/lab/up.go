@@ -162,7 +162,7 @@ func (m Machine) hosts() int {
 	return n
 }
 
-// eachHost calls the function do for all hosts at the same time and joins their errors.
+// eachHost calls the function `do` for all hosts at the same time and joins their errors.
 func eachHost(s state, do func(host int) error) error {
 	errs := make([]error, len(s.Hosts))
 	var wait sync.WaitGroup
