@@ -59,8 +59,9 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts of the present group, and then makes the next put the leader. If store panics, all puts of the
-// group get an error, and the next put still becomes the leader. Otherwise nobody would ever store again.
+// lead stores the puts of the present group, and then makes the next put the leader. If the function `store` panics,
+// all puts of the group get an error, and the next put still becomes the leader. Otherwise nobody would ever store
+// again.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()
@@ -75,7 +76,7 @@ func (g *group) lead(store func([]*put)) {
 	store(all)
 }
 
-// join reports whether p must store at once. If join returns false, p must wait.
+// join reports whether p must store at once. Otherwise p must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
