@@ -42,7 +42,7 @@ func TestIndex(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		before  []tutti.Body
-		job     tutti.JobID // that of a
+		job     tutti.JobID // the job in which node a asks
 		then    []tutti.Body
 		touched []tutti.NodeName
 		want    map[tutti.NodeName][]tutti.Query
@@ -171,7 +171,7 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 	}
-	if len(shared) != 7 { // one each for x, Web, declared, gone.now and mine, and two for k
+	if len(shared) != 7 { // the questions x, Web, declared, gone.now and mine, and two questions for k
 		t.Errorf("two nodes have %d questions, want 7: one for both, but for hiera data of their own", len(shared))
 	}
 }

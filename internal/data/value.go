@@ -216,8 +216,8 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
 // hieraValue returns the value that hiera on a node finds for a key. hieraValue returns the zero value if there is
-// none. If the node's own level has a secret for the key, and the secret is not sealed to the node, the shared
-// value is hidden too.
+// none. The node's own level may have a secret for the key that is not sealed to the node. Such a secret hides the
+// shared value, too.
 func (s *State) hieraValue(node tutti.NodeName, key string) value {
 	v, own := s.hiera[node][key]
 	if !own {
@@ -273,7 +273,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node. If node is empty, level returns the shared data.
+// level returns the hiera data of a node. If the node is empty, the result is the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared

@@ -19,7 +19,7 @@ const (
 // names.
 type counts struct {
 	total int
-	of    map[string]int // at most maxCounted names; all other names are only in total
+	of    map[string]int // at most maxCounted names; other names count only in `total`
 }
 
 func (c *counts) add(name string) {

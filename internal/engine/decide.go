@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// View is what a decision needs in addition to the log.
+// View is the data that a decision needs in addition to the log.
 type View struct {
 	Now      time.Time
 	Since    time.Time                          // when this server began to serve
@@ -94,7 +94,7 @@ func (v View) from(logged time.Time) time.Time {
 	return v.Since
 }
 
-// next returns what may begin in the job.
+// next returns the events that begin or end something in the job.
 func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {
@@ -106,7 +106,8 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 }
 
 // ready reports whether all steps that the step waits for are done. If the step has
-// `per: node` and node is not empty, ready looks only at this node in those steps.
+// `per: node` and the argument `node` is not empty, only this node matters in those
+// steps.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]

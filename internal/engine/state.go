@@ -231,8 +231,8 @@ func (s *State) Last(node tutti.NodeName) Last {
 // reported them.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether the run's exports are published when it passes its gate.
-// Exports that go to PuppetDB are already published by the compile.
+// Publishes reports whether the run's exports are published when the run passes its
+// gate. Exports that go to PuppetDB are already published by the compile.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.

@@ -94,9 +94,9 @@ func Last(path string, most int64) ([]byte, error) {
 }
 
 // Ends returns a file of lines. If the file has more than twice `each` bytes, Ends leaves out the middle. Ends returns
-// whole lines from the beginning and from the end of the file, at most `each` bytes of each. Between the two parts,
-// Ends inserts the line that the function `cut` returns. The function `cut` gets the number of bytes that Ends left
-// out.
+// whole lines from the beginning and from the end of the file, at most `each` bytes from each end. Between the two
+// parts, Ends inserts the line that the function `cut` returns. The function `cut` gets the number of bytes that Ends
+// left out.
 func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {

@@ -107,8 +107,8 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	return out
 }
 
-// pushes reads the pushes of an environment. If the environment is empty, pushes uses the environment of
-// the fleet file.
+// pushes reads the pushes of an environment. If the environment is empty, the method uses the
+// environment of the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
 	var p pushes
 	if err := rd.look(ctx, func(v View) error {

@@ -81,7 +81,7 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 // the results of identify as keys, and the map `keys` has hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. If the places are not stored, places returns an empty result.
+// places reads the places. If the places are not stored, the result is empty.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {

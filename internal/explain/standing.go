@@ -146,9 +146,9 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf returns the word for a standing. If a conflicted node needs nothing, it is suspect, because this is true for
-// only one of its machines, and nobody knows for which. A node is also suspect if its agent could not note a foreign
-// run, because this run may have changed the node.
+// stateOf returns the word for a standing. If a conflicted node needs nothing, its state is suspect: two machines act
+// as this node, and nobody knows which of them needs nothing. A node is also suspect if its agent could not note a
+// foreign run, because this run may have changed the node.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
@@ -232,7 +232,7 @@ func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	return err
 }
 
-// tell records how the inputs of a run differ from those of the run before it.
+// tell records how the inputs of a run differ from the inputs of the previous run.
 func (p *pair) tell() {
 	if p.before == nil || p.now == nil {
 		return

@@ -73,7 +73,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 }
 
 // group returns the nodes that a group lists, and sets the other fields of the group. For a
-// group of join tokens, group returns no nodes.
+// group of join tokens, the result is empty.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text

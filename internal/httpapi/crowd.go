@@ -26,20 +26,20 @@ type guest struct {
 	from string // changes only while the guest is not in a crowd
 	said int    // number of bytes that the client has sent, counted up to hello
 
-	place atomic.Pointer[chan struct{}] // the places for hellos, while this connection has one of the places; nil: it has none
+	place atomic.Pointer[chan struct{}] // the places for hellos, if this connection occupies one of them; otherwise nil
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
-	// far is set when the client has sent its TLS hello or its whole request, and while the server handles an
-	// operator's request on the connection. The crowd closes connections without this mark first. Under the
-	// crowd's lock.
+	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
+	// server handles an operator's request on the connection. The crowd closes connections without this mark
+	// first. Under the crowd's lock.
 	far    bool
 	served int // number of operators' requests that run now, also under the crowd's lock
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter adds a connection. If there is no room, enter closes another connection.
+// enter adds a connection. If there is no room, the method closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c

@@ -14,10 +14,10 @@ import (
 )
 
 // Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS in time.
-// It bounds three sets of connections (see crowd): those in TLS, those without a certificate, and those with
-// one. A busy machine may need long for TLS, so the Door first ends connections that have not even sent a
-// hello. It answers only a few hellos at the same time, so that enough processors stay free for the server's
-// other work.
+// It bounds three sets of connections (see crowd): connections in TLS, connections without a certificate, and
+// connections with a certificate. A busy machine may need long for TLS, so the Door first ends connections
+// that have not even sent a hello. It answers only a few hellos at the same time, so that enough processors
+// stay free for the server's other work.
 type Door struct {
 	net.Listener
 	o         DoorOptions

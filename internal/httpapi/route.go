@@ -104,8 +104,8 @@ const (
 )
 
 // route describes a call for operators. route contains the verbs of which the caller needs one, and the function
-// that handles the call. For some calls, the permission also depends on the request's content. The server checks
-// that.
+// that handles the call. For some calls, the permission also depends on the request's content, which the server
+// checks.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body

@@ -175,7 +175,7 @@ func (a *Authority) issuing() *keySet {
 }
 
 // shown returns a key set whose certificate the client can check. In its list of protocols, the client names the CAs
-// that it trusts. If the client names no CA, shown returns the present key set, because such a client knows the
+// that it trusts. If the client names no CA, the result is the present key set, because such a client knows the
 // present CA or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {
 	sets := []*keySet{a.issuing()}

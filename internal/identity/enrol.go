@@ -27,8 +27,8 @@ type EnrolRequest struct {
 	Signature []byte         `json:"signature"`
 }
 
-// EnrolResponse is what an admitted node needs to know. CodeKey is the operators' public key. The node trusts this
-// key from now on.
+// EnrolResponse is the information that an admitted node needs. CodeKey is the operators' public key. The node
+// trusts this key from now on.
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`

@@ -97,8 +97,9 @@ type Trust struct {
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust returns a Trust with the key in a PEM text. If last is not nil, NewTrust returns a Trust with the keys
-// that this statement names. At the beginning, a node has no key for a check and must believe the server.
+// NewTrust returns a Trust with the key in a PEM text. If the statement `last` is not nil, NewTrust returns a
+// Trust with the keys in this statement. At the beginning, a node has no key for a check and must believe the
+// server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)

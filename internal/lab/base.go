@@ -100,7 +100,7 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base. For any other base, install copies the parent and adds packages.
+// install bootstraps a plain base. For any other base, the method copies the parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {

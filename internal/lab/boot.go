@@ -124,7 +124,7 @@ const (
 )
 
 // wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host still counts
-// as running, and wait logs the failure.
+// as running, and the method logs the failure.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))

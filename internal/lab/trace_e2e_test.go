@@ -80,8 +80,8 @@ func mountOf(line string) string {
 	return ""
 }
 
-// forwarding returns the kernel's setting. If labs of others are running, forwarding
-// returns the value that the setting will have when these labs are down.
+// forwarding returns the kernel's setting. If labs of others are running, the result is
+// the value that the setting will have when these labs are down.
 func forwarding(t *testing.T, m Machine) string {
 	t.Helper()
 	if text, err := os.ReadFile(forwardBefore); err == nil && othersUp(t, m) {

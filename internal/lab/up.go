@@ -44,7 +44,7 @@ func (r *Running) Host(name string) (*Host, error) {
 // a kernel setting.
 const lockFile = runDir + "/lock"
 
-// Up creates the lab and returns when every host is running. If Up fails or ctx ends, it removes everything that it
+// Up creates the lab and returns when every host is running. If Up fails or ctx ends, Up removes everything that it
 // has created. If a lab with that name exists, Up returns an error.
 func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := Check(); err != nil {

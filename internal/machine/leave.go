@@ -87,7 +87,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled returns an error as long as data of the node would get lost.
+// settled returns an error if data of the node would get lost when the node leaves now.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent enables Puppet when the job or its lease ends: wait, and keep the agent running")
