@@ -23,7 +23,8 @@ type model struct {
 	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
 }
 
-// modelValue is a value or a secret. For a secret, the field value is the text that each node with the right key gets.
+// modelValue is a value or a secret. For a secret, the field `value` is the text that each node with the right key
+// gets.
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string

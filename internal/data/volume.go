@@ -33,8 +33,8 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 // SetBy returns the volume of the values that an actor has set and that still exist.
 func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
-// SetByAfter is the result of SetBy after the actor has set a key with this volume. If adds is true, the volume is
-// added to the present secret.
+// SetByAfter is the result of SetBy after the actor has set a key with this volume. If `adds` is true, the volume
+// is added to the present secret.
 func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	after := s.setBy[actor].plus(volume)
 	if !adds {

@@ -48,7 +48,7 @@ type Credential struct {
 	Name   string
 	File   string
 	Ends   time.Time
-	Notice time.Duration // how long before its end the credential becomes a finding
+	Notice time.Duration // how long before the credential's end doctor reports it
 	Mend   string
 }
 

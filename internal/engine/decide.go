@@ -86,7 +86,7 @@ func (s *State) losses(v View) []tutti.Body {
 
 // from returns when something began, but never a time before this server began to serve. If
 // the logged time is in the future, the clock that wrote it was ahead. In that case, the
-// result is not the logged time, because it would make deadlines too late.
+// result is not the logged time, because this time would make deadlines too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged

@@ -17,9 +17,9 @@ type Facts struct {
 // no report.
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
-// Since reports whether the facts have changed since the run: the node reported f after the run
-// had passed its gate, and f differs from the facts of the run's compile. If the run's facts are
-// unknown, Since returns false.
+// Since reports whether the facts have changed since the run. This means that the node reported
+// f after the run had passed its gate, and that f differs from the facts of the run's compile.
+// If the run's facts are unknown, Since returns false.
 func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }

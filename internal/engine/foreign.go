@@ -73,7 +73,7 @@ func (s *State) repeats(f *Run, last Last) bool {
 }
 
 // touched reports whether the run may have done or tried anything on its node. For a proof,
-// the result is true, because the proof rests on a run that did so.
+// the result is true, because the proof rests on a run that applied its catalog.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }

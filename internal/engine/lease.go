@@ -20,7 +20,7 @@ type Leases struct {
 	failed []string // the reasons why no more runs begin
 	after  []*Job   // older exclusive jobs that have some of the same nodes as this job
 	wanted bool     // all nodes were enabled, so the job may hold them
-	quiet  bool     // no run of another job is going on on the job's nodes
+	quiet  bool     // no other job has an unfinished run on the job's nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
 	keep   bool     // the job's nodes stay disabled; decided when PhaseRelease begins
 }
@@ -222,7 +222,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
 		// Before the job held the node, this Puppet process checked whether Puppet was disabled.
 		// After that check the process waited until now.
-		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
+		return say(tutti.LeaseBusy, "a Puppet process of somebody else is running: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
 	}
@@ -318,13 +318,13 @@ func (s *State) overdue(j *Job, v View) []tutti.Body {
 			}
 		case l.Phase == PhaseIdle && n.State == tutti.LeaseHeld:
 			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= v.Silence {
-				give(tutti.LeaseSilent, "nothing heard of it for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
+				give(tutti.LeaseSilent, "nothing heard of the node for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
 			} else if waited >= j.Plan.Exclusive.Wait {
-				give(tutti.LeaseBusy, "a Puppet that somebody else began has not ended for %s", waited.Round(time.Second))
+				give(tutti.LeaseBusy, "a Puppet process of somebody else has not ended for %s", waited.Round(time.Second))
 			}
 		case (l.Phase == PhaseIdle || l.Phase == PhaseRun) && n.State == tutti.LeaseIdle:
 			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= j.Plan.Exclusive.Lease {
-				give(tutti.LeaseSilent, "nothing heard of it for %s: its lease has ended by itself", silent.Round(time.Second))
+				give(tutti.LeaseSilent, "nothing heard of the node for %s: its lease has ended by itself", silent.Round(time.Second))
 			}
 		}
 	}

@@ -246,12 +246,12 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.talk(t)
 				f.finish(f.active("n1"), good)
 			},
-			verdict: tutti.VerdictFailed, says: "n2: a Puppet that somebody else began runs: pid 9", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: a Puppet process of somebody else is running: pid 9", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "another Puppet does not end", before: func(f *exclusiveFleet) { f.machines["n2"].busy = "pid 9" }, after: 20 * time.Minute,
 			during:  func(t *testing.T, f *exclusiveFleet) { held(t, f) },
-			verdict: tutti.VerdictFailed, says: "n2: a Puppet that somebody else began has not ended", files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: a Puppet process of somebody else has not ended", files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "a step fails: restored", during: func(t *testing.T, f *exclusiveFleet) { held(t, f); f.finish(f.active("n1"), compile) },
@@ -358,7 +358,7 @@ func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f.finish(f.active("n1"), good)
 	f.settle(t)
 	f.talk(t)
-	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of it for 6m0s: its lease has ended by itself")
+	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of the node for 6m0s: its lease has ended by itself")
 }
 
 // TestNothingToLookIntoIsNotKept: all runs were good, so the option `keep` has no effect.

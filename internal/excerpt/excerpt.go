@@ -112,7 +112,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 		return nil, err
 	}
 	out = out[:bytes.LastIndexByte(out, '\n')+1]
-	end := make([]byte, each+1) // includes the byte before, to see where a line begins
+	end := make([]byte, each+1) // with one more byte, to see where a line begins
 	if _, err := file.ReadAt(end, info.Size()-each-1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

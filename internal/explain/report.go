@@ -261,7 +261,7 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 
 // unread records a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
-	const most = 20 // maximum of reasons, and of nodes for each reason
+	const most = 20 // the largest number of reasons, and of nodes for each reason
 	find := func(why string) int {
 		return slices.IndexFunc(out.Unread, func(u api.Unread) bool { return u.Why == why })
 	}

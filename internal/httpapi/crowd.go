@@ -31,8 +31,8 @@ type guest struct {
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
 	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
-	// server handles an operator's request on the connection. The crowd closes connections without this mark
-	// first. Under the crowd's lock.
+	// server handles an operator's request on the connection. The crowd first closes connections whose field
+	// `far` is not set. Under the crowd's lock.
 	far    bool
 	served int // number of operators' requests that run now, also under the crowd's lock
 }

@@ -30,8 +30,9 @@ func contentType(name string) string {
 
 // ownPages refuses requests that a foreign web page lets a browser send with the certificate of the browser's user.
 // A browser names the page in the header Origin. Forms can have only three content types. Before a browser sends
-// another one, it sends a preflight request, which this server does not answer. A request may have no content type,
-// because the command line of release 0.2.0 sends none. A browser that sends no content type still sends Origin.
+// another content type, it sends a preflight request, which this server does not answer. A request may have no
+// content type, because the command line of release 0.2.0 sends none. A browser that sends no content type still
+// sends Origin.
 //
 // If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as the
 // same origin. In that case the request's host is this name, and the server's certificate does not contain it. All

@@ -103,9 +103,9 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route describes a call for operators. route contains the verbs of which the caller needs one, and the function
-// that handles the call. For some calls, the permission also depends on the request's content, which the server
-// checks.
+// route describes a call for operators. route contains the function that handles the call, and the verbs. The
+// caller needs one of the verbs. For some calls, the permission also depends on the request's content, which the
+// server checks.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body

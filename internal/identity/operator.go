@@ -26,7 +26,7 @@ type OperatorBundle struct {
 	// CodeKey signs manifests. If CodeKey is nil, the operator may not push code.
 	CodeKey ed25519.PrivateKey
 
-	cas  []*x509.Certificate // CAs of which one may have signed the server's certificate
+	cas  []*x509.Certificate // the CAs that may have signed the server's certificate
 	pair *keyPair
 }
 

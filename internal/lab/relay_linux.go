@@ -48,7 +48,7 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 const (
 	// the kernel's header, the Ethernet header, and the largest packet before segmentation
 	maxFrame   = 10 + 14 + 1<<16
-	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any line
+	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any network
 )
 
 type frame struct {
