@@ -12,9 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// These constants describe the fleet of the benchmarks. For its role, each node asks for 1,950 absent hiera keys, ten
-// values, ten hiera keys and twenty collectors. Each node also asks for ten values that a hundred nodes share. Each
-// node exports three resources.
+// These constants describe the fleet of the benchmarks. Each node asks the questions of its role: 1,950 absent hiera
+// keys, ten values, ten hiera keys and twenty collectors. Each node also asks for ten values that a hundred nodes
+// share. Each node exports three resources.
 const (
 	benchNodes  = 10_000
 	benchRoles  = 20
@@ -35,8 +35,8 @@ func benchExports(node tutti.NodeName, n int) *tutti.ExportsSet {
 	return exports(node, es...)
 }
 
-// benchAsks returns the questions of a node in the form in which they come from a
-// blob. These questions share no text with the questions of other nodes.
+// benchAsks returns the questions of a node as if they were read from a blob. These
+// questions share no text with the questions of other nodes.
 func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []string) *tutti.Questions {
 	role := n % benchRoles
 	var queries []tutti.Query
@@ -65,8 +65,8 @@ func benchAsks(b *testing.B, s *data.State, node tutti.NodeName, n int, keys []s
 	return a
 }
 
-// benchAnswers does the same as asked, but for very many questions. If several nodes export nothing of a type,
-// benchAnswers finds the answer for these nodes only once.
+// benchAnswers does the same as the function `asked`, but for very many questions. If several nodes export
+// nothing of a type, benchAnswers finds the answer for these nodes only once.
 func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tutti.Questions {
 	own := map[string]bool{}
 	for _, e := range s.Exports(node) {
@@ -90,7 +90,7 @@ func benchAnswers(s *data.State, node tutti.NodeName, queries []tutti.Query) *tu
 	return a
 }
 
-// benchKeys returns the keys that are absent for one role. Each role has other keys.
+// benchKeys returns the keys that are absent for one role. Each role has different keys.
 func benchKeys(role int) []string {
 	keys := make([]string, benchAbsent)
 	for i := range keys {
@@ -126,8 +126,8 @@ func live() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// benchFleet is built only once. The memory of benchFleet is the memory that
-// Remember added.
+// benchFleet is built only once. Its field `bytes` is the memory that the calls of
+// Remember needed.
 var benchFleet struct {
 	once    sync.Once
 	answers map[string]data.Answer

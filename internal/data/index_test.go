@@ -42,7 +42,7 @@ func TestIndex(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		before  []tutti.Body
-		job     tutti.JobID // that of a
+		job     tutti.JobID // the job in which node a asks
 		then    []tutti.Body
 		touched []tutti.NodeName
 		want    map[tutti.NodeName][]tutti.Query
@@ -171,13 +171,13 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 	}
-	if len(shared) != 7 { // one each for x, Web, declared, gone.now and mine, and two for k
+	if len(shared) != 7 { // the questions x, Web, declared, gone.now and mine, and two questions for k
 		t.Errorf("two nodes have %d questions, want 7: one for both, but for hiera data of their own", len(shared))
 	}
 }
 
-// TestReadersAtOnce needs the flag -race. TestReadersAtOnce checks that methods
-// that only read modify nothing, not even a cache.
+// TestReadersAtOnce needs the flag -race. TestReadersAtOnce checks that the reading
+// methods modify nothing, not even a cache.
 func TestReadersAtOnce(t *testing.T) {
 	s := fold(set("x", `1`, "p"), set("node/a/hiera/k", `1`, "q"), exports("p", site("1", 80)), &tutti.JobStarted{Job: "j"}, overlay("j", "q", site("3", 80)))
 	for _, node := range []tutti.NodeName{"a", "b"} {

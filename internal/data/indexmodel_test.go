@@ -175,7 +175,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 			}
 			slices.Sort(producers)
 			producers = slices.Compact(producers)
-		default: // those of the key
+		default: // only the producers of the key
 		}
 		add(r.Query, now.Found, producers)
 	}
@@ -199,7 +199,7 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
-// edges returns which node reads what from which node. edges computes its result
+// edges returns which node reads which data from which node. edges computes its result
 // node by node.
 func (m *indexModel) edges() []string {
 	var all []string
@@ -297,7 +297,7 @@ func TestTheIndexIsTheModel(t *testing.T) {
 				m.indexed.Declare(node, keys)
 				m.declared[node] = keys
 			}
-			m.indexed.Touched() // of what was remembered
+			m.indexed.Touched() // forget the changes up to now
 			before := m.answers()
 			body := anyBody(t)
 			m.apply(body)

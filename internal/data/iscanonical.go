@@ -38,8 +38,8 @@ func afterValue(raw []byte, depth int) (rest []byte, is bool) {
 	return afterNumber(raw)
 }
 
-// afterItems returns the text after the items of a list or an object. The list or object ends with the character end.
-// The names in an object must be sorted and unique.
+// afterItems returns the text after the items of a list or an object. The list or object ends with the character
+// `end`. The names in an object must be sorted and unique.
 func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	if len(raw) > 0 && raw[0] == end {
 		return raw[1:], true

@@ -19,7 +19,7 @@ type Link struct {
 // does not depend on the number of reads.
 func (s *State) Links() []Link {
 	var links []Link
-	own := map[*Question]map[*record]bool{} // askers that have hiera data of their own
+	own := map[*Question]map[*record]bool{} // askers that have their own hiera data
 	for node := range s.declaredFor {
 		s.ownAskers(node, own)
 	}
@@ -84,8 +84,8 @@ func (s *State) ownAskers(node tutti.NodeName, own map[*Question]map[*record]boo
 // Declarers returns the nodes whose latest catalogs will publish a path, sorted.
 func (s *State) Declarers(path string) []tutti.NodeName { return slices.Clone(s.declared[path]) }
 
-// HieraKey splits the path of a hiera value into node and key. ok is false if the path is
-// not for hiera. The node is empty for keys that all nodes share.
+// HieraKey splits the path of a hiera value into node and key. The result `ok` is false
+// if the path is not for hiera. The node is empty for keys that all nodes share.
 func HieraKey(path string) (node tutti.NodeName, key string, ok bool) { return hieraKey(path) }
 
 // HieraPaths returns the paths of the values where hiera on a node looks for a key. Hiera

@@ -12,11 +12,11 @@ import (
 // maxElement is the largest export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
-// maxFields is the largest number of fields in one element, including those of its lists and objects. Each parameter
-// and each tag is one field. The values of parameters are not decoded, so their parts do not count.
+// maxFields is the largest number of fields in one element, including the fields of its lists and objects. Each
+// parameter and each tag is one field. The values of parameters are not decoded, so their parts do not count.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, up to the number most. FirstOf decodes nothing after them, because a
+// FirstOf decodes the first elements of a list, at most `most` elements. FirstOf decodes nothing after them, because a
 // few bytes of JSON can need much memory when decoded. The result `more` reports whether the list has further elements.
 // FirstOf treats null and an empty input as the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {

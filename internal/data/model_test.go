@@ -23,7 +23,8 @@ type model struct {
 	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
 }
 
-// modelValue is a value or a secret. For a secret, the field value is the text that each node with the right key gets.
+// modelValue is a value or a secret. For a secret, the field `value` is the text that each node with the right key
+// gets.
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string
@@ -33,13 +34,13 @@ type modelValue struct {
 	set    []setting               // the events that made the value
 }
 
-// setting is one event of a value, and the bytes that it brought.
+// setting has the actor and the number of bytes of one event that set a value.
 type setting struct {
 	by    string
 	bytes int
 }
 
-// setBy is what an actor has set.
+// setBy returns how many events and bytes an actor has set.
 func (m *model) setBy(by string) (out data.Volume) {
 	for _, v := range m.values {
 		for _, e := range v.set {

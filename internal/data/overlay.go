@@ -11,7 +11,7 @@ import (
 // yet. In the runs of this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
-	change  map[*Question]sum // for each question, the job's total minus the public total, never zero
+	change  map[*Question]sum // for each question, the job's sum minus the public sum; zero is not stored
 	weights weights
 }
 

@@ -231,7 +231,7 @@ func (s *State) ReaderCount(query tutti.Query) int {
 }
 
 // askers yields the records with the question, including the records in which its key was absent. If a record has the
-// key both as a read and as an absent key, askers yields the record twice.
+// key both as a read and as an absent key, the record comes twice.
 func (q *Question) askers() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for r := range q.readers {

@@ -36,8 +36,8 @@ func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
 	return has && p.Box == s.boxes[node]
 }
 
-// valueFor returns a value in the form for the node that opens it. If no piece is sealed to this node, the returned
-// secret has no piece.
+// valueFor returns a value in the form that the node `opener` gets. If no piece is sealed to this node, the
+// returned secret has no piece.
 func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
 	switch {
 	case v.sealed == nil:

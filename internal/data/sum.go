@@ -14,13 +14,13 @@ import (
 // without reading the other members.
 //
 // A sum has two advantages. A sum does not depend on the order. If one of 50,000 exports
-// changes, the others need not be hashed. Exclusive or would have the same advantages, but it
-// is linear. A member that occurs twice would disappear. A publisher with a few hundred
-// members could also compute a subset that disappears, and then a change would wake no
-// reader. For sums, an attacker must solve a subset-sum problem. An attacker who can choose
-// very many members can solve even this problem (generalised birthdays, Wagner 2002). The
-// only effect would be that readers of the attacker's own data wake later. No content is ever
-// looked up by this digest, and blobs have a digest of their bytes.
+// changes, the others need not be hashed. XOR would have the same advantages, but it is
+// linear. A member that occurs twice would disappear. A publisher with a few hundred members
+// could also compute a subset that disappears, and then a change would wake no reader. For
+// sums, an attacker must solve a subset-sum problem. An attacker who can choose very many
+// members can solve even this problem (generalised birthdays, Wagner 2002). The only effect
+// would be that readers of the attacker's own data wake later. No content is ever looked up
+// by this digest, and blobs have a digest of their bytes.
 type sum struct {
 	words [4]uint64 // least significant first
 	count int

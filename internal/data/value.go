@@ -109,9 +109,9 @@ func (s *State) MayChange(in wire.Publish) error {
 	return nil
 }
 
-// MayOwn checks whether the owner of a key allows a node to set or unset the key. For an operator, the node is empty.
-// MayOwn returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any owner.
-// After an operator has overwritten a key, the former owner may no longer publish the key.
+// MayOwn checks whether a node may set or unset a key that may already have an owner. For an operator, the node is
+// empty. MayOwn returns CodeConflict if the key belongs to another publisher. Operators may overwrite the key of any
+// owner. After an operator has overwritten a key, the former owner may no longer publish the key.
 func (s *State) MayOwn(key string, who tutti.NodeName) error {
 	v, ok := s.values[key]
 	switch {
@@ -164,7 +164,7 @@ func below(key, prefix string) bool {
 	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/")
 }
 
-// A page has at most pageValues values. A page ends after the value with which its size reaches pageBytes bytes.
+// A page has at most pageValues values. A page also ends as soon as its values have pageBytes bytes.
 const (
 	pageValues = 2000
 	pageBytes  = 1 << 20
@@ -216,8 +216,8 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
 // hieraValue returns the value that hiera on a node finds for a key. hieraValue returns the zero value if there is
-// none. If the node's own level has a secret for the key that is not sealed to the node, the shared value is hidden
-// too.
+// none. The node's own level may have a secret for the key that is not sealed to the node. Such a secret hides the
+// shared value, too.
 func (s *State) hieraValue(node tutti.NodeName, key string) value {
 	v, own := s.hiera[node][key]
 	if !own {
@@ -273,7 +273,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node. If node is empty, level returns the shared data.
+// level returns the hiera data of a node. If the node is empty, the result is the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared

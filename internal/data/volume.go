@@ -10,7 +10,7 @@ func (v Volume) plus(o Volume) Volume { return Volume{v.Events + o.Events, v.Byt
 
 func (v Volume) minus(o Volume) Volume { return Volume{v.Events - o.Events, v.Bytes - o.Bytes} }
 
-// Within reports whether both numbers of a volume are at most those of another one.
+// Within reports whether a volume has at most as many events and bytes as the volume `most`.
 func (v Volume) Within(most Volume) bool { return v.Events <= most.Events && v.Bytes <= most.Bytes }
 
 // VolumeOfValue is the volume of a value in canonical form.
@@ -33,8 +33,8 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 // SetBy returns the volume of the values that an actor has set and that still exist.
 func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
-// SetByAfter is the result of SetBy after the actor has set a key with this volume. If adds is true, the volume is
-// added to the present secret.
+// SetByAfter is the result of SetBy after the actor has set a key with this volume. If `adds` is true, the volume
+// is added to the present secret.
 func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	after := s.setBy[actor].plus(volume)
 	if !adds {

@@ -68,8 +68,8 @@ func fitsGo(t *testing.T, d defence) {
 	}
 }
 
-// fitsSpec makes the same checks for a row whose test is an example. Whether the result is valid
-// Ruby shows only when the row runs.
+// fitsSpec makes the same checks for a row whose test is an example. Only a run of the row shows
+// whether the result is valid Ruby.
 func fitsSpec(t *testing.T, d defence) {
 	t.Helper()
 	if _, err := d.mutant(); err != nil {

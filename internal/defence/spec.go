@@ -76,7 +76,7 @@ func objection(out string) string {
 	switch {
 	case m == nil:
 		return ""
-	case strings.HasPrefix(m[2], "== "): // the output of the run is better than the expectation's own text
+	case strings.HasPrefix(m[2], "== "): // the message is only the output of the run, so use the expectation
 		return quoted(m[1])
 	}
 	return quoted(m[2])

@@ -15,11 +15,11 @@ const (
 	maxName    = 80   // bytes of a name in a text
 )
 
-// counts stores how often each name occurred. The type needs no more memory for many names than for maxCounted
-// names.
+// counts stores how often each name occurred. However many names occur, counts stores at most maxCounted of
+// them.
 type counts struct {
 	total int
-	of    map[string]int // at most maxCounted names; all other names are only in total
+	of    map[string]int // at most maxCounted names; other names count only in `total`
 }
 
 func (c *counts) add(name string) {

@@ -28,8 +28,8 @@ const (
 // strangers is the name in an entry that counts more than one stranger.
 const strangers = "strangers"
 
-// Entry returns the entry of a refused attempt. The field `What` is usually the most important one. A reason with
-// the same text is left out.
+// Entry returns the entry of a refused attempt. The field `What` is usually the most important one. If the reason
+// has the same text as `What`, Entry leaves the reason out.
 func Entry(who, what string, cause error) *tutti.Denied {
 	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
 	if reason := cause.Error(); reason != what {
@@ -49,7 +49,7 @@ type Minute struct {
 	strangers attempts
 	sources   counts    // attempts of strangers, by source
 	room      int       // entries that strangers may still have
-	roomAt    time.Time // when room was last updated; the zero time if it never was
+	roomAt    time.Time // when the field `room` was last updated; zero if never
 }
 
 // attempts are the attempts of one caller within a minute.
@@ -58,8 +58,8 @@ type attempts struct {
 	more     counts
 }
 
-// note gives an attempt its own entry if the argument `may` is true and there is no equal entry yet. If `may` is
-// false, or if there is an equal entry, note only counts the attempt.
+// note gives an attempt its own entry if the argument `may` is true and there is no equal entry yet. Otherwise
+// the attempt is only counted.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)

@@ -104,7 +104,7 @@ func binary(p Process, verb string) []Finding {
 	if p.Unit != "" {
 		mend = "systemctl restart " + p.Unit
 	}
-	return one(fmt.Sprintf("the %s runs a binary that is no longer on the disk", verb), "an upgrade has not reached it: it is still the old release", mend)
+	return one(fmt.Sprintf("the %s runs a binary that is no longer on the disk", verb), "the process was not restarted after an upgrade: it is still the old release", mend)
 }
 
 func processes(p Process, verb string) []Finding {
@@ -167,7 +167,7 @@ func wrongCA(l Link) []Finding {
 		return nil
 	}
 	return one(fmt.Sprintf("the server at %s has no certificate of this fleet's CA: %v", l.Address, l.Err),
-		"it is another fleet's server, a server that was made again, or somebody in between; this machine sends it nothing",
+		"the server belongs to another fleet or was made again, or an attacker intercepts the connection; this machine sends nothing to this server",
 		"if the fleet's CA was rotated: tutti join --again with a new token; if the server was made again: tutti leave --offline, then tutti join")
 }
 
@@ -241,7 +241,7 @@ func rotation(f Facts) (out []Finding) {
 	}
 	r := f.Server.Rotation
 	if r.Phase.Rotates() && f.Now.Sub(r.Since) > rotationStands {
-		out = append(out, Finding{What: fmt.Sprintf("the rotation of the CA is %s since %s, and %d are behind", r.Phase, r.Since.UTC().Format(time.RFC3339), len(r.Behind)),
+		out = append(out, Finding{What: fmt.Sprintf("the rotation of the CA has been %s since %s; nodes and operators that are behind: %d", r.Phase, r.Since.UTC().Format(time.RFC3339), len(r.Behind)),
 			Means: "anyone who has the old keys can still act as the server", Mend: "tutti rotate ca --status; then tutti rotate ca --switch, --finish or --abandon"})
 	}
 	for _, b := range r.Behind {
@@ -303,16 +303,16 @@ func nodes(f Facts) []Finding {
 		case n.Unnoted != "":
 			out = append(out, Finding{
 				What:  fmt.Sprintf("node %s could not note runs that Tutti did not start: %s", n.Node, n.Unnoted),
-				Means: "such a run may have changed the node: it is suspect until it has noted them", Mend: "make room on the node's disk; on the node: tutti doctor",
+				Means: "such a run may have changed the node: the node is suspect until it has noted these runs", Mend: "make room on the node's disk; on the node: tutti doctor",
 			})
 		case n.SeenAt.IsZero():
-			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
+			out = append(out, Finding{What: fmt.Sprintf("node %s has sent nothing since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		case f.Now.Sub(n.SeenAt) > silent:
 			out = append(out, Finding{What: fmt.Sprintf("node %s was last heard of %s ago", n.Node, f.Now.Sub(n.SeenAt).Round(time.Second)), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		}
 	}
 	if old := api.OldGrants(f.Server.Nodes); old != "" {
-		out = append(out, Finding{What: old, Means: "the next push of the fleet file refuses them without `dangerous: true`", Mend: "tutti grants suggest"})
+		out = append(out, Finding{What: old, Means: "the server refuses the next push of the fleet file unless these grants have `dangerous: true`", Mend: "tutti grants suggest"})
 	}
 	return out
 }
@@ -358,7 +358,7 @@ func locks(n Node) (out []Finding) {
 	for _, l := range n.Locks {
 		out = append(out, Finding{
 			What:  fmt.Sprintf("%s is the lock of process %d, which is gone", l.Path, l.PID),
-			Means: "Puppet takes the lock over at its next run; until then it looks as if Puppet ran", Mend: "rm " + l.Path,
+			Means: "Puppet takes the lock over at its next run; until then Puppet seems to be running", Mend: "rm " + l.Path,
 		})
 	}
 	return out

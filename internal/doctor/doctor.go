@@ -36,7 +36,7 @@ type Process struct {
 	Unit        string // the systemd unit; empty: systemd does not run here
 	Enabled     bool   // starts at every boot
 	Running     bool   // a process holds the directory's lock
-	Replaced    bool   // the process runs another binary than the one on disk
+	Replaced    bool   // the binary of the process differs from the binary on disk
 	Pids        []int  // all processes of its kind for this directory
 	Free, Keeps uint64 // free bytes of the disk, and the bytes reserved for work that has begun
 	Exposed     []string
@@ -48,7 +48,7 @@ type Credential struct {
 	Name   string
 	File   string
 	Ends   time.Time
-	Notice time.Duration // how long before its end the credential becomes a finding
+	Notice time.Duration // how long before the credential's end doctor reports it
 	Mend   string
 }
 
@@ -85,7 +85,7 @@ type Node struct {
 	Certname    Certname
 	Module      string // the problem of the shipped module
 	Locks       []Lock
-	Unended     []tutti.RunID // begun runs that have neither an end nor a process
+	Unended     []tutti.RunID // runs that have begun and have neither an end nor a process
 	Unsent      []tutti.RunID // ended, but the server does not have the result
 	Refused     []tutti.RunID // ended, but the server refused the result and has accepted no later result
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first

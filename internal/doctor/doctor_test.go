@@ -76,7 +76,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		}, "backup", "before the CA was rotated"},
 		{"a rotation stands still", func(f *doctor.Facts) {
 			f.Server.Rotation = api.CARotation{Phase: tutti.RotationSwitched, Since: now.Add(-8 * 24 * time.Hour), Behind: []api.BehindRotation{{Node: "db-01"}}}
-		}, "rotation", "switched since 2029-12-25T03:04:05Z, and 1 are behind"},
+		}, "rotation", "switched since 2029-12-25T03:04:05Z; nodes and operators that are behind: 1"},
 		{"a node was left behind", func(f *doctor.Facts) {
 			f.Server.Rotation = api.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-240 * time.Hour), Left: []tutti.NodeName{"db-01"}}
 		}, "rotation", "tutti join --again"},

@@ -177,8 +177,8 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	return s.report(r)
 }
 
-// gate notes the gate's decision. Logs of releases without run.compiled contain the values
-// in run.gated.
+// gate notes the gate's decision. Old releases have no event run.compiled, so their logs
+// contain the values in run.gated.
 func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// View is what a decision needs in addition to the log.
+// View is the data that a decision needs in addition to the log.
 type View struct {
 	Now      time.Time
 	Since    time.Time                          // when this server began to serve
@@ -85,8 +85,8 @@ func (s *State) losses(v View) []tutti.Body {
 }
 
 // from returns when something began, but never a time before this server began to serve. If
-// the logged time is in the future, the clock that wrote it was ahead. In that case, from
-// ignores the logged time, because a deadline that depends on it would come too late.
+// the logged time is in the future, the clock that wrote it was ahead. In that case, the
+// result is not the logged time, because this time would make deadlines too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -94,7 +94,7 @@ func (v View) from(logged time.Time) time.Time {
 	return v.Since
 }
 
-// next returns what may begin in the job.
+// next returns the events that begin or end something in the job.
 func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {
@@ -105,8 +105,9 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 	return out
 }
 
-// ready reports whether all steps are done that come before the step. If node is set,
-// ready reports this for that node in the step.
+// ready reports whether all steps that the step waits for are done. If the step has
+// `per: node` and the argument `node` is not empty, only this node matters in those
+// steps.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]
@@ -134,8 +135,8 @@ func (st *Step) count(state StepState) int {
 }
 
 // idle reports whether nothing in the job is running, and nothing can begin. While a node waits
-// for another job's run, the job is not idle. If a node waits for a step that has failed, this
-// does not keep the job from being idle.
+// for another job's run, the job is not idle. While a node waits for a step that has failed,
+// the job may be idle.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {

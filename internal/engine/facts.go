@@ -17,8 +17,9 @@ type Facts struct {
 // no report.
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
-// Since reports whether the node reported f after the run had passed its gate, and whether the facts
-// differ from those of the run's compile. If the run's facts are unknown, Since returns false.
+// Since reports whether the facts have changed since the run. This means that the node reported
+// f after the run had passed its gate, and that f differs from the facts of the run's compile.
+// If the run's facts are unknown, Since returns false.
 func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }
@@ -54,11 +55,12 @@ const (
 	maxRow  = 6
 )
 
-// KeepChanging reports whether facts have changed so often that they alone cause no more runs.
+// KeepChanging reports whether facts have changed too often, so that changed facts alone no longer cause
+// runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing, but the runs that this caused have changed
-// nothing.
+// Harmless reports whether facts keep changing, although the latest runs that they caused
+// have changed nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
 // Tell returns the event to append when a node reports its facts. Tell returns nil if there

@@ -73,7 +73,7 @@ func (s *State) repeats(f *Run, last Last) bool {
 }
 
 // touched reports whether the run may have done or tried anything on its node. For a proof,
-// touched returns true because of the run on which it rests.
+// the result is true, because the proof rests on a run that applied its catalog.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }
@@ -104,9 +104,9 @@ func (r *Run) Clock() tutti.Clock {
 }
 
 // After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
-// later if the node reported it before our run passed its gate. It is also not later if the agent saw its end before
-// our run began. If no result contains the agent's clock, the node's time decides. If nobody knows when our run
-// began, the foreign run is later if it was reported after the claim.
+// later if the node reported it before our run passed its gate. The foreign run is also not later if the agent saw
+// the end of the foreign run before our run began. If no result contains the agent's clock, the node's time decides.
+// If nobody knows when our run began, the foreign run is later if it was reported after the claim.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:

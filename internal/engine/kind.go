@@ -12,7 +12,7 @@ type stepKind interface {
 	// next returns the events that begin or end something in an unfinished step.
 	next(j *Job, st *Step, v View, b *budget) []tutti.Body
 	// busy reports whether something in an unfinished step is running or may begin. While
-	// busy returns true, the job is not over.
+	// the result is true, the job is not over.
 	busy(j *Job, st *Step) bool
 	// runEnded sets the state of a node after the node's run r has ended. If necessary,
 	// runEnded also sets the state of the step.

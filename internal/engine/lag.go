@@ -27,9 +27,9 @@ func (r *Run) Behind() string {
 // stopped because PuppetDB lagged does not count as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
-// Lagging returns when a node whose last run lagged compiles again. Lagging also reports
-// whether the node has already compiled maxLags times. If the last run did not lag, the
-// time is zero. The argument `from` translates a time of the log.
+// Lagging returns the time when a node compiles again after its last run lagged. Lagging
+// also reports whether the node has already compiled maxLags times. If the last run did
+// not lag, the time is zero. The argument `from` translates a time of the log.
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)

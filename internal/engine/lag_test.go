@@ -17,7 +17,7 @@ func (f *fleet) late(node tutti.NodeName) {
 }
 
 // A node collects exports that PuppetDB has not stored yet. The node compiles again after
-// growing pauses, but not for ever. The compiles during the pauses do not count as tries.
+// growing pauses, but not for ever. These compiles do not count as tries.
 func TestANodeWaitsForPuppetDB(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})

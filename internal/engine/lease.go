@@ -20,7 +20,7 @@ type Leases struct {
 	failed []string // the reasons why no more runs begin
 	after  []*Job   // older exclusive jobs that have some of the same nodes as this job
 	wanted bool     // all nodes were enabled, so the job may hold them
-	quiet  bool     // no run of another job is going on on the job's nodes
+	quiet  bool     // no other job has an unfinished run on the job's nodes
 	begun  bool     // all nodes were held and idle, so the steps may begin
 	keep   bool     // the job's nodes stay disabled; decided when PhaseRelease begins
 }
@@ -137,9 +137,9 @@ func (l *Leases) queuedBehind() *Job {
 	return nil
 }
 
-// mayHold reports whether a node may hold the lease. If it may, the job must release the
-// node. A node may also hold the lease if the server has ordered this and the node has not
-// confirmed it yet.
+// mayHold reports whether a node holds the lease or possibly holds it. In both cases the
+// job must release the node. A node possibly holds the lease if the server has ordered
+// this and the node has not confirmed the order yet.
 func (l *Leases) mayHold(n *Lease) bool {
 	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
 		n.State == tutti.LeaseEnabled && l.quiet
@@ -220,9 +220,9 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
 		return say(tutti.LeaseHeld, "") // the job waits for the node again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
-		// This Puppet checked whether it was disabled before the job held the node, and then waited
-		// until now.
-		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
+		// Before the job held the node, this Puppet process checked whether Puppet was disabled.
+		// After that check the process waited until now.
+		return say(tutti.LeaseBusy, "a Puppet process of somebody else is running: "+r.Busy)
 	case n.State == tutti.LeaseHeld && r.Busy == "":
 		return say(tutti.LeaseIdle, "")
 	}
@@ -238,7 +238,7 @@ func brokenBy(j *Job, r tutti.LeaseReport) string {
 	case r.Job == j.ID:
 		return "enabled by somebody else"
 	}
-	return "not held any more: it heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
+	return "not held any more: the node heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
 }
 
 // LeaseOrder returns the order for a node with this report.
@@ -279,7 +279,7 @@ func (j *Job) notice() string {
 	if x.Reason != "" {
 		text += ": " + x.Reason
 	}
-	text += fmt.Sprintf("; until the job ends, at most %s after it was last heard of", x.Lease)
+	text += fmt.Sprintf("; until the job ends, at most %s after this node last heard from the server", x.Lease)
 	if x.Keep {
 		text += "; if the job fails, until: tutti puppet enable"
 	}
@@ -318,13 +318,13 @@ func (s *State) overdue(j *Job, v View) []tutti.Body {
 			}
 		case l.Phase == PhaseIdle && n.State == tutti.LeaseHeld:
 			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= v.Silence {
-				give(tutti.LeaseSilent, "nothing heard of it for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
+				give(tutti.LeaseSilent, "nothing heard of the node for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
 			} else if waited >= j.Plan.Exclusive.Wait {
-				give(tutti.LeaseBusy, "a Puppet that somebody else began has not ended for %s", waited.Round(time.Second))
+				give(tutti.LeaseBusy, "a Puppet process of somebody else has not ended for %s", waited.Round(time.Second))
 			}
 		case (l.Phase == PhaseIdle || l.Phase == PhaseRun) && n.State == tutti.LeaseIdle:
 			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= j.Plan.Exclusive.Lease {
-				give(tutti.LeaseSilent, "nothing heard of it for %s: its lease has ended by itself", silent.Round(time.Second))
+				give(tutti.LeaseSilent, "nothing heard of the node for %s: its lease has ended by itself", silent.Round(time.Second))
 			}
 		}
 	}
@@ -342,7 +342,7 @@ func endsAlone(l *Leases, n *Lease, j *Job) string {
 	if !l.mayHold(n) {
 		return ""
 	}
-	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
+	return "; if the node is disabled, it becomes enabled by itself within " + j.Plan.Exclusive.Lease.String()
 }
 
 // Due returns the nodes from which an exclusive job still needs a report.

@@ -237,7 +237,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.talk(t)
 				f.finish(f.active("n1"), good)
 			},
-			verdict: tutti.VerdictFailed, says: "n2: not held any more: it heard nothing for 5m0s", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: not held any more: the node heard nothing for 5m0s", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "a Puppet that had waited since before the job", during: func(t *testing.T, f *exclusiveFleet) {
@@ -246,12 +246,12 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.talk(t)
 				f.finish(f.active("n1"), good)
 			},
-			verdict: tutti.VerdictFailed, says: "n2: a Puppet that somebody else began runs: pid 9", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: a Puppet process of somebody else is running: pid 9", runs: 1, files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "another Puppet does not end", before: func(f *exclusiveFleet) { f.machines["n2"].busy = "pid 9" }, after: 20 * time.Minute,
 			during:  func(t *testing.T, f *exclusiveFleet) { held(t, f) },
-			verdict: tutti.VerdictFailed, says: "n2: a Puppet that somebody else began has not ended", files: map[tutti.NodeName]string{"n1": "", "n2": ""},
+			verdict: tutti.VerdictFailed, says: "n2: a Puppet process of somebody else has not ended", files: map[tutti.NodeName]string{"n1": "", "n2": ""},
 		},
 		{
 			reason: "a step fails: restored", during: func(t *testing.T, f *exclusiveFleet) { held(t, f); f.finish(f.active("n1"), compile) },
@@ -281,7 +281,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 				f.finish(f.active("n1"), compile)
 				f.talk(t)
 			},
-			after: time.Minute, verdict: tutti.VerdictFailed, says: "n2: no answer for 1m0s; if it is disabled, that ends by itself within 5m0s", runs: 1,
+			after: time.Minute, verdict: tutti.VerdictFailed, says: "n2: no answer for 1m0s; if the node is disabled, it becomes enabled by itself within 5m0s", runs: 1,
 			files: map[tutti.NodeName]string{"n1": "", "n2": ours("j-1")},
 		},
 	} {
@@ -358,7 +358,7 @@ func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f.finish(f.active("n1"), good)
 	f.settle(t)
 	f.talk(t)
-	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of it for 6m0s: its lease has ended by itself")
+	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of the node for 6m0s: its lease has ended by itself")
 }
 
 // TestNothingToLookIntoIsNotKept: all runs were good, so the option `keep` has no effect.

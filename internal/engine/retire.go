@@ -68,8 +68,8 @@ type share struct {
 	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether the share o has more jobs than the share s. If the argument `jobs` is false, less
-// compares runs. If the numbers are equal, less reports whether o's oldest finished job is older.
+// less reports whether the share o has more jobs than the share s, or more runs if the argument `jobs`
+// is false. If the numbers are equal, the result is true if o's oldest finished job is older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -138,8 +138,8 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes that a run is the latest one of its node whose report has come. The method does nothing if a
-// later run has sent a report.
+// report notes that, of all runs of its node with a report, this run is the latest. The method does nothing
+// if a later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {

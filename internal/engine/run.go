@@ -62,7 +62,7 @@ func (running) runEnded(st *Step, n *StepNode, r *Run) {
 }
 
 // maxAttempts bounds how often a node compiles again in one step. A node compiles again
-// if an answer that it had read changed before its gate.
+// if one of the answers to its questions changes before the gate.
 const maxAttempts = 6
 
 func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {

@@ -14,9 +14,9 @@ type SetBack struct {
 }
 
 // Compare compares the log with the last fence that a node has begun. The result `lost` is the
-// latest run that the node should know but does not know. It is nil if the node knows all its runs.
-// The result `unknown` is true if the node has begun a run that is not in the log. A run can only be
-// lost if the node kept fences when it claimed the run.
+// latest run that the node should know but does not know, or nil if there is no such run. The result
+// `unknown` is true if the node has begun a run that is not in the log. A run can only be lost if
+// the node kept fences when it claimed the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {

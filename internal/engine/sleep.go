@@ -34,8 +34,8 @@ func (k sleeping) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
 }
 
 // begun returns when something began according to the log. If the logged time is in the
-// future, the clock that wrote it was ahead. In that case, begun returns when this server
-// began to serve.
+// future, the clock that wrote it was ahead. In that case, the result is the time when
+// this server began to serve.
 func (v View) begun(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since

@@ -149,8 +149,8 @@ type Run struct {
 	Groups []tutti.GroupName `json:"groups,omitzero"`
 	Asked  *tutti.Questions  `json:"-"`
 	Set    tutti.Digest      `json:"set,omitempty"` // digest of the exports that the node handed over
-	// Served is what the run's Puppet Server reported before that. Served is nil if the
-	// Puppet Server has reported nothing.
+	// Served is what the run's Puppet Server reported about the compile. Served is nil
+	// if the Puppet Server has reported nothing.
 	Served  *tutti.Served     `json:"served,omitempty"`
 	Records int               `json:"-"` // how often the Puppet Server reported something
 	GatedAt time.Time         `json:"gated_at,omitzero"`
@@ -199,7 +199,7 @@ type Last struct {
 	Shown *Run
 	// Previews are the latest runs that changed nothing and show what a full run would find (see retain.Previews).
 	Previews []*Run
-	// SetBack is set while no full run of the node has passed since it was set back.
+	// SetBack is set when the node was set back, until a full run of the node passes its gate.
 	SetBack *SetBack
 	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first. Foreign contains
 	// noop runs only if they are unwatched. Foreign does not contain local runs that repeat Passed.
@@ -233,8 +233,8 @@ func (s *State) Last(node tutti.NodeName) Last {
 // reported them.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
-// Publishes reports whether the run's exports are published when it passes its gate.
-// Exports that go to PuppetDB are already published by the compile.
+// Publishes reports whether the run's exports are published when the run passes its
+// gate. Exports that go to PuppetDB are already published by the compile.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Held reports whether the run waits at its gate for a decision.

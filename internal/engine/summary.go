@@ -14,7 +14,7 @@ type Summary struct {
 	Outcome      tutti.Verdict
 	Runs         int // runs that passed their gate
 	Compiles     int // runs that were stopped at their gate
-	Failed       int // runs that ended failed, interrupted or lost, even if accepted
+	Failed       int // runs that failed, were interrupted or got lost, even if the plan accepts this
 	Wall         time.Duration
 	CriticalPath time.Duration
 }

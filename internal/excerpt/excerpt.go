@@ -50,8 +50,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// With calls a function that reads a file of any size. The function gets the file, its size, and
-// the number of bytes that it may keep.
+// With opens a file of any size and calls the function `read`. The function gets the file, the
+// file's size, and the number of bytes that it may keep.
 func With(path string, most int64, read func(file io.Reader, size, most int64) ([]byte, error)) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -94,8 +94,9 @@ func Last(path string, most int64) ([]byte, error) {
 }
 
 // Ends returns a file of lines. If the file has more than twice `each` bytes, Ends leaves out the middle. Ends returns
-// whole lines from the beginning and from the end of the file, at most `each` bytes of both. Between the two parts is
-// the line that the function cut returns for the number of bytes left out.
+// whole lines from the beginning and from the end of the file, at most `each` bytes from each end. Between the two
+// parts, Ends inserts the line that the function `cut` returns. The function `cut` gets the number of bytes that Ends
+// left out.
 func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
@@ -111,7 +112,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 		return nil, err
 	}
 	out = out[:bytes.LastIndexByte(out, '\n')+1]
-	end := make([]byte, each+1) // includes the byte before, to see where a line begins
+	end := make([]byte, each+1) // with one more byte, to see where a line begins
 	if _, err := file.ReadAt(end, info.Size()-each-1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// Lines returns the same lines as strings.Split, without those that are too long. The
-// result is the same if the lines come in pieces.
+// Lines returns the same lines as strings.Split, without the lines that are too long.
+// The result is the same if the lines come in pieces.
 func TestLines(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {

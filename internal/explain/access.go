@@ -58,7 +58,7 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in api.AccessQuery) (api.Ac
 		case err != nil:
 			out.Why = err.Error()
 		case len(by) == 0:
-			out = api.AccessAnswer{May: true, Why: "the fleet file has no section access: each operator may do everything"}
+			out = api.AccessAnswer{May: true, Why: "the fleet file has no section `access`: each operator may do everything"}
 		default:
 			lines := make([]string, len(by))
 			for i, a := range by {

@@ -70,7 +70,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead,
 	out := api.CodeRead{Code: p.now.Code, Path: path.Clean(in.Path)}
 	if in.Before {
 		if out.Code = p.before(); out.Code == "" {
-			return out, tutti.Errorf(tutti.CodeNotFound, "the log knows no code of environment %s before %.19s", p.now.Environment, p.now.Code)
+			return out, tutti.Errorf(tutti.CodeNotFound, "the log has no code of environment %s before %.19s", p.now.Environment, p.now.Code)
 		}
 	}
 	manifest, err := rd.manifest(ctx, p, out.Code)
@@ -96,7 +96,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead,
 	return out, tutti.Wrap("", err, "%s", out.Path)
 }
 
-// below returns the files below dir. If dir is not a directory, below returns no files.
+// below returns the files below dir. If dir is not a directory, the function returns no files.
 func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	out := map[string]tutti.CodeFile{}
 	for name, f := range m.Files {
@@ -107,8 +107,8 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	return out
 }
 
-// pushes reads the pushes of an environment. If the environment is empty, pushes uses the environment of
-// the fleet file.
+// pushes reads the pushes of an environment. If the environment is empty, the method uses the
+// environment of the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
 	var p pushes
 	if err := rd.look(ctx, func(v View) error {
@@ -116,7 +116,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 			environment = v.Fleet().Environment.Name
 		}
 		if environment == "" {
-			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no environment: the code is the Puppet Server's")
+			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no environment: the code is on the Puppet Server")
 		}
 		now, known := v.Registry.Code[environment]
 		if !known {
@@ -148,7 +148,7 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 	return nil
 }
 
-// before returns the code of the previous push. While the latest push is held, before returns the code that nodes
+// before returns the code of the previous push. While the latest push is held, the result is the code that nodes
 // still use. The function returns an empty digest if this code is not known.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept contains the stored parts of a run's record. Nobody may change the data to which kept points.
+// kept contains the stored parts of a run's record. Nobody may change the data to which its pointers point.
 type kept struct {
 	node   tutti.Digest     // the record from the node; empty if the node has sent none
 	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
@@ -81,7 +81,7 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 // the results of identify as keys, and the map `keys` has hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. If the places are not stored, places returns an empty result.
+// places reads the places. If the places are not stored, the result is empty.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {
@@ -105,7 +105,7 @@ func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, e
 }
 
 // addAsked adds to a record the reads of the run's Puppet Server. The node itself reads
-// only for Deferred values. Only the node knows the places of its own reads.
+// data only for Deferred values. Only the node knows the places of its own reads.
 func addAsked(record *tutti.Record, asked *tutti.Questions, places asPlaces) {
 	reads, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range record.Reads {
@@ -146,8 +146,8 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// The following constants limit the parts of a record that people see. The gate refuses runs with more, so an honest
-// run stays within these limits.
+// The following constants limit the parts of a record that people see. The gate refuses runs with larger records, so
+// an honest run stays within these limits.
 const (
 	maxReads     = 20_000
 	maxKeys      = 100_000

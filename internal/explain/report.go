@@ -98,7 +98,7 @@ func (v View) findRun(text string) (*engine.Run, error) {
 	switch len(found) {
 	case 0:
 		return nil, tutti.Errorf(tutti.CodeNotFound,
-			"no run %q, and no node: there was none, or its job is not kept any more (the server keeps the latest %d, --keep-jobs); see: tutti job show, tutti node list",
+			"no run and no node %q: there was no such run, or its job is not kept any more (the server keeps the latest %d, --keep-jobs); see: tutti job show, tutti node list",
 			text, v.KeepJobs)
 	case 1:
 		return found[0], nil
@@ -119,7 +119,7 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	if r := v.Engine.Runs[cmp.Or(shown.LastRun, shown.Active)]; r != nil {
 		return r, nil
 	}
-	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
+	return nil, tutti.Errorf(tutti.CodeNotFound, "the server has no run of node %q; run the node: tutti converge %s", string(n.Node), n.Node)
 }
 
 // report reads the report of a run, or returns why it is missing. The function also returns how many bytes it has read.
@@ -261,7 +261,7 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 
 // unread records a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
-	const most = 20 // maximum of reasons, and of nodes for each reason
+	const most = 20 // the largest number of reasons, and of nodes for each reason
 	find := func(why string) int {
 		return slices.IndexFunc(out.Unread, func(u api.Unread) bool { return u.Why == why })
 	}

@@ -73,7 +73,7 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 }
 
 // told finds the last run of a node whose report has resources. The function also finds the nodes
-// that export the resource. A proof applies nothing, so told uses the run before the proof.
+// that export the resource. A proof applies nothing, so the method uses the run before the proof.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))

@@ -113,7 +113,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	return out, nil
 }
 
-// basisOf returns the data, in addition to answers, that decides whether a run still shows the node's state.
+// basisOf returns the data that decides, together with the answers, whether a run still shows the node's state.
 func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code, Program: cmp.Or(r.Program, tutti.ProgramApply), Groups: r.Groups}
 	if r.Compiled != nil {
@@ -146,9 +146,9 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// stateOf returns the word for a standing. A conflicted node that needs nothing is suspect, because nobody knows which
-// of its machines needs nothing. A node is also suspect if its agent could not note a foreign run, because this run may
-// have changed the node.
+// stateOf returns the word for a standing. If a conflicted node needs nothing, its state is suspect: two machines act
+// as this node, and nobody knows which of them needs nothing. A node is also suspect if its agent could not note a
+// foreign run, because this run may have changed the node.
 func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
@@ -232,7 +232,7 @@ func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	return err
 }
 
-// tell records how the inputs of a run differ from those of the run before it.
+// tell records how the inputs of a run differ from the inputs of the previous run.
 func (p *pair) tell() {
 	if p.before == nil || p.now == nil {
 		return

@@ -179,7 +179,8 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 }
 
 // cover chooses groups that contain these nodes. The function prefers groups with few other nodes. For each chosen
-// group, cover returns the nodes for which the group is chosen. Nodes without a group are listed under the empty group.
+// group, the result has the nodes for which the group is chosen. Nodes without a group are listed under the empty
+// group.
 func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	left := map[tutti.NodeName]bool{}

@@ -131,7 +131,7 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 	switch {
 	case r.Lost != "" && r.Result != nil: // the node has sent this result although the server gave up the run
 		v.Outcome = r.Result.Outcome
-		v.Message = strings.TrimPrefix(r.Result.Message+"; the server gave up the run ("+r.Lost+"), and this came later", "; ")
+		v.Message = strings.TrimPrefix(r.Result.Message+"; the server gave up the run ("+r.Lost+"), and the result came later", "; ")
 	case r.Lost != "":
 		v.Message = r.Lost
 	}

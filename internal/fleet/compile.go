@@ -49,7 +49,7 @@ func defaultName(d draft) string {
 	kind := cmp.Or(string(d.Kind()), "step") // a step without a kind is already reported
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
-	if len(name) > 56 { // so that a number fits behind the name
+	if len(name) > 56 { // so that a number fits after the name
 		name = name[:56]
 	}
 	return strings.Trim(name, "-")

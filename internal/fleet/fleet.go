@@ -179,7 +179,7 @@ func (r *reader) environment(n *yaml.Node, env *tutti.Environment) {
 		"path": func(n *yaml.Node) {
 			path, ok := r.text(n, "environment: path")
 			if ok && path == "" {
-				r.report(n, "leave the key out for ./code", "environment: path is empty")
+				r.report(n, "without the key, the path is ./code", "environment: path is empty")
 			}
 			env.Path = path
 		},

@@ -49,7 +49,7 @@ func TestParseBounds(t *testing.T) {
 		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: access, environment, facts, fleet, grants, groups, mode, order, plans, reaction, reactive, replaced, safety_when_away, secrets)`, 1},
 		{"order between more groups than anybody has", "fleet: x\ngroups: {" + manyGroups + "}\norder: [{first: [" + names(0, 101) + "], then: [" + names(101, 201) + "]}]\n", "f:3: order: more than 10000 pairs of groups (put groups with the same order into one group)", 1},
 		{"an alias orders the same groups very often", "fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [&o {first: a, then: b}" + strings.Repeat(",*o", 200_000) + "]\n", "f:3: order: more than 10000 pairs of groups (put groups with the same order into one group)", 2},
-		{"more tags than anybody has", "fleet: x\ngroups: {a: {joined: true}}\nplans: {p: {steps: [{run: a, tags: [" + names(0, 101) + "]}]}}\n", "f:3: step: tags: 101 tags, at most 100: each run has them in the log", 1},
+		{"more tags than anybody has", "fleet: x\ngroups: {a: {joined: true}}\nplans: {p: {steps: [{run: a, tags: [" + names(0, 101) + "]}]}}\n", "f:3: step: tags: 101 tags: at most 100 are possible, because the log stores the tags of each run", 1},
 		{"more reactions than anybody has", "fleet: x\nreactive: true\nreaction: {reads: [" + reads(1001) + "]}\n", "f:3: reaction: reads: more than 1000", 1},
 		{"a long plan whose steps all follow one that is not there", "fleet: x\nplans: {p: {steps: [" + strings.Repeat("{run: a,after: q},", 55_000) + "]}}\n", "f:2: there are 109950 more problems from here on", 51},
 	} {

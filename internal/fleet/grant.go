@@ -133,10 +133,10 @@ func (r *reader) export(at *yaml.Node) exportGrant {
 		"tags":       func(n *yaml.Node) { e.Tags = values(r.texts(n, what+": tags")) },
 		"relations":  func(n *yaml.Node) { e.NoRelations = r.is(false, n, what+": relations") },
 		"most": func(n *yaml.Node) {
-			e.Most = r.whole(n, what+": most", 1, fmt.Sprintf("leave the key out for %d", tutti.MostExports))
+			e.Most = r.whole(n, what+": most", 1, fmt.Sprintf("without the key, the limit is %d", tutti.MostExports))
 		},
 		"most_mib": func(n *yaml.Node) {
-			e.MostMiB = r.whole(n, what+": most_mib", 1, fmt.Sprintf("leave the key out for %d", tutti.MostExportedMiB))
+			e.MostMiB = r.whole(n, what+": most_mib", 1, fmt.Sprintf("without the key, the limit is %d", tutti.MostExportedMiB))
 		},
 	})
 	if complete && e.Type == "" {

@@ -17,11 +17,11 @@ type stepKind interface {
 	example() string
 	// read returns the readers for a step that may be of this kind.
 	read(r *reader) reading
-	// check reports problems that are specific to this kind. The reader calls check when the names and edges of
-	// all steps of the plan are known. The parameter `before` lists the steps directly before this step.
+	// check reports problems that are specific to this kind. The reader calls `check` when the names and edges
+	// of all steps of the plan are known. The parameter `before` lists the steps directly before this step.
 	check(r *reader, d draft, before []tutti.Step)
-	// does and options return the texts for the table of Render. The parameter `nodes`
-	// lists the nodes of the step's target, and is nil if they are unknown.
+	// `does` and `options` return the texts for the table of Render. The parameter
+	// `nodes` lists the nodes of the step's target, and is nil if they are unknown.
 	does(s tutti.Step, nodes []tutti.NodeName) string
 	options(s tutti.Step) []string
 }

@@ -34,7 +34,7 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: the jobs of `tutti converge` have this name", string(name))
 		}
 		if name == api.ShowPlan {
-			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
+			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` is another command, so it cannot run this plan", string(name))
 		}
 		var steps, exclusive *yaml.Node
 		ok := r.mapping(e.value, "plan "+string(name), fields{

@@ -55,7 +55,7 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
 	misspelt := given["mode"] != nil && options.Program == ""
 	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
-		r.report(n, "add `mode: agent`", "step: environment: only a run through the agent can have a different environment from the fleet's")
+		r.report(n, "add `mode: agent`", "step: environment: only a run through the agent can use an environment that differs from the fleet's environment")
 	}
 }
 
@@ -93,7 +93,7 @@ func runOptions(o tutti.RunOptions) []string {
 // callers whose options do not come from a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
 	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
-		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
+		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip: at most %d are possible, because the log stores the tags of each run", len(o.Tags), len(o.SkipTags), maxTags)
 	}
 	for _, tag := range slices.Concat(o.Tags, o.SkipTags) {
 		if !tagRE.MatchString(tag) {
@@ -129,7 +129,7 @@ func (r *reader) tags(n *yaml.Node, what string) []string {
 		tags = append(tags, tag.string)
 	}
 	if len(tags) > maxTags {
-		r.report(n, "", "%s: %d tags, at most %d: each run has them in the log", what, len(tags), maxTags)
+		r.report(n, "", "%s: %d tags: at most %d are possible, because the log stores the tags of each run", what, len(tags), maxTags)
 	}
 	return tags
 }

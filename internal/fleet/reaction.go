@@ -34,7 +34,7 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 		"reads": func(n *yaml.Node) { out.Reads = r.readReactions(n) },
 	})
 	if len(r.problems) == reported && out.Wide < out.Window {
-		r.report(times[len(times)-1], "wide is the time for answers that many nodes read, window for all others",
+		r.report(times[len(times)-1], "`wide` is the time for answers that many nodes read, and `window` is the time for all other answers",
 			"reaction: wide, %s, is shorter than window, %s", Duration(out.Wide), Duration(out.Window))
 	}
 	return out
@@ -138,8 +138,8 @@ func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
 	return rules
 }
 
-// maxReads is how many rules there may be, because each rule is compared with all earlier rules,
-// and each change with all rules.
+// maxReads limits the number of rules, because each rule is compared with all earlier rules, and
+// each change is compared with all rules.
 const maxReads = 1000
 
 func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {

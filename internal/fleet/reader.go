@@ -60,8 +60,8 @@ func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// suggest returns a hint with the known word that is most similar. After maxProblems, suggest returns
-// nothing, because a hint takes time and nobody would see the hint.
+// suggest returns a hint with the known word that is most similar. After maxProblems, the result is
+// empty, because a hint takes time and nobody would see the hint.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
 		return ""
@@ -116,8 +116,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// entries returns the keys and values of a mapping in the order of the file. If a key occurs twice, entries
-// reports this and returns the key once. The function returns false if it has reported a problem.
+// entries returns the keys and values of a mapping in the order of the file. If a key occurs twice, the
+// function reports this and returns the key once. The function returns false if it has reported a problem.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {

@@ -11,7 +11,7 @@ import (
 // Operators are the operators in the log, by name.
 type Operators map[string]*Operator
 
-// Operator is what the log says about one operator.
+// Operator is the state of one operator according to the log.
 type Operator struct {
 	Serials map[string]time.Time // certificates issued since the last revocation → their end
 	Issued  map[string]time.Time // when each certificate was issued
@@ -121,8 +121,8 @@ func (o *Operator) Had(serial string) bool {
 	return ok
 }
 
-// IssuedSince counts the certificates that were issued after the time then. For a nil operator, IssuedSince returns
-// 0.
+// IssuedSince counts the certificates that were issued after the time `then`. For a nil operator, IssuedSince
+// returns 0.
 func (o *Operator) IssuedSince(then time.Time) int {
 	if o == nil {
 		return 0

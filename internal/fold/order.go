@@ -8,8 +8,8 @@ import (
 )
 
 // Order returns the explicit order of the fleet file, for the nodes that have joined. A
-// node that is in both groups of an edge comes after the nodes that are only in the first
-// group, and before those that are only in the second group.
+// node may be in both groups of an edge. Such a node comes after the nodes that are only
+// in the first group, and before the nodes that are only in the second group.
 func (r *Registry) Order() []converge.Order {
 	if r.Fleet == nil || len(r.Fleet.Order) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func (r *Registry) Order() []converge.Order {
 	return out
 }
 
-// common returns the intersection of two sorted lists of names. The function without returns the names that are only
-// in the first list.
+// common returns the intersection of two sorted lists of names. The function `without` returns the names that are
+// only in the first list.
 func common(a, b []tutti.NodeName) []tutti.NodeName { return without(a, without(a, b)) }
 
 func without(a, b []tutti.NodeName) []tutti.NodeName {

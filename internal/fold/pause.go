@@ -36,7 +36,7 @@ func (r *Registry) applyPause(e tutti.Event) {
 	case *tutti.Unpaused:
 		delete(r.Pauses, b.Target)
 	case *tutti.NodeRemoved:
-		if b.Node != "" && !b.Replaced { // the target is a node: the empty target would be the fleet
+		if b.Node != "" && !b.Replaced { // an empty target would mean the fleet, not a node
 			delete(r.Pauses, string(b.Node))
 		}
 	}

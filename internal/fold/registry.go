@@ -18,14 +18,14 @@ type Registry struct {
 	Plans       *tutti.Statement // the statement about the fleet file; nil if the file is not signed
 	// PlansCounter is the highest counter of a signed fleet file.
 	PlansCounter uint64
-	Code         map[string]tutti.CodePushed // the latest push of each environment; a release ends its hold
+	Code         map[string]tutti.CodePushed // the latest push of each environment; a released push is no longer held
 	// Digest of code that is current or belongs to a job → the blob of its signed manifest.
 	Signed map[tutti.Digest]tutti.Digest
 	// Statements are the statements about the code in Signed. Code that an older release of Tutti has pushed has no
 	// statement.
 	Statements map[tutti.Digest]tutti.Statement
 	Trust      []tutti.Statement       // all statements about code keys, in order
-	Acting     *tutti.OperatorsTrusted // the operators who sign actions; nil if no statement names any
+	Acting     *tutti.OperatorsTrusted // the operators who sign actions; nil if no statement names operators
 	Tokens     map[tutti.TokenID]*Token
 	Nodes      map[tutti.NodeName]*Node
 	Keys       map[tutti.NodeKey]tutti.NodeName

@@ -43,7 +43,7 @@ func (r *Rights) Apply(e tutti.Event) {
 }
 
 // Could returns the operators who had a valid certificate and a verb at a time, sorted by name. The target is a node,
-// or a key for VerbData. If the target is empty, Could asks whether the verb was allowed for anything. Could returns
+// or a key for VerbData. If the target is empty, it is enough that the verb was allowed for any target. Could returns
 // CodeNotFound if there was no such node.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}

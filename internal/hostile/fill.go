@@ -8,7 +8,7 @@ import (
 )
 
 // Fill writes a file of about size bytes. The file has the beginning, then the piece again and again, then the end.
-// Fill may be called from another goroutine than that of the test.
+// Any goroutine may call Fill, not only the test's goroutine.
 func Fill(t *testing.T, path string, size int, begin, piece, end string) {
 	t.Helper()
 	file, err := os.Create(path)

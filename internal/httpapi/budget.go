@@ -132,7 +132,7 @@ func (b *budget) stream(who string) (leave func(), err error) {
 }
 
 // read returns the body of a request. The argument `limit` is the largest size of the body in bytes. The caller must
-// call release when it no longer needs the body. If the body is larger than smallBody, read waits for room.
+// call release when it no longer needs the body. If the body is larger than smallBody, the method waits for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// TestLargeBodiesShareABudget checks that one operator's large requests leave room for those of others, and that
-// there is a limit for all together.
+// TestLargeBodiesShareABudget checks that one operator's large requests leave room for the requests of others,
+// and that all requests together have a limit.
 func TestLargeBodiesShareABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := httpapi.NewBudget()

@@ -20,8 +20,8 @@ import (
 type Client struct {
 	base string
 	http *http.Client
-	// Witness stores the highest position of the server that was seen. If Witness is nil, no position is stored. Do
-	// not change Witness after the first use of the client.
+	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
+	// Do not change Witness after the first use of the client.
 	Witness Witness
 	// Trust is called for each answer, before the client returns the answer. Trust gets the set of keys that the
 	// operator should use. If Trust is nil, the client does not report keys. Do not change Trust after the first use
@@ -55,7 +55,7 @@ func NewClient(base string, client *http.Client) *Client {
 	return &Client{base: base, http: &own}
 }
 
-// noRedirect refuses redirects. A Tutti server never sends a redirect. The client refuses redirects, because it would
+// noRedirect refuses redirects. A Tutti server never sends a redirect. If the client followed redirects, it would
 // send the body, with values and tokens, to any address in the answer, even without TLS.
 func noRedirect(r *http.Request, _ []*http.Request) error {
 	return tutti.Errorf(tutti.CodeRefused, "the server redirects the request to %q, but a Tutti server never redirects: the answer comes from another program, for example a proxy", r.URL.Redacted())
@@ -180,7 +180,7 @@ func (c *Client) AskNodes(ctx context.Context, in api.NodesQuestion, yield func(
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
 
-// follow reads a stream. broken is part of the error for a stream that ends too early.
+// follow reads a stream. The argument `broken` is part of the error for a stream that ends too early.
 func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {

@@ -32,7 +32,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 				return nil, nil, err
 			}
 			known := false
-			// the certificates of these tests are from another authority than the one in the log
+			// the CA of these tests' certificates is not the CA in the log
 			for _, e := range f.Events() {
 				if b, is := e.Body.(*tutti.OperatorIssued); is && b.Operator == name {
 					known, serial = true, b.Serial

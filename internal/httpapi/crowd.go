@@ -29,15 +29,16 @@ type guest struct {
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
-	// far is set when the client has sent its TLS hello or its whole request, and while the server handles an
-	// operator's request on the connection. Connections without far are closed first. Under the crowd's lock.
+	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
+	// server handles an operator's request on the connection. The crowd first closes connections whose field
+	// `far` is not set. Under the crowd's lock.
 	far    bool
 	served int // number of operators' requests that run now, also under the crowd's lock
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter adds a connection. If there is no room, enter closes another connection.
+// enter adds a connection. If there is no room, the method closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c
@@ -55,7 +56,7 @@ func (c *crowd) enter(g *guest) {
 }
 
 // expel closes the oldest connection of the source that has the most connections. If this source has connections
-// without far, expel closes the oldest connection without far.
+// whose field `far` is not set, expel closes the oldest of these.
 func (c *crowd) expel() {
 	var most string
 	for from, guests := range c.bySource {
@@ -122,7 +123,7 @@ func (g *guest) serves(by int) {
 }
 
 // inside calls the function `do` while it has the lock of the connection's crowd. If the connection is not in a
-// crowd, inside does nothing.
+// crowd, the method does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in

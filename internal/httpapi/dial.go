@@ -21,7 +21,7 @@ const (
 
 // Transport sends a client's requests. If a connection is cut before TLS is finished, Transport
 // tries again a few times. A second try is safe, because no request has been sent yet. If a
-// server has too many connections, it closes those that take the longest (see Door).
+// server has too many connections, it closes the connections that take the longest (see Door).
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
 	// the other protocols name the CAs that the client trusts (ADR 0027)

@@ -111,7 +111,7 @@ func source(c net.Conn) string {
 	return host
 }
 
-// handshake makes TLS. A panic there ends only this connection, as a panic in a request does.
+// handshake makes TLS. A panic during the handshake ends only this connection.
 func handshake(ctx context.Context, t *tls.Conn) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -29,9 +29,10 @@ func contentType(name string) string {
 }
 
 // ownPages refuses requests that a foreign web page lets a browser send with the certificate of the browser's user.
-// A browser names the page in the header Origin. A browser sends a content type other than those of forms only after
-// a preflight request, which this server does not answer. A request may have no content type, because the command
-// line of release 0.2.0 sends none. A browser that sends no content type still sends Origin.
+// A browser names the page in the header Origin. Forms can have only three content types. Before a browser sends
+// another content type, it sends a preflight request, which this server does not answer. A request may have no
+// content type, because the command line of release 0.2.0 sends none. A browser that sends no content type still
+// sends Origin.
 //
 // If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as the
 // same origin. In that case the request's host is this name, and the server's certificate does not contain it. All
@@ -71,7 +72,7 @@ func (o Options) checkHost(r *http.Request) error {
 		host = r.Host // it has no port
 	}
 	if err := o.Names(host); err != nil {
-		return tutti.Errorf(tutti.CodeRefused, "the request is for the host %q, and the certificate of this server does not name it: a web page may have led here; "+
+		return tutti.Errorf(tutti.CodeRefused, "the request is for the host %q, and the certificate of this server does not name it: a web page may have sent the browser to this server; "+
 			"use the tutti command line, or a name of the server", host)
 	}
 	return nil

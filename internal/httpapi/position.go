@@ -18,7 +18,7 @@ const (
 	headerPosition = "Tutti-Position"
 )
 
-// Witness stores the highest position of a server that was seen. The methods of a Witness can be called
+// Witness stores the highest position in a server's answers. The methods of a Witness can be called
 // concurrently.
 type Witness interface {
 	Seen() tutti.Position

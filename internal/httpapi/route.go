@@ -103,8 +103,9 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route describes a call for operators. route contains the verbs that may call, and the function that handles the
-// call. For some calls, the permission also depends on the request's content. The server checks that.
+// route describes a call for operators. route contains the function that handles the call, and the verbs. The
+// caller needs one of the verbs. For some calls, the permission also depends on the request's content, which the
+// server checks.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body
@@ -120,8 +121,8 @@ func takes(verbs []tutti.Verb, c call) route {
 	}}
 }
 
-// takesMuch does the same as takes, for a call with a large input, such as code, a fleet file, a value, or a list
-// of nodes.
+// takesMuch does the same as `takes`, but for a call with a large input, such as code, a fleet file, a value, or
+// a list of nodes.
 func takesMuch(verbs []tutti.Verb, c call) route {
 	rt := takes(verbs, c)
 	rt.limit = maxBody

@@ -56,8 +56,8 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing comes after the bytes of a body that was already read. Its Read returns the error with which the first
-// reading ended.
+// failing is the end of a body that was already read. Its Read returns the error with which the first reading
+// ended.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

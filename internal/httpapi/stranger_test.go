@@ -178,8 +178,8 @@ func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 }
 
 // TestOperatorsMakeRoomForEachOther checks which connection the door closes. The door closes the oldest connection of
-// the operator who has the most connections. Connections without a running request go first. Other operators keep
-// theirs.
+// the operator who has the most connections. It closes connections without a running request first. Other operators
+// keep theirs.
 func TestOperatorsMakeRoomForEachOther(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {

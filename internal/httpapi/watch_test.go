@@ -101,7 +101,7 @@ func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 			if err := yield(phase); err != nil {
 				return err
 			}
-			time.Sleep(5 * readTimeout) // no event comes for this long
+			time.Sleep(5 * readTimeout) // during this time no event comes
 			return yield(phase)
 		})}
 		var serving sync.WaitGroup

@@ -3,7 +3,7 @@
 //
 // A node's private keys never leave the node. An operator's private keys never stay on the server. An attacker who
 // has read the server's directory can admit nodes and issue operators' certificates. After a call of ForgetCodeKey,
-// such an attacker still cannot sign code.
+// even such an attacker cannot sign code.
 package identity
 
 import (
@@ -174,9 +174,9 @@ func (a *Authority) issuing() *keySet {
 	return a.present
 }
 
-// shown returns a key set whose certificate the client can check. The client names the CAs that it trusts as
-// protocols. If the client names no CA, shown returns the present key set, because such a client knows the present CA
-// or its digest. The caller holds a.mu.
+// shown returns a key set whose certificate the client can check. In its list of protocols, the client names the CAs
+// that it trusts. If the client names no CA, the result is the present key set, because such a client knows the
+// present CA or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {
 	sets := []*keySet{a.issuing()}
 	sets = append(sets, a.trusted()...)

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// BusTrust is what an embedded bus must know. The bus must know its operator, its system account, and the JWTs of all
-// accounts by public key.
+// BusTrust is the configuration of an embedded bus: its operator, its system account, and the JWTs of all accounts by
+// public key.
 type BusTrust struct {
 	Operator string
 	System   string
@@ -37,9 +37,9 @@ const MaxPayload = 256 << 10
 // maxNodeSubs is enough for doorbells and the inbox, and leaves some room for later releases.
 const maxNodeSubs = 16
 
-// Trust returns what the embedded bus must know at its start. An account accepts only users whose JWTs were signed by
-// a key in the account's list (strict signing keys). So after a rotation, the key that names the account cannot sign
-// users any more.
+// Trust returns the configuration that the embedded bus needs at its start. An account accepts only users whose JWTs
+// were signed by a key in the account's list (strict signing keys). So after a rotation, the key that names the
+// account cannot sign users any more.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,9 +133,9 @@ func signUser(claims *jwt.UserClaims, signer nkeys.KeyPair, account string) (str
 	return claims.Encode(signer)
 }
 
-// NodeJWT returns a JWT that admits the owner of key to the bus for the time Lives.Node. All rights of a node depend
-// on its key. The name is only a label for people who look at the bus. NodeJWT returns CodeUnavailable if the key was
-// revoked within the same second.
+// NodeJWT returns a JWT that admits the owner of this key to the bus for the time Lives.Node. All rights of a node
+// depend on its key. The name is only a label for people who look at the bus. NodeJWT returns CodeUnavailable if the
+// key was revoked within the same second.
 func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -185,8 +185,8 @@ func JWTIssuer(text string) (string, error) {
 	return claims.Issuer, nil
 }
 
-// Revoke permanently invalidates all JWTs of key that were issued up to now. Revoke returns the account's new JWT.
-// The caller must pass this JWT to the running bus. A JWT that is issued in a later second is valid.
+// Revoke permanently invalidates all JWTs of this key that were issued up to now. Revoke returns the account's new
+// JWT. The caller must pass this JWT to the running bus. A JWT that is issued in a later second is valid.
 func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
@@ -236,8 +236,8 @@ func (a *Authority) signNodes() error {
 	return err
 }
 
-// revokedNow reports whether the bus would treat a JWT that is issued now as revoked. The reason is that the bus
-// compares whole seconds.
+// revokedNow reports whether the bus would refuse a new JWT of this key. The bus refuses it if the key was
+// revoked in the present second, because the bus compares whole seconds.
 func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -28,8 +28,8 @@ const (
 )
 
 // begin is the time from which certificates of the fleet's CA and its server are valid. begin is in the past for
-// every reasonable clock. Otherwise a certificate that was made by a fast clock would not be valid yet after
-// somebody corrects the clock.
+// every reasonable clock. Otherwise, if a server's clock was fast and somebody corrects it, a certificate from
+// before would not be valid yet.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // keyPair is a certificate and its key.

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// EnrolRequest is a request to admit a node with the key Key under the name Name. The signature proves that the
-// sender has the private key. The signature is valid only for this token and this name.
+// EnrolRequest is a request to admit a node with the key `Key` under the name `Name`. The signature proves that
+// the sender has the private key. The signature is valid only for this token and this name.
 type EnrolRequest struct {
 	Token     tutti.TokenID  `json:"token"`
 	Secret    []byte         `json:"secret"`
@@ -27,8 +27,8 @@ type EnrolRequest struct {
 	Signature []byte         `json:"signature"`
 }
 
-// EnrolResponse is what an admitted node needs to know. CodeKey is the operators' public key. The node trusts this
-// key from now on.
+// EnrolResponse is the information that an admitted node needs. CodeKey is the operators' public key. The node
+// trusts this key from now on.
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
@@ -116,9 +116,9 @@ func (r *EnrolResponse) Validate() error {
 	return nil
 }
 
-// Follow returns the node's membership with the CAs and the JWT that the server wants the node to use. proved is the
-// digest of the CA that signed the server's certificate on this connection. The server's message must contain this
-// CA. Otherwise the node would refuse this server on its next connection.
+// Follow returns the node's membership with the CAs and the JWT that the server wants the node to use. The argument
+// `proved` is the digest of the CA that signed the server's certificate on this connection. The server's message
+// must contain this CA. Otherwise the node would refuse this server on its next connection.
 func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil

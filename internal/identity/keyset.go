@@ -27,7 +27,7 @@ type accountNames struct {
 	Sys   string `json:"sys"`
 	Log   string `json:"log"`
 	Nodes string `json:"nodes"`
-	// Was are the pins of the CAs of earlier key sets.
+	// Was contains the pins of the CAs of earlier key sets.
 	Was []tutti.Digest `json:"was,omitempty"`
 }
 
@@ -117,8 +117,8 @@ func (s *keySet) files() ([]file, error) {
 	), nil
 }
 
-// loadKeySet reads a key set. loadKeySet gets each file from the function read. loadKeySet returns the same errors
-// as Load.
+// loadKeySet reads a key set. loadKeySet gets each file from the function `read`. loadKeySet returns the same
+// errors as Load.
 func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
 	s := &keySet{}
 	var err error

@@ -26,7 +26,7 @@ type OperatorBundle struct {
 	// CodeKey signs manifests. If CodeKey is nil, the operator may not push code.
 	CodeKey ed25519.PrivateKey
 
-	cas  []*x509.Certificate // CAs of which one may have signed the server's certificate
+	cas  []*x509.Certificate // the CAs that may have signed the server's certificate
 	pair *keyPair
 }
 
@@ -190,8 +190,9 @@ func (b OperatorBundle) Write(dir string) error {
 	return b.Replace(dir)
 }
 
-// Replace replaces the certificate and the key in dir by those of the bundle. After a crash, dir has either the old
-// pair or the new pair. Replace writes the trusted CAs before the pair, so both pairs work with the server.
+// Replace replaces the certificate and the key in dir by the certificate and the key of the bundle. After a crash,
+// dir has either the old pair or the new pair. Replace writes the trusted CAs before the pair, so both pairs work
+// with the server.
 func (b OperatorBundle) Replace(dir string) error {
 	if err := writeFile(dir, fileCA, b.CA()); err != nil {
 		return err
@@ -208,8 +209,8 @@ func (b OperatorBundle) Replace(dir string) error {
 	return nil
 }
 
-// LoadOperator reads the files of Write, or those of WriteKey and WriteIssued. LoadOperator returns the same errors
-// as Load.
+// LoadOperator reads the files that Write has written, or that WriteKey and WriteIssued have written. LoadOperator
+// returns the same errors as Load.
 func LoadOperator(dir string) (OperatorBundle, error) {
 	var b OperatorBundle
 	caPEM, err := readFile(dir, fileCA)

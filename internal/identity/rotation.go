@@ -108,9 +108,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present key set. It can be repeated. install writes the names and the nodes'
-// account first, because these files decide which keys sign. install writes the CA's certificate last, because this
-// file shows whether the replacement is complete.
+// install replaces the files of the present key set. The replacement can be repeated. install writes the names and
+// the nodes' account first, because these files decide which keys sign. install writes the CA's certificate last,
+// because this file shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {

@@ -97,8 +97,9 @@ type Trust struct {
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust returns a Trust with the key in a PEM text. If last is not nil, NewTrust returns a Trust with the keys
-// that this statement names. At the beginning, a node has no key for a check and must believe the server.
+// NewTrust returns a Trust with the key in a PEM text. If the statement `last` is not nil, NewTrust returns a
+// Trust with the keys in this statement. At the beginning, a node has no key for a check and must believe the
+// server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -149,8 +150,8 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in the argument before
-// need not sign.
+// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in the argument
+// `before` need not sign.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
@@ -235,11 +236,11 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 }
 
 // Chain returns all statements about code keys in order, and the keys that are trusted after the last of them. The
-// caller has stored and checked the statements in kept. The statements in shown come from the server. Each new
+// caller has stored and checked the statements in `kept`. The statements in `shown` come from the server. Each new
 // statement must be signed by a key that the statement before it trusts. The last statement must also be signed by a
-// key in own. Otherwise the owner of an old key could continue the chain from an old statement. If the returned
-// Counter is zero, there is no statement. Chain returns CodeRefused if a signature is missing, or if shown differs
-// from kept.
+// key in `own`. Otherwise the owner of an old key could continue the chain from an old statement. If the returned
+// Counter is zero, there is no statement. Chain returns CodeRefused if a signature is missing, or if `shown` differs
+// from `kept`.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
@@ -269,7 +270,7 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 		out = next
 	}
 	if n := len(all); n > len(kept) && !(Trust{Keys: own}).signed(all[n-1]) {
-		return refused("statement %d, the last one, is not signed by a code key in this directory: that key was rotated, or someone continues with a rotated key", n)
+		return refused("statement %d, the last one, is not signed by a code key in this directory: the key in this directory was rotated, or someone continues with a rotated key", n)
 	}
 	return out, all, nil
 }

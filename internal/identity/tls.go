@@ -112,8 +112,8 @@ func clientTLS(cas []*x509.Certificate) *tls.Config {
 }
 
 // PinnedTLS returns the configuration of a client that knows only the digest of the CA's public key (see
-// Authority.Pin). The server must show the certificate of this CA, and a certificate of its own that the CA signed
-// for the server's name.
+// Authority.Pin). The server must show the certificate of this CA, and the server's own certificate, which the CA
+// signed for the server's name.
 func PinnedTLS(pin tutti.Digest) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

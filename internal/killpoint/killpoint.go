@@ -15,9 +15,9 @@ package killpoint
 
 // The constants are the names of the environment variables.
 const (
-	// At names the point and the number of the pass at which the process dies.
+	// At is the variable with the point and the number of the pass at which the process dies.
 	At = "TUTTI_KILLPOINT"
-	// To names the file to which the names of the passed points are appended.
+	// To is the variable with the file to which the names of the passed points are appended.
 	To = "TUTTI_KILLPOINTS_TO"
 )
 

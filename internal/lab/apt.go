@@ -24,7 +24,7 @@ type archive struct {
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // archives returns the archives from which bases are installed, the main archive first. If a mirror is given,
-// archives returns the mirror, otherwise the archives in the machine's own apt configuration.
+// the only archive is the mirror. Otherwise the archives come from the machine's own apt configuration.
 func archives(ctx context.Context, mirror string) ([]archive, error) {
 	if mirror != "" {
 		return []archive{{uri: mirror, keyring: existing(debianKeyring)}}, nil

@@ -100,7 +100,7 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base. For any other base, install copies the parent and adds packages.
+// install bootstraps a plain base. For any other base, the method copies the parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {
@@ -127,8 +127,8 @@ func (b building) contained(ctx context.Context, script string, env []string) er
 	return b.logged(cmd, runAttached)
 }
 
-// logged calls the function run with a command. The output of the command goes to the base's log. An error contains
-// the last lines of that output.
+// logged calls the function `run` with a command. The output of the command goes to the base's log. An error
+// contains the last lines of that output.
 func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -144,8 +144,8 @@ func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// contained returns the arguments for unshare to run args. No process and no mount of args stays after unshare has
-// ended.
+// contained returns the arguments with which unshare runs the command `args`. No process and no mount of this
+// command stays after unshare has ended.
 func contained(args ...string) []string {
 	return append([]string{
 		"--mount", "--propagation", "slave", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "--",

@@ -44,9 +44,9 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish creates the directories of a host. furnish writes the files that differ from the base into the host's upper
-// layer. furnish does not write a file that is equal to the base's file. For example, apt would drop its caches if
-// sources.list became newer.
+// furnish creates the directories of a host. furnish fills the host's upper layer with the files that differ from the
+// base's files. furnish does not write a file that is equal to the base's file. For example, apt would drop its
+// caches if sources.list became newer.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {
@@ -124,7 +124,7 @@ const (
 )
 
 // wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host still counts
-// as running, and wait logs the failure.
+// as running, and the method logs the failure.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))

@@ -42,7 +42,7 @@ type Preparation struct {
 	Names  []string // names of the host in its lab, first the full one, then the short one, then aliases
 }
 
-// maxScript is the largest size of a script, in bytes. The kernel passes no longer argument to a program.
+// maxScript is the largest size of a script, in bytes. The kernel refuses a longer argument of a program.
 const maxScript = 64 << 10
 
 // Validate returns an error if the script is not empty and cannot be run.

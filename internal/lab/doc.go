@@ -8,7 +8,7 @@
 // the lab's bridge, and a systemd-nspawn in its own control group. The overlay is mounted only in the mount namespace
 // of the host's own processes, so the mount ends with them.
 //
-// A host with a Preparation has its own base. To build this base, the host boots in a lab of its own, runs the script
+// A host with a Preparation has its own base. To build this base, the host boots in a separate lab, runs the script
 // and is stopped. Then its overlay is copied into one directory. The finished base is used like any other base.
 //
 // # What remains when a command is killed
@@ -21,7 +21,7 @@
 //
 // # Rejected
 //
-// We rejected container engines. Their images do not boot systemd, and their installation permanently changes the
-// machine's firewall. We rejected the named network namespaces of ip-netns. The first namespace makes a mount on
-// /run/netns, which stays after the last namespace is removed.
+// We rejected container engines. The images of container engines do not boot systemd, and their installation
+// permanently changes the machine's firewall. We rejected the named network namespaces of ip-netns. The first
+// namespace makes a mount on /run/netns, which stays after the last namespace is removed.
 package lab

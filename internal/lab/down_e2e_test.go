@@ -125,8 +125,8 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually calls the function so again and again until this function returns true, or until the
-// time limit.
+// eventually calls the function `so` again and again until this function returns true, or until
+// the time limit.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

@@ -63,7 +63,7 @@ func (h *Host) Kill(ctx context.Context) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
 			return err
 		}
-		// block the port before processes that end can send anything
+		// block the port first, so that ending processes cannot send anything
 		if veth := h.state.veth(h.index); portState(veth) != "" {
 			if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 				return err
@@ -212,8 +212,8 @@ func portState(port string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// plugged does the same as alone, but calls the function do only if the host runs. A host without power has no
-// network.
+// plugged does the same as the method `alone`, but calls the function `do` only if the host runs. A host
+// without power has no network.
 func (h *Host) plugged(ctx context.Context, what string, do func(commands) error) error {
 	return h.alone(ctx, what, func(x commands) error {
 		if portState(h.state.veth(h.index)) == "" {
@@ -223,7 +223,7 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone calls the function do while it has the machine's lock, if the lab still exists.
+// alone calls the function `do` while it has the machine's lock, if the lab still exists.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

@@ -167,8 +167,8 @@ func testTransfer(t *testing.T, h *Host, outer string) {
 	}
 }
 
-// twice calls do twice. The second call must change nothing and return no
-// error.
+// twice calls the function `do` two times. The second call must change nothing and
+// return no error.
 func twice(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	for range 2 {

@@ -54,7 +54,7 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// enter returns the arguments for nsenter to run args in the namespaces of init.
+// enter returns the arguments with which nsenter runs the command `args` in the namespaces of the process `init`.
 func enter(init int, args ...string) []string {
 	return append([]string{"--target", strconv.Itoa(init), "--all", "--root", "--wd", "--"}, args...)
 }

@@ -106,8 +106,8 @@ func Check() error {
 const lockEvery = 50 * time.Millisecond
 
 // lock locks the file at path until the returned file is closed. Commands that inherit the file must also close the
-// file. If another process has the lock, lock waits until ctx ends. The lock file is never removed. Otherwise a third
-// process could lock another file with the same name.
+// file. If another process has the lock, the method waits until ctx ends. The lock file is never removed. Otherwise a
+// third process could lock another file with the same name.
 func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)

@@ -19,8 +19,8 @@ const (
 	serverName = "tutti-server"
 )
 
-// chooseSubnet returns a /24 network that does not overlap any network in the list taken. The search begins at a
-// place that depends on the lab's name. So a lab usually gets the same addresses again.
+// chooseSubnet returns a /24 network that does not overlap any network in the list `taken`. The search begins at
+// a place that depends on the lab's name. So a lab usually gets the same addresses again.
 func chooseSubnet(name string, taken []netip.Prefix) (netip.Prefix, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // never fails
@@ -174,7 +174,7 @@ route add default via %[6]s
 	return x.run(ctx, "", "ip", "link", "set", s.veth(host), "master", s.bridge(), "up")
 }
 
-// unplug removes everything that plug has created, if it exists.
+// unplug removes everything that the method `plug` has created, if it exists.
 func (s state) unplug(ctx context.Context, x commands, host int) error {
 	if err := removeLink(ctx, x, s.veth(host)); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s state) unplug(ctx context.Context, x commands, host int) error {
 	return unmount(s.netns(host))
 }
 
-// disconnect removes everything that connect and plug have created, if it exists.
+// disconnect removes everything that the methods `connect` and `plug` have created, if it exists.
 func (s state) disconnect(ctx context.Context, x commands) error {
 	for i := range s.Hosts {
 		if err := s.unplug(ctx, x, i); err != nil {

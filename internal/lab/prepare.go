@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// prepare builds a base from a host. The host boots in a lab of its own, on the parent of the base. prepare runs
+// prepare builds a base from a host. The host boots in a separate lab, on the parent of the base. prepare runs
 // the script, stops the host and copies its files. The lab is removed afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	spec := b.lab()

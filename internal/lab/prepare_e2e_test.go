@@ -100,8 +100,8 @@ func TestPreparedBase(t *testing.T) {
 	}
 }
 
-// wantOwnFilesReset checks the files that each host writes for itself. In the
-// prepared base, these files must be the same as in its parent.
+// wantOwnFilesReset checks the files that each host writes for itself. In the prepared
+// base, these files must be the same as in the parent base.
 func wantOwnFilesReset(t *testing.T, m Machine) {
 	t.Helper()
 	dir := func(d Definition) string { return filepath.Join(m.Cache, d.dirName()) }

@@ -21,14 +21,14 @@ import (
 //go:embed relay.sh
 var relayScript string
 
-// These constants are how long a relay may take to begin, and how often the function relay checks whether it has
-// begun.
+// These constants are how long a relay may take to begin, and how often the function `relay` checks whether the
+// process has begun.
 const (
 	relayDeadline = 20 * time.Second
 	relayEvery    = 10 * time.Millisecond
 )
 
-// relay starts the host's relay in a control group of its own. The relay is the program with additional arguments.
+// relay starts the host's relay in a separate control group. The relay is the program with additional arguments.
 // relay returns when the interface exists that replaces the host's port.
 func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
 	groups := cgroupDirs(s.relayGroup(host))

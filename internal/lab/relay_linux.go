@@ -16,10 +16,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Relay creates the interface tap. Relay copies packets from port to tap and back, with the delay and loss in slow.
-// Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and segments must
-// still be made. Relay returns when ctx ends or an interface disappears. After Relay has returned, tap no longer
-// exists.
+// Relay creates the interface `tap`. Relay copies packets from `port` to `tap` and back, with the delay and loss in
+// `slow`. Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and
+// segments must still be made. Relay returns when ctx ends or an interface disappears. After Relay has returned,
+// `tap` no longer exists.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 const (
 	// the kernel's header, the Ethernet header, and the largest packet before segmentation
 	maxFrame   = 10 + 14 + 1<<16
-	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any line
+	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any network
 )
 
 type frame struct {
@@ -56,7 +56,7 @@ type frame struct {
 	bytes []byte
 }
 
-// pass copies frames in one direction until from is closed.
+// pass copies frames in one direction until `from` is closed.
 func (s Slow) pass(from, to *os.File) error {
 	waiting := make(chan frame, maxWaiting)
 	var group errgroup.Group
@@ -115,7 +115,7 @@ func openPort(name string) (*os.File, error) {
 }
 
 // openTap creates an interface that exists as long as the file is open. The packets of this interface may be as large
-// as those of the interface that the argument like names.
+// as the packets of the interface with the name `like`.
 func openTap(name, like string) (*os.File, error) {
 	other, err := net.InterfaceByName(like)
 	if err != nil {

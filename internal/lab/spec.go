@@ -23,7 +23,7 @@ type Spec struct {
 
 // HostSpec is one host of a Spec.
 type HostSpec struct {
-	Name     string   // a host name, or a full name with a domain of its own
+	Name     string   // a host name, or a full name with its own domain
 	Aliases  []string // additional names by which other hosts know this host
 	Release  string   // instead of the lab's
 	Packages []string // in addition to the lab's packages

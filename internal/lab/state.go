@@ -77,8 +77,8 @@ func (s state) address(host int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// save creates the lab's directory with the state, and returns when both are on disk. After save has succeeded, Down
-// finds everything that is created later.
+// save creates the lab's directory with the state, and returns when both are on disk. After that, Down finds
+// everything that is created later.
 func (s state) save() error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -80,8 +80,8 @@ func mountOf(line string) string {
 	return ""
 }
 
-// forwarding returns the kernel's setting. If labs of others are running,
-// forwarding returns the value that the setting will have after them.
+// forwarding returns the kernel's setting. If labs of others are running, the result is
+// the value that the setting will have when these labs are down.
 func forwarding(t *testing.T, m Machine) string {
 	t.Helper()
 	if text, err := os.ReadFile(forwardBefore); err == nil && othersUp(t, m) {
@@ -163,7 +163,7 @@ func namespaces(t *testing.T) []string {
 }
 
 // processes returns the processes that name the machine's state directory in their
-// command line, and the processes that sleep in the way only the tests do.
+// command line, and the sleeping processes that only the tests start.
 func processes(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string

@@ -44,7 +44,7 @@ func (r *Running) Host(name string) (*Host, error) {
 // a kernel setting.
 const lockFile = runDir + "/lock"
 
-// Up creates the lab and returns when every host is running. If Up fails or ctx ends, it removes everything that it
+// Up creates the lab and returns when every host is running. If Up fails or ctx ends, Up removes everything that it
 // has created. If a lab with that name exists, Up returns an error.
 func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := Check(); err != nil {
@@ -162,7 +162,7 @@ func (m Machine) hosts() int {
 	return n
 }
 
-// eachHost calls the function do for all hosts at the same time and joins their errors.
+// eachHost calls the function `do` for all hosts at the same time and joins their errors.
 func eachHost(s state, do func(host int) error) error {
 	errs := make([]error, len(s.Hosts))
 	var wait sync.WaitGroup

@@ -41,7 +41,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	m, err := LoadMembership(dir)
 	switch {
 	case err == nil && !o.Again && !ended(m):
-		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
+		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server refuses this node now, add --again; to join as another node, stop tutti-agent and remove %s", m.Node, dir)
 	case err == nil:
 		o.Name = cmp.Or(o.Name, m.Node)
 	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:

@@ -12,20 +12,20 @@ import (
 // there are no keys.
 func LoadKeys(dir string) (identity.NodeIdentity, error) {
 	node, err := identity.LoadNode(dir)
-	return node, unusable(err, "put it back, or join this machine as a new node: stop tutti-agent, remove "+dir+
+	return node, unusable(err, "put the file back, or join this machine as a new node: stop tutti-agent, remove "+dir+
 		", run `tutti node replace` for this node on an operator's machine, and join with a new token")
 }
 
 // LoadBoxes reads a node's keys for secrets, like LoadKeys.
 func LoadBoxes(dir string) (*identity.Boxes, error) {
 	boxes, err := identity.LoadBoxes(dir)
-	return boxes, unusable(err, "put it back, or remove the file: `tutti secret reseal` then seals the node's secrets again")
+	return boxes, unusable(err, "put the file back, or remove it: `tutti secret reseal` then seals the node's secrets again")
 }
 
 // LoadMembership reads the node's membership, like LoadKeys.
 func LoadMembership(dir string) (identity.EnrolResponse, error) {
 	member, err := identity.LoadMembership(dir)
-	return member, unusable(err, "put it back, or join again with a new token, which keeps the keys: tutti join --again")
+	return member, unusable(err, "put the file back, or join again with a new token, which keeps the keys: tutti join --again")
 }
 
 func unusable(err error, mend string) error {

@@ -95,10 +95,10 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled returns an error as long as data of the node would get lost.
+// settled returns an error if data of the node would get lost when the node leaves now.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
-		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent ends that when the job or its lease ends: wait for it, with the agent running")
+		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent enables Puppet when the job or its lease ends: wait, and keep the agent running")
 	}
 	dirs, err := filepath.Glob(filepath.Join(o.Dir, "runs", "*"))
 	if err != nil {
@@ -110,14 +110,14 @@ func settled(o LeaveOptions) error {
 		case !durable.Exists(filepath.Join(dir, "run.json")) || durable.Exists(filepath.Join(dir, "sent")):
 		case durable.Exists(filepath.Join(dir, "result.json")):
 			if !o.Offline {
-				return tutti.Errorf(tutti.CodeConflict, "the server does not have the result of run %s yet; wait until the agent has sent it, or give it up with --offline", run)
+				return tutti.Errorf(tutti.CodeConflict, "the server does not have the result of run %s yet; wait until the agent has sent it, or give the result up with --offline", run)
 			}
 		default:
 			if p, err := puppet.Adopt(dir); err != nil || p != nil {
 				return tutti.Errorf(tutti.CodeConflict, "run %s goes on here; wait for its end, or cancel its job", run)
 			}
 			if !o.Offline {
-				return tutti.Errorf(tutti.CodeConflict, "run %s has ended and the server does not know how; start the agent, or give it up with --offline", run)
+				return tutti.Errorf(tutti.CodeConflict, "run %s has ended, but the agent has not stored its result; start the agent, or give the run up with --offline", run)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func settled(o LeaveOptions) error {
 
 const leaveDeadline = 20 * time.Second
 
-// tellLeave requests the server to remove the node, and notes the removal in leftFile.
+// tellLeave asks the server to remove the node, and notes the removal in leftFile.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
 	node, err := LoadKeys(IdentityDir(dir))
 	if err != nil {
@@ -183,7 +183,7 @@ func removeState(dir string) (remains []string, err error) {
 		return nil, err
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
-		_ = os.Remove(parent) // fails if the directory of a server is also in tutti
+		_ = os.Remove(parent) // fails if the parent also has the directory of a server
 	}
 	return nil, nil
 }
@@ -229,7 +229,7 @@ func (u *unit) stop(ctx context.Context) error {
 	return u.systemctl(ctx, "stop", u.name)
 }
 
-// startAgain starts the unit if stop has stopped it.
+// startAgain starts the unit if the method `stop` has stopped it.
 func (u unit) startAgain(ctx context.Context) error {
 	if !u.ran {
 		return nil

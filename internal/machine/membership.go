@@ -76,8 +76,9 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after the time d. If the server wants something, wait returns earlier, and `asked` is true.
-// Without a connection, wait checks at intervals of lookAgain whether the node has joined again.
+// wait returns after the time d. If the server wants something, the method returns earlier, and `asked` is
+// true. Without a connection, the method checks at intervals of lookAgain whether the node has joined
+// again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {

@@ -18,7 +18,7 @@ type Signers struct {
 	mu     sync.Mutex
 	now    identity.Trust
 	list   *tutti.Statement        // the list of operators who sign actions, as the server sent it
-	acting *tutti.TrustedOperators // the content of list; empty if no current key has signed the list; nil if there is no list
+	acting *tutti.TrustedOperators // the content of `list`; empty if no current key has signed the list; nil if there is no list
 }
 
 var (
@@ -173,9 +173,9 @@ func checkOperators(m identity.EnrolResponse) error {
 }
 
 // KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose
-// actions it does. The node does not trust other keys only because a server names them. With its first claim, the
-// agent follows the statements in between. The argument `codeKeys` contains all keys that a person has named on
-// the node, and is empty if nobody has named keys.
+// actions it carries out. If a server names other keys, this is not enough for the node to trust these keys. With
+// its first claim, the agent follows the statements between the old and the new keys. The argument `codeKeys`
+// contains all keys that a person has named on the node, and is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
@@ -185,7 +185,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		// With an old statement, a server could name a rotated key in addition to the key that
 		// the person has named.
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
-			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
+			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, but --trust-code-key names only %s; while the key is rotated, name both keys", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
 	}
 	if had.CodeKey == "" { // a newcomer
@@ -197,7 +197,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	}
 	if len(codeKeys) > 0 {
 		if own.Fleet != theirs.Fleet && slices.ContainsFunc(theirs.Keys, own.Has) {
-			return told, tutti.Errorf(tutti.CodeRefused, "the server is of the fleet %.19s, and says that it has the code key of this node's fleet, %.19s; if that is meant, first run on this node: tutti leave", theirs.Fleet, own.Fleet)
+			return told, tutti.Errorf(tutti.CodeRefused, "the server belongs to the fleet %.19s, but claims to have the code key of this node's fleet, %.19s; if both fleets really have the same code key, first run on this node: tutti leave", theirs.Fleet, own.Fleet)
 		}
 		keep := told
 		if had.Operators != nil {
@@ -214,16 +214,16 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	}
 	switch {
 	case own.Fleet != theirs.Fleet:
-		err = tutti.Errorf(tutti.CodeRefused, "it is of the fleet %.19s, and this node is of %.19s", theirs.Fleet, own.Fleet)
+		err = tutti.Errorf(tutti.CodeRefused, "the server belongs to the fleet %.19s, but this node belongs to the fleet %.19s", theirs.Fleet, own.Fleet)
 	case theirs.Counter == own.Counter+1:
 		if next, err = own.Follow(*told.Trust); err == nil {
 			keep.Trust = told.Trust
 		}
-	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements, so the server's state was set back
-		err = tutti.Errorf(tutti.CodeRefused, "no key that is pinned here has signed for the server's")
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // the server has no later statements than this node, so its state was set back
+		err = tutti.Errorf(tutti.CodeRefused, "no key that this node has pinned has signed the server's key")
 	}
 	if err != nil {
-		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; if the operators have said that the server's is right, join with --trust-code-key %s, and nothing is changed until then",
+		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; nothing was changed; if the operators confirm the server's key, join with --trust-code-key %s",
 			strings.Join(keyIDs(theirs), " and "), strings.Join(keyIDs(own), " and "), strings.Join(keyIDs(theirs), " --trust-code-key "))
 	}
 	keep.Operators = laterOperators(next, had, told)

@@ -26,8 +26,8 @@ const (
 	unitBinary   = "/usr/local/bin/tutti"
 )
 
-// UnitDirs are the directories with Tutti's units. Tutti writes to the first directory. The second
-// directory is that of packages.
+// UnitDirs are the directories with Tutti's units. Tutti writes to the first directory. Packages
+// write to the second directory.
 func UnitDirs() []string { return []string{unitDir, packagedUnit} }
 
 // StartUnit starts a unit of tutti now and at every boot. If a package has the unit,
@@ -96,12 +96,12 @@ func UnitText(name, args string) (string, error) {
 func unitFor(unit, binary, args string) (string, error) {
 	verb, dir, ok := strings.Cut(args, " --dir ")
 	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {
-		return "", tutti.Errorf(tutti.CodeInvalid, "a unit for %s %s: binary and directory are absolute paths without spaces, quotes, '%%' and '$'", binary, args)
+		return "", tutti.Errorf(tutti.CodeInvalid, "a unit for %s %s: binary and directory must be absolute paths without spaces, quotes, '%%' and '$'", binary, args)
 	}
 	if strings.Contains(unit, "ProtectHome=yes") {
 		for _, path := range []string{binary, dir} {
 			if hidden(path) {
-				return "", tutti.Errorf(tutti.CodeInvalid, "%s: the unit sees nothing of /home, /root, /run/user and /tmp; put it elsewhere, the binary for example to %s", path, unitBinary)
+				return "", tutti.Errorf(tutti.CodeInvalid, "%s: the unit cannot use files below /home, /root, /run/user and /tmp; use another directory, for the binary for example %s", path, unitBinary)
 			}
 		}
 	}

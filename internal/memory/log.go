@@ -48,8 +48,8 @@ func (l *Log) Fault(f func(events []tutti.Event) error) {
 	l.fault = f
 }
 
-// Prefix returns a new log with the events up to the sequence last. A crash right after
-// this event would leave the same log.
+// Prefix returns a new log with the events up to the sequence `last`. A crash right
+// after this event would leave the same log.
 func (l *Log) Prefix(last uint64) *Log {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 				return
 			}
 			if e.Link != tutti.Link(link, e.Raw) {
-				yield(tutti.Entry{}, tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit what is before it", e.Seq))
+				yield(tutti.Entry{}, tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit the event before it", e.Seq))
 				return
 			}
 			if link = e.Link; !yield(e, nil) {
@@ -204,14 +204,14 @@ func (l *Log) Trim(_ context.Context, through uint64) error {
 	}
 	snapshot, ok := e.Body.(*tutti.SnapshotTaken)
 	if !found || !ok || snapshot.Through != through {
-		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the latest snapshot is not of it", through)
+		return tutti.Errorf(tutti.CodeInvalid, "trim the log up to event %d: the latest snapshot is not of this event", through)
 	}
 	if through == l.gone.seq {
 		return nil
 	}
 	i := slices.IndexFunc(l.entries, func(e tutti.Entry) bool { return e.Seq == through })
 	if i < 0 || l.entries[i].Link != snapshot.Link {
-		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the snapshot's link %s is not there", through, snapshot.Link)
+		return tutti.Errorf(tutti.CodeInvalid, "trim the log up to event %d: the log has no event with the snapshot's link %s", through, snapshot.Link)
 	}
 	l.gone, l.entries = place{through, snapshot.Link}, l.entries[i+1:]
 	return nil

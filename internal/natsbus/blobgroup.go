@@ -59,8 +59,9 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts of the present group, and then makes the next put the leader. If store panics, all puts of the
-// group get an error, and the next put still becomes the leader. Otherwise nobody would ever store again.
+// lead stores the puts of the present group, and then chooses the next put as the leader. If the function `store`
+// panics, all puts of the group get an error, and the next put still becomes the leader. Otherwise nobody would ever
+// store again.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()
@@ -68,14 +69,14 @@ func (g *group) lead(store func([]*put)) {
 		for _, p := range all {
 			select {
 			case p.done <- tutti.Errorf(tutti.CodeInternal, "store a blob: a mistake of the server, see its log"):
-			default: // it has its outcome
+			default: // this put already has its result
 			}
 		}
 	}()
 	store(all)
 }
 
-// join reports whether p must store at once. If join returns false, p must wait.
+// join reports whether p must store at once. Otherwise p must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +100,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// leave makes the next waiting put the leader.
+// leave chooses the next waiting put as the leader.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

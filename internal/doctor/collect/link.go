@@ -14,8 +14,8 @@ import (
 )
 
 // Certificate reads the end date of the certificate in a file. Ends is zero if Certificate cannot read the file. The
-// argument notice says how long before the end date doctor begins to report the certificate. The argument mend says
-// what to do then.
+// argument `notice` is how long before the end date doctor begins to report the certificate. The argument `mend`
+// says what to do then.
 func Certificate(name, path string, notice time.Duration, mend string) doctor.Credential {
 	c := doctor.Credential{Name: name, File: path, Notice: notice, Mend: mend}
 	raw, _ := os.ReadFile(path)
