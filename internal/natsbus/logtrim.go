@@ -88,8 +88,8 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	return err
 }
 
-// trimmed does the work of place for an event that the log no longer has. Such an event must be the end of a
-// snapshot, because the log begins directly after a snapshot.
+// trimmed does the same as the method place, but for an event that the log no longer has. Such an event must be the
+// end of a snapshot, because the log begins directly after a snapshot.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {

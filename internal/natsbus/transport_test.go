@@ -66,7 +66,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// overdue is a context whose deadline passes when done is closed.
+// overdue is a context whose deadline passes when the channel `done` is closed.
 type overdue struct {
 	context.Context
 	done chan struct{}
