@@ -96,7 +96,7 @@ func mayControl(value []byte) bool {
 	return false
 }
 
-// texts is like look, but only for valid JSON.
+// texts does the same as the function look, but only for valid JSON.
 func texts(value []byte) (calls, control bool) {
 	kind := false // the last text was a key that names a type
 	for i := 0; i < len(value); i++ {

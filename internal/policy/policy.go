@@ -4,7 +4,7 @@
 // that would allow it. The functions are pure. The functions do not check whether a key already has another owner.
 // Package data does.
 //
-// The parameters groups are the groups of the node, as fleet.GroupsOf returns them.
+// The parameter `groups` has the groups of the node, as fleet.GroupsOf returns them.
 package policy
 
 import (

@@ -33,7 +33,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// If the node has no grant of the type, the loop above had no room to check the type.
+		// If the node has no grant of the type and `lacks` has no entry for it, the loop above had no room to check
+		// the type.
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}
@@ -52,9 +53,9 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns grants that admit everything that the lists a and b admit. The field To of these grants is empty.
-// Merge returns at most one grant that is not dangerous, and one that is. Merge leaves out entries for which there
-// is no room. The entries of a come first, so that entries of b cannot displace them.
+// Merge returns grants that admit everything that the lists `a` and `b` admit. The field To of these grants is
+// empty. Merge returns at most one grant that is not dangerous, and one that is. Merge leaves out entries for
+// which there is no room. The entries of `a` come first, so that entries of `b` cannot displace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {
