@@ -7,8 +7,9 @@ import (
 )
 
 // Exports: the snapshot keeps two sets of each node: the last one, and the last one that no run has published. A set
-// that no run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with
-// tags has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
+// that no run has published withdraws exports. Because of the withdrawal the node must run in full, even if a run
+// with tags has published another set since. The snapshot also keeps the last overlay of each node in each unfinished
+// job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -57,7 +58,7 @@ func noteValue(l *Ledger, e tutti.Event) {
 	secret, is := e.Body.(*tutti.SecretSealed)
 	if is && !v.gone && secret.Secret.ID == v.secret {
 		v.pieces = append(v.pieces, e.Seq)
-		// While the change counts for its run, the later event that unset the value is needed as well.
+		// As long as this change counts for its run, a later event that removes the value is needed as well.
 		v.sets[ownerOf(e)] = e.Seq
 		return
 	}
