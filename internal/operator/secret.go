@@ -173,7 +173,7 @@ func (Sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view a
 		return out, err
 	}
 	if secret.ID != view.ID || secret.Key != view.Key || !slices.Equal(secret.For, view.For) {
-		return out, tutti.Errorf(tutti.CodeConflict, "somebody has changed the value or the targets of secret %q: repeat the command", view.Key)
+		return out, tutti.Errorf(tutti.CodeConflict, "secret %q has another value or other targets now: repeat the command", view.Key)
 	}
 	if len(lack) == 0 && !moved {
 		return out, nil

@@ -72,7 +72,7 @@ func TestReadConfig(t *testing.T) {
 		}), ""},
 		{"nothing is guessed", "[agent]\nlastrunfile = $datadir/l\n", 1, Config{}, "setting lastrunfile: the agent of Tutti does not know $datadir"},
 		{"nor followed for ever", "[agent]\nvardir = $statedir/..\n", 1, Config{}, "does not know $"},
-		{"nor relative", "[agent]\nclassfile = c.txt\n", 1, Config{}, "no absolute path"},
+		{"nor relative", "[agent]\nclassfile = c.txt\n", 1, Config{}, "not an absolute path"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			root := rootWith(t, tc.place, tc.conf)

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A list of empty objects needs forty times its bytes of memory when it is decoded.
+// A decoded list of empty objects needs forty times as much memory as its JSON.
 func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	many := strings.Repeat("{},", 5_000_000) + "{}"

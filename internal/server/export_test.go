@@ -198,7 +198,8 @@ func (s State) Standings() map[tutti.NodeName]string {
 	return out
 }
 
-// HasTold adds bytes to what a node has told about foreign runs in this hour: to the log and to the reports.
+// HasTold adds bytes to the two sums of a node's foreign runs in this hour: the bytes in the log, and the bytes of
+// the reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
 	s.core.Presence.Tells(n, time.Now(), log)
 	s.core.Presence.MayKeepReport(n, time.Now(), reports)

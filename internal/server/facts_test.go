@@ -173,7 +173,7 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 		}
 		h.f.PushSite("notify { 'two': }\n")
 		h.converge()
-		// The run may never begin to apply.
+		// Perhaps the run never begins to apply.
 		if err := h.tell(first, "while a run is wanted"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("while a run is wanted: %v", err)
 		}

@@ -92,8 +92,8 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	if second.Claim() == nil {
 		t.Error("the machine that was kept has no run")
 	}
-	wantCode(t, first.Call(wire.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another one")
-	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another one")
+	wantCode(t, first.Call(wire.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another machine")
+	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another machine")
 	if second.Claim() == nil {
 		t.Error("the machine that was put out has put out the other one")
 	}
@@ -188,7 +188,7 @@ func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	if err := second.Hello(ticket("t6"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
-	refused(first, "the machine that was not kept", "an operator has kept another one")
+	refused(first, "the machine that was not kept", "an operator has kept another machine")
 	if err := tell(second)[wire.OpResult]; err != nil {
 		t.Errorf("the machine that was kept tells its result: %v", err)
 	}
