@@ -36,7 +36,7 @@ type Log struct {
 	tail tail
 }
 
-// tail is the last end of the log that this Log has seen.
+// tail is the latest end of the log that this Log knows.
 type tail struct {
 	place
 	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
@@ -300,8 +300,8 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may
-// report a wrong sequence with code 10164, without its own sequence.
+// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may use
+// code 10164 instead, whose text does not name the right sequence.
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }

@@ -390,7 +390,7 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
+// notVerified compares an operator's directory with the keys that a server names. The function returns the reason why
 // it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
 // function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {

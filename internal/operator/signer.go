@@ -178,8 +178,8 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a key that signs now has signed a statement. Perhaps only an earlier key
-// has signed the statement.
+// stillSigned reports whether a statement has the signature of a key that signs now. Perhaps only an earlier key has
+// signed the statement.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }

@@ -11,8 +11,8 @@ const (
 	// maxResult bounds a result without the questions for which it waits. The bound is enough for fifteen failures,
 	// each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits bounds these questions. The largest allowed number of the largest allowed questions fits, unless they
-	// contain characters that are longer in JSON.
+	// maxWaits bounds these questions. The bound is enough for the largest allowed number of questions of the largest
+	// allowed size. Questions with characters that are longer in JSON can still be too large.
 	maxWaits = 192 << 10
 	// maxShort is the number of bytes to which a text is cut if a failure or a change
 	// does not fit.

@@ -63,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns the sorted types that a node may export because of grants from before 0.3.0, and that need
-// `dangerous: true` since then.
+// OldDangers returns the types that a node may export because of grants from before 0.3.0, and for which a newer
+// grant needs `dangerous: true`. The types are sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
