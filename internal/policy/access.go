@@ -66,7 +66,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	if w.Later && open(&missing) {
 		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
 	}
-	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
+	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sto allow this, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
 // open adds placeholders to a missing entry, and reports whether its verb can be limited.
