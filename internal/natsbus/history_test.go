@@ -136,8 +136,7 @@ func (r *relay) arm() {
 	r.armed = true
 }
 
-// swallows reports whether the relay is armed and the data is a part of an append.
-// swallows reports true only once.
+// swallows returns true if the relay is armed and the data is a part of an append, but only once.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

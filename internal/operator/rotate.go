@@ -251,8 +251,8 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	return "pushed at a time that the server does not know any more"
 }
 
-// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except
-// that of the operator's own key.
+// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except the
+// signature of the operator's own key.
 func (r *rotation) signCodes(ctx context.Context) error {
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {

@@ -97,7 +97,7 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	}
 	value, err := data.CheckValue(key, value)
 	if err != nil { // do not wrap the error, because it would quote the value
-		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read: JSON of at most %d bytes, integers of at most 64 bits, no object with the __ptype Tutti::Sealed", key, data.MaxValue)
+		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read; it must be JSON of at most %d bytes, with integers of at most 64 bits and without an object that has the __ptype Tutti::Sealed", key, data.MaxValue)
 	}
 	to, err := s.Recipients(ctx, targets)
 	if err != nil {

@@ -84,7 +84,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// admits reports whether an entry allows the wish, without a check of the nodes.
+// admits returns true if an entry allows the wish, without a check of the nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true

@@ -86,7 +86,7 @@ func (x *Exports) admits(e Inspected) bool {
 	return !refused
 }
 
-// refuses reports whether every grant refuses a resource. The reason comes from the first grant for the resource's
+// refuses returns true if every grant refuses a resource. The reason comes from the first grant for the resource's
 // type. It is empty if there is no such grant.
 func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {

@@ -10,7 +10,8 @@ import (
 const (
 	maxWants  = 100 // maximum of types, and of keys, in the results of Wants and Merge
 	maxLooked = 50  // refused resources of a type that are checked; more of them would not change the result
-	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps them.
+	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps the
+	// names.
 	maxWanted = 16 << 10
 )
 
@@ -54,7 +55,7 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 }
 
 // Merge returns grants that admit everything that the lists `a` and `b` admit. The field To of these grants is
-// empty. Merge returns at most one grant that is not dangerous, and one that is. Merge leaves out entries for
+// empty. Merge returns at most one dangerous grant and at most one other grant. Merge leaves out entries for
 // which there is no room. The entries of `a` come first, so that entries of `b` cannot displace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
@@ -110,7 +111,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes reports whether there is room for a name, and uses the room.
+// takes uses room for a name. It returns false if there is no room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {

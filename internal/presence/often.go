@@ -106,7 +106,7 @@ func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(
 	return true
 }
 
-// fits reports whether the number `more` may still be used.
+// fits returns true if the number `more` may still be used.
 func (u perHour) fits(now time.Time, more, most int) bool {
 	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
 }

@@ -105,7 +105,7 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held reports whether a file names a process that Puppet would take for its own. The pid in an old lock may now
+// held returns true if a file names a process that Puppet would take for its own. The pid in an old lock may now
 // belong to another process.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)

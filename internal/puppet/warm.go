@@ -264,7 +264,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	return p, nil
 }
 
-// current reports whether a run that starts now would use the same Puppet and Ruby. A vendor's package takes
+// current returns true if a run that starts now would use the same Puppet and Ruby. A vendor's package takes
 // precedence over Debian's. A new Ruby is a new file with the name of the old one. The parent itself checks the files
 // that it has loaded.
 func (p *parent) current(root string) bool {

@@ -115,7 +115,7 @@ func noteCompiled(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteResult notes the latest runs of a node whose reports have resources.
+// noteResult notes the latest runs of a node with resources in their reports.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
 	node, known := l.nodes[result.Run], needsRun(l, e) // if needsRun is false, the fold has forgotten the run

@@ -64,8 +64,8 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as opens a visit of an operator that needs one of these verbs, and returns the context of this visit. The log knows
-// the operator's certificate. The visit lasts until the test ends.
+// as opens a visit of an operator, and returns the context of this visit. The visit needs one of these verbs. The log
+// knows the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)

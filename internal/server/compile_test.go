@@ -68,8 +68,8 @@ func (f compileFixture) compiled(t *testing.T, in wire.ServedCatalog) {
 	}
 }
 
-// A compile host gets the answers that the node itself would get: its hiera level, the values that
-// it may read, and the exports of other nodes, but not its own.
+// A compile host gets the answers that the node itself would get: its hiera level, the values that it may read, and
+// the exports of other nodes, but not the node's own exports.
 func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)
@@ -270,7 +270,7 @@ func (f compileFixture) exports() []tutti.Export {
 	return a.Exports
 }
 
-// Exports need the grants of the node, not those of the compile host.
+// Exports need the grants of the node, not the grants of the compile host.
 func TestExportsTakeTheNodesGrant(t *testing.T) {
 	f := newCompileFixture(t)
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")

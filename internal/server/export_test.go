@@ -178,7 +178,7 @@ func (s State) Reader(of *Server) *explain.Reader {
 // Seq returns the number of the last event in the fold.
 func (s State) Seq() uint64 { return s.folded.Seq }
 
-// Standings returns for each node what it needs, why, and the runs from which this follows.
+// Standings returns the need of each node, the reason, and the runs from which the need follows.
 func (s State) Standings() map[tutti.NodeName]string {
 	id := func(r *engine.Run) tutti.RunID {
 		if r == nil {

@@ -332,8 +332,8 @@ func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	f.claim() // with its present ticket
 }
 
-// Somebody who has the key of a node but none of its tickets says hello again and again, so that the server forgets the
-// node's own tickets. The server must see two machines, and not one machine that was set back.
+// Somebody has the key of a node but none of its tickets. They say hello again and again, so that the server forgets
+// the node's own tickets. The server must see two machines, and not one machine that was set back.
 func TestAKeyWithoutATicket(t *testing.T) {
 	f := newFenced(t)
 	if err := f.db.Hello(ticket("own"), "boot"); err != nil {

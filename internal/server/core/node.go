@@ -88,7 +88,7 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 // running on that machine, so the run must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, true) }
 
-// MakeWay is like Leave, for a machine whose name stays in the fleet.
+// MakeWay does the same as Leave for a machine whose name stays in the fleet.
 func (tx *Tx) MakeWay(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, false) }
 
 func (tx *Tx) giveUp(by string, n *fold.Node, why string, left bool) {
