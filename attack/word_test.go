@@ -470,7 +470,7 @@ func TestActionsAreSigned(t *testing.T) {
 	}
 	f.tutti("operator", "create", "eve", "--out", f.path("eve"))
 	for what, operator := range map[string]string{"an operator without a key": f.path("eve"), "root on the server": f.path("nobody")} {
-		if out, err := f.try(operator, "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "operators sign what nodes are to change") {
+		if out, err := f.try(operator, "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "operators sign actions in this fleet") {
 			t.Errorf("%s: %v, %s", what, err, out)
 		}
 	}

@@ -110,7 +110,7 @@ func TestData(t *testing.T) {
 		}
 	}
 	refused := execute(t, "refused", tutti.ModeApply)
-	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Mark: no grant; if it is to, add to the grants of the fleet file: - {to: third, exports: [Mark], dangerous: true}")
+	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Mark: no grant; to allow this, add to the grants of the fleet file: - {to: third, exports: [Mark], dangerous: true}")
 }
 
 // TestWithdrawn checks that the next good run removes a value which the catalog no longer declares.

@@ -38,7 +38,7 @@ node 'node-03' {
 	push(t, strings.Replace(fleetFile, "GRANT", "read: [e2e/x]", 1), site)
 	j := execute(t, "send", tutti.ModeApply)
 	j.expect(j.last("run-sends", "node-01"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Service: no grant")
-	j.expect(j.last("run-sends", "node-02"), tutti.Failed, tutti.BecauseRefused, `the value of "key" is more than data, which calls functions on the collector`)
+	j.expect(j.last("run-sends", "node-02"), tutti.Failed, tutti.BecauseRefused, `the value of "key" contains more than data, so it could call functions on the collecting node`)
 	if got := sh(t, collector, "ls /run | grep e2e-root || true"); got != "" {
 		t.Errorf("on the collector there is %s", got)
 	}

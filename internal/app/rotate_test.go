@@ -172,7 +172,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	}
 	thief := &pusher{t: t, conn: stolen, server: p.server, dir: p.dir}
 	thief.become(old)
-	if err := thief.push("production", "evil"); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), "signs no more") {
+	if err := thief.push("production", "evil"); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), "was rotated, and nodes no longer trust it") {
 		t.Errorf("the old key signs: %v", err)
 	}
 	if _, err := thief.rotate(cli.RotateCodeKey{}); tutti.CodeOf(err) != tutti.CodeRefused {

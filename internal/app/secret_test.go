@@ -165,7 +165,7 @@ func TestOperatorsSeal(t *testing.T) {
 		t.Errorf("for others: %+v\n%s", view, diff)
 	}
 	_, err = s.Reseal(ctx, f, c, first, nil, agreed)
-	wantErr(t, err, tutti.CodeRefused, "is for group:web, says the server, and was for group:app when it was sealed from here; if another operator has changed that, run: tutti secret reseal db/pw --for group:web")
+	wantErr(t, err, tutti.CodeRefused, "is for group:web according to the server, but was for group:app when this operator last sealed it; if another operator has changed the targets, run: tutti secret reseal db/pw --for group:web")
 	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"another"`), agreed); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestKeysArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pushRecovery(t, f, public)
-	wantErr(t, set(), tutti.CodeRefused, "is another recovery key than that of the fleet file")
+	wantErr(t, set(), tutti.CodeRefused, "differs from the recovery key of the fleet file")
 	// An operator without the private recovery key knows only the public key.
 	if err := os.Rename(filepath.Join(c.OperatorDir, operator.RecoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestARefusedSecretIsNotQuoted(t *testing.T) {
 func TestTheRecoveryKeyIsMadeOnce(t *testing.T) {
 	_, c := secretFleet(t)
 	_, err := operator.Sealer{}.Init(c)
-	wantErr(t, err, tutti.CodeConflict, "could not be opened without it")
+	wantErr(t, err, tutti.CodeConflict, "nobody could open the secrets that are sealed to it")
 	path := filepath.Join(c.OperatorDir, operator.RecoveryFile)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {

@@ -38,9 +38,10 @@ type Blobs struct {
 }
 
 // Stored returns the last sequence of the stream that NATS acknowledged to this process. A caller can compare this
-// sequence with the stream's file. So the caller finds out whether a missing end was acknowledged and lost, or was
-// torn and never acknowledged. If `seq` is 0 and `known` is true, this process deleted content, perhaps the last
-// stored content. If `known` is false, this process stored and deleted nothing.
+// sequence with the stream's file. So the caller finds out why the end of the file is missing: the file has lost
+// acknowledged messages, or a write was cut off before NATS acknowledged it. If `seq` is 0 and `known` is true,
+// this process deleted content, perhaps the last stored content. If `known` is false, this process stored and
+// deleted nothing.
 func (b *Blobs) Stored() (seq uint64, known bool) {
 	seq = b.stored.Load()
 	return seq, seq > 0 || b.deleted.Load()

@@ -123,7 +123,7 @@ func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg
 	return nil, wrap(err, op+": no answer from the server")
 }
 
-// payloadParcel returns a parcel whose id comes from the payload's digest, so a repeated call has the same parcel.
+// payloadParcel returns a parcel with an id from the payload's digest. So a repeated call uses the same parcel.
 func payloadParcel(payload []byte) parcel {
 	digest := tutti.DigestOf(payload)
 	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}

@@ -173,8 +173,7 @@ func TestNoSingleEventCanBeRemoved(t *testing.T) {
 	if stream.DeleteMsg(t.Context(), 1) == nil {
 		t.Error("an event could be removed")
 	}
-	// The beginning disappears without a snapshot only if someone deletes it
-	// without the log's API.
+	// The log's API deletes the beginning of the log only after a snapshot. So here someone else has deleted it.
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ type Conn struct {
 	jwt    atomic.Pointer[string]
 	dialer *dialer
 	ticket atomic.Pointer[string]
-	// turn is a turnstile that every call passes through. turn is closed while the connection is being replaced.
+	// turn is a turnstile that every call passes through. The turnstile is shut while the connection is being
+	// replaced.
 	turn      turnstile
 	admission admission
 

@@ -22,8 +22,8 @@ const (
 // connects to the bus. On a very busy machine the bus may close the first connection because the client answers too
 // late. In this case Connect tries again for a minute. Connect returns an error at once if ctx ends, or if a bus on
 // the network refuses the credentials. After the first success, the connection reconnects for ever. The connection
-// does not buffer messages for later. The writer has already given up an append that would be sent after a
-// reconnect.
+// does not buffer messages for later. Otherwise it could send an append after a reconnect, although the writer has
+// already given up this append.
 func Connect(ctx context.Context, url, jwt string, seed []byte, options ...nats.Option) (*nats.Conn, error) {
 	options = append([]nats.Option{
 		nats.Name("tutti server"),

@@ -17,7 +17,7 @@ import (
 type closesFirst struct {
 	bus   *bustest.Bus
 	times int
-	end   context.CancelFunc // if end is set, end is called instead of the next connection
+	end   context.CancelFunc // if set, called when a connection is closed
 	tries int
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// These constants limit the messages that a node may send in excess of its simultaneous calls. If a host uses all its
-// processors to compile for a fleet, the server answers about 64 of its small calls a second with "ask again".
+// These constants limit the messages that a node may send while it already has its maximum of simultaneous calls. If
+// a host uses all its processors to compile for a fleet, the server answers about 64 of its small calls a second with
+// "ask again".
 const (
 	excessCalls     = 2_000
 	excessCallsEach = 200 // regained each second

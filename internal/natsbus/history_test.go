@@ -136,8 +136,7 @@ func (r *relay) arm() {
 	r.armed = true
 }
 
-// swallows reports whether the relay is armed and the data is a part of an append.
-// swallows reports true only once.
+// swallows returns true if the relay is armed and the data is a part of an append, but only once.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +157,7 @@ func (r *relay) cut() {
 	}
 }
 
-// startBus runs a bus in a process of its own and makes the relay forward to it.
+// startBus runs a bus in a separate process and makes the relay forward to this bus.
 func (r *relay) startBus(t *testing.T, dir string) (kill func()) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHistoryChild$")
@@ -265,8 +264,7 @@ const never = int64(1) << 62
 // a second.
 const checkDeadline = 5 * time.Minute
 
-// note adds an operation that began at the time call. note does not add reads that
-// failed.
+// note adds an operation that began at the time `call`. note does not add reads that failed.
 func (h *history) note(client int, call int64, op operation, res result, err error) {
 	end := h.now()
 	h.mu.Lock()
@@ -361,13 +359,13 @@ func (c *client) read(ctx context.Context) error {
 	return nil
 }
 
-// historyRounds is the number of rounds. In each round the test kills the bus, cuts
-// the connections, or suppresses the answer of an append, in turn.
+// historyRounds is the number of rounds. In turn, a round kills the bus, cuts the connections, or suppresses the
+// answer of an append.
 const historyRounds = 9
 
 // TestHistory lets several writers write to one log while it kills the bus and cuts
-// connections. The results that the clients saw must be possible for a list, in some
-// order that agrees with the clock.
+// connections. There must be an order of the operations that agrees with the clock,
+// and in which a list gives the same results to the clients.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), newRelay(t)

@@ -36,7 +36,7 @@ type Log struct {
 	tail tail
 }
 
-// tail is the last end of the log that this Log has seen.
+// tail is the latest end of the log that this Log knows.
 type tail struct {
 	place
 	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
@@ -221,9 +221,9 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 // batchAgain is the wait before Append sends a batch again after the bus could not assemble it.
 const batchAgain = 100 * time.Millisecond
 
-// publishWhole repeats publish until the bus has assembled the batch, or ctx ends. The bus assembles a batch in a
-// file. If the bus can open no more files, it reports that the batch is incomplete, and stores nothing. publish
-// succeeds in a later try, when some file has been closed.
+// publishWhole calls the method publish until the bus has assembled the batch, or ctx ends. The bus assembles a
+// batch in a file. If the bus can open no more files, it reports that the batch is incomplete, and stores
+// nothing. A later call succeeds when some file has been closed.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	for {
 		seq, err := l.publish(ctx, msgs)
@@ -248,8 +248,8 @@ func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 		markBatch(msgs)
 	}
 	for i, msg := range msgs[:len(msgs)-1] {
-		// The bus writes a batch into a file of its own. publish waits for an answer now and then. So the bus need
-		// not hold a large batch in memory, and publish sees a refusal early.
+		// The bus writes each batch into a separate file, so the bus need not hold a large batch in memory. From time
+		// to time, the loop waits for an answer, to notice a refusal early.
 		if i%500 == 499 {
 			if _, err := l.request(ctx, msg); err != nil {
 				return 0, err
@@ -300,8 +300,8 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may
-// report a wrong sequence with code 10164, without its own sequence.
+// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may use
+// code 10164 instead, whose text does not name the right sequence.
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }

@@ -82,9 +82,9 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 			return
 		}
 		link := whole.link
-		var batch []message // messages of one append, which chain yields completely or not at all
+		var batch []message // messages of one append; the method chain yields all of them or none
 		for m, err := range l.messages(ctx, whole.seq, state.LastSeq) {
-			// If an incomplete batch is followed by a part 1, the messages of that batch are torn.
+			// If the next message is part 1 of another batch, the messages in `batch` are torn.
 			if err == nil && m.part == 1 {
 				link, batch = whole.link, batch[:0]
 			}
@@ -223,8 +223,8 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`. The
-// result has at most `count` messages. The error is the reason why there are no more.
+// fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`. The result has
+// at most `count` messages. The error is the reason why there are no more messages.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")
@@ -275,8 +275,8 @@ func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 // unchained is the error for a log without links. Either an older release wrote the log, or someone removed the
 // links. Tutti cannot distinguish the two cases, so it does not read the log.
 func unchained(what string) error {
-	return tutti.Errorf(tutti.CodeDamaged, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
-		"make the fleet anew (tutti server init), or restore the log (tutti server restore)", what)
+	return tutti.Errorf(tutti.CodeDamaged, "%s has no link to the entry before it: a release that did not chain logs has written it, or somebody has changed it; "+
+		"set up the fleet again (tutti server init), or restore the log (tutti server restore)", what)
 }
 
 // raw returns the event in a message, as bytes.

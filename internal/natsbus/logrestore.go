@@ -17,8 +17,7 @@ const (
 )
 
 // Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes the entries
-// in batches of its own. These batches may differ from the original appends, because all entries come from complete
-// appends.
+// in batches. These batches may differ from the original appends, because all entries come from complete appends.
 type Restorer struct {
 	log   *Log
 	seq   uint64       // of the last message
@@ -49,7 +48,7 @@ func RestoreLog(ctx context.Context, nc *nats.Conn, after uint64, link tutti.Dig
 // Add adds the next entry. Add returns CodeInvalid if the entry does not fit the entry before it.
 func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	if e.Seq <= r.seq || e.Link != tutti.Link(r.link, e.Raw) {
-		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit what is before it, %d", e.Seq, r.seq)
+		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit the entry before it, %d", e.Seq, r.seq)
 	}
 	for r.seq+1 < e.Seq { // a sequence that was torn by a loss of power has no event
 		if err := r.put(ctx, r.torn()); err != nil {

@@ -18,7 +18,7 @@ func (l *Log) Snapshot(ctx context.Context) (e tutti.Event, found bool, err erro
 }
 
 // snapshots returns the SnapshotTaken events of the log and their bodies, oldest first. After a new snapshot the log
-// drops the previous one, so there are one or two.
+// drops the previous one. So the log has one or two of these events.
 func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tutti.SnapshotTaken, err error) {
 	subject := jetstream.WithGetMsgSubject(subjectOf(&tutti.SnapshotTaken{}))
 	for from := uint64(1); ; {
@@ -47,7 +47,7 @@ func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tu
 	}
 }
 
-// whole reports whether the log has the complete append to which m belongs.
+// whole returns true if the log has the complete append to which `m` belongs.
 func (l *Log) whole(ctx context.Context, m message) (bool, error) {
 	last, err := l.get(ctx, m.seq+uint64(m.parts-m.part))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
@@ -88,8 +88,8 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	return err
 }
 
-// trimmed does the work of place for an event that the log no longer has. Such an event must be the end of a
-// snapshot, because the log begins directly after a snapshot.
+// trimmed does the same as the method place, but for an event that the log no longer has. Such an event must be the
+// end of a snapshot, because the log begins directly after a snapshot.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Handler answers one call of a node. Many goroutines call a Handler at once. Calls of one node may arrive in another
-// order than they were sent, and may arrive twice. If the handler returns an error, the node gets its code and text.
-// For a message (Conn.Send), the server drops the handler's answer. The context ends when the node stops waiting, or
-// when the server stops. The context contains the call's tutti.Turn, except for operations in Light.
+// Handler answers one call of a node. Many goroutines call a Handler at once. Calls of one node may arrive in the
+// wrong order, and may arrive twice. If the handler returns an error, the node gets its code and text. For a message
+// (Conn.Send), the server drops the handler's answer. The context ends when the node stops waiting, or when the
+// server stops. The context contains the call's tutti.Turn, except for operations in Light.
 type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
 
 // ServeOptions are the settings of Serve.
@@ -31,9 +31,9 @@ type ServeOptions struct {
 	Ready func()
 	// Serve calls Denied each time a node tries an action that it may not do. It must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
-	// Serve calls Excess for each message of a node that already has the most calls it may have. Serve passes the
-	// message's bytes to Excess. If Excess returns true, Serve does not answer the message. It must not block. May be
-	// nil.
+	// Serve calls Excess for each message of a node that has already reached its limit of simultaneous calls. Serve
+	// passes the message's bytes to Excess. If Excess returns true, Serve does not answer the message. It must not
+	// block. May be nil.
 	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once. 0 means 64.
@@ -126,7 +126,7 @@ func (s *server) subscribe(subject string) (*nats.Subscription, error) {
 	return sub, wrap(err, "serve nodes")
 }
 
-// receive passes each message to accept until ctx ends.
+// receive passes each message to the function `accept` until ctx ends.
 func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
@@ -222,7 +222,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	})
 }
 
-// turnsOf returns the turns in which a call must wait.
+// turnsOf returns the queue in which a call must wait for its turn.
 func (s *server) turnsOf(op string, header nats.Header) *turns {
 	if header.Get(headerParcel) == "" || op == opPut || op == opGet || op == opDone {
 		return s.turns

@@ -66,7 +66,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// overdue is a context whose deadline passes when done is closed.
+// overdue is a context whose deadline passes when the channel `done` is closed.
 type overdue struct {
 	context.Context
 	done chan struct{}
@@ -407,7 +407,8 @@ func TestALargeCallHasSomeTries(t *testing.T) {
 	}
 }
 
-// Only a few calls with content in chunks run at once. The waiting ones do not delay other calls.
+// Only a few calls with content in chunks run at once. Other calls of this kind wait. They do not delay calls without
+// chunks.
 func TestLargeCallsHoldUpNoOthers(t *testing.T) {
 	bus := bustest.Start(t)
 	hold, entered := make(chan struct{}), make(chan struct{}, 100)

@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// TestAHandlerThatWaitsGivesUpItsPlace checks that other calls are answered while one handler waits. A function
-// registered to run after the answer runs when the handler has returned, even if the handler failed.
+// TestAHandlerThatWaitsGivesUpItsPlace checks that other calls are answered while one handler waits. A handler can
+// register a function for the time after the answer. This function runs after the handler has returned, even with an
+// error.
 func TestAHandlerThatWaitsGivesUpItsPlace(t *testing.T) {
 	bus := bustest.Start(t)
 	waits, others, after := make(chan struct{}), make(chan struct{}), make(chan string, 2)

@@ -19,8 +19,8 @@ func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// enter calls the function begin, either now or when an earlier call leaves. enter does not wait, and begin must not
-// wait either.
+// enter calls the function begin, either now or when an earlier call leaves. enter does not wait, and the function
+// must not wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {
@@ -43,7 +43,7 @@ func (t *turns) leave() {
 	}
 }
 
-// next returns the waiting call that is next. next returns nil if no call waits.
+// next returns the waiting call whose turn it is, or nil if no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

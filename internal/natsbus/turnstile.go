@@ -11,8 +11,8 @@ import (
 type turnstile struct {
 	mu     sync.Mutex
 	inside int
-	shut   chan struct{} // closed when the turnstile opens again. shut is nil while the turnstile is open
-	empty  chan struct{} // closed when the last call leaves. empty is nil if close does not wait
+	shut   chan struct{} // closed when the turnstile opens again; nil while the turnstile is open
+	empty  chan struct{} // closed when the last call leaves; nil if nobody waits for this
 }
 
 // enter waits while the turnstile is shut, or until ctx ends. An error is ctx's. If enter returns no error, the
@@ -44,8 +44,8 @@ func (t *turnstile) leave() {
 	}
 }
 
-// close shuts the turnstile and waits until all calls have left. If this takes longer than patience, close opens the
-// turnstile again and returns false.
+// close shuts the turnstile and waits until all calls have left. If this takes longer than `patience`, close opens
+// the turnstile again and returns false.
 func (t *turnstile) close(patience time.Duration) bool {
 	t.mu.Lock()
 	t.shut = make(chan struct{})
@@ -67,7 +67,7 @@ func (t *turnstile) close(patience time.Duration) bool {
 	}
 }
 
-// The caller must call open once after a close that returned true.
+// The caller must call open once after the method close has returned true.
 func (t *turnstile) open() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

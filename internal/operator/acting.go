@@ -60,7 +60,7 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 		return cli.OperatorsTrusted{}, tutti.Errorf(tutti.CodeNotFound, "operator %s signs no actions", in.Name)
 	case !in.Remove:
 		if _, err := identity.ParseCodePublicKey(in.Key); err != nil {
-			return cli.OperatorsTrusted{}, tutti.Wrap("", err, "the key of %s: what `tutti operator key` prints there", in.Name)
+			return cli.OperatorsTrusted{}, tutti.Wrap("", err, "the key of %s must be the output of their `tutti operator key`", in.Name)
 		}
 		list.Operators = append(list.Operators, tutti.OperatorKey{Operator: in.Name, Key: in.Key})
 	}
@@ -84,8 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without returns some operators of a list, with their keys: those whom the other list lacks or
-// has with another key.
+// without returns the operators of a list, with their keys, if the other list does not have the same operator with
+// the same key.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -96,10 +96,9 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last list of operators who sign
-// actions, as far as this directory knows. The list in this file was signed here, or it was the basis of a list
-// that was signed here. Without the file, a server could show an earlier list, and bring back a distrusted
-// operator.
+// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last known list of operators
+// who sign actions. The list in this file was signed here, or it was the basis of a list that was signed
+// here. Without the file, a server could show an earlier list, and bring back a distrusted operator.
 const OperatorsFile = "operators.json"
 
 // WriteOperators stores the list of operators who sign actions in an operator's directory.
@@ -162,12 +161,12 @@ func (s *Signer) lastOperators() (lastList, error) {
 		out.note = fmt.Sprintf("The list that the server shows is not valid (%v). The new list is based on list %d, which %s has.", err, had.Counter, s.dir)
 	case shown.Counter < had.Counter:
 		out.list, out.kept = had, kept
-		out.note = fmt.Sprintf("The server shows list %d, but %s has list %d: the server was put back, or it lies. The new list is based on list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
+		out.note = fmt.Sprintf("The server shows list %d, but %s has list %d: the server was put back to an earlier state, or it lies. The new list is based on list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
 	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.Said.Operators.Body):
-		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators that the server shows (%s) is another one than the one that %s has (%s): nothing is signed; ask who else signs lists, and remove %s there if the server's is right",
+		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators on the server (%s) differs from the list in %s (%s): nothing is signed; ask who else signs lists, and remove %s from this directory if the server's list is right",
 			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), OperatorsFile)
 	case tutti.Leaps(had.Counter, shown.Counter):
-		return out, tutti.Errorf(tutti.CodeRefused, "the server shows list %d of operators, and the last one in %s is %d: nobody lists operators that often; if that was not you, rotate the key (tutti rotate code-key)", shown.Counter, s.dir, had.Counter)
+		return out, tutti.Errorf(tutti.CodeRefused, "the server shows list %d of operators, but the last list in %s is %d: nobody signs so many lists; if this was not you, rotate the key (tutti rotate code-key)", shown.Counter, s.dir, had.Counter)
 	}
 	return out, nil
 }
@@ -188,14 +187,14 @@ func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api
 	}
 	bundle, err := identity.LoadOperator(c.OperatorDir)
 	if err != nil {
-		return nil, tutti.Wrap("", err, "operators sign what nodes are to change in this fleet, and that takes an operator's directory")
+		return nil, tutti.Wrap("", err, "operators sign actions in this fleet, so this command needs an operator's directory")
 	}
 	key, err := identity.ActionKey(c.OperatorDir)
 	if err != nil {
 		return nil, err
 	}
 	if key == nil {
-		return nil, tutti.Errorf(tutti.CodeRefused, "operators sign what nodes are to change in this fleet, and there is no key for that in %s: make it with `tutti operator key`, and give it to somebody with the code-signing key, for `tutti operator trust %s`", c.OperatorDir, bundle.Name)
+		return nil, tutti.Errorf(tutti.CodeRefused, "operators sign actions in this fleet, but there is no key for this in %s: make the key with `tutti operator key`, and give the output to somebody with the code-signing key, for `tutti operator trust %s`", c.OperatorDir, bundle.Name)
 	}
 	fleet, err := identity.KeepFleet(c.OperatorDir, bundle.Pin())
 	if err != nil {

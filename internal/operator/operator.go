@@ -291,7 +291,7 @@ func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, er
 		return nil, tutti.Wrap("", err, "the code-signing key")
 	}
 	if own.CodeKey == nil {
-		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key to give in %s", own.Name, c.OperatorDir)
+		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s cannot give a code-signing key, because %s has none", own.Name, c.OperatorDir)
 	}
 	return own.CodeKey, nil
 }

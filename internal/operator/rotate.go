@@ -96,11 +96,11 @@ func (r *rotation) look(ctx context.Context, dir string) (err error) {
 // begin makes nodes trust both keys, and signs all code in use with the new key.
 func (r *rotation) begin(ctx context.Context) error {
 	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
-		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish it where it was begun", r.dir)
+		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish this rotation in the directory where it began", r.dir)
 	}
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil {
-			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and carries no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
+			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and has no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
 		}
 	}
 	err := r.confirm(ctx)
@@ -122,7 +122,7 @@ func (r *rotation) begin(ctx context.Context) error {
 // finish makes nodes trust only the new key.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
-		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on that was begun in %s; begin one with: tutti rotate code-key", r.dir)
+		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on in %s; begin one with: tutti rotate code-key", r.dir)
 	}
 	state, err := rotationNow(ctx, r.server, r.Said)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	for _, name := range leave {
 		i := slices.IndexFunc(state.Missing, func(n cli.NotThere) bool { return n.Node == name })
 		if i < 0 {
-			return tutti.Errorf(tutti.CodeInvalid, "--leave %s: no such node among those that do not trust the new key yet; see: tutti rotate code-key --status", name)
+			return tutti.Errorf(tutti.CodeInvalid, "--leave %s: this node does not exist, or trusts the new key already; see: tutti rotate code-key --status", name)
 		}
 		state.Missing = slices.Delete(state.Missing, i, i+1)
 	}
@@ -251,8 +251,8 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	return "pushed at a time that the server does not know any more"
 }
 
-// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except
-// that of the operator's own key.
+// signCodes adds the new key's signature to all code in use. The method removes all other signatures, except the
+// signature of the operator's own key.
 func (r *rotation) signCodes(ctx context.Context) error {
 	for _, c := range r.Said.Codes {
 		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -272,8 +272,8 @@ func (r *rotation) signCodes(ctx context.Context) error {
 	return r.signOperators(ctx)
 }
 
-// signOperators adds the new key's signature to the list of operators who sign actions,
-// and removes other signatures in the same way.
+// signOperators adds the new key's signature to the list of operators who sign actions, and removes the same other
+// signatures as the method signCodes.
 func (r *rotation) signOperators(ctx context.Context) error {
 	list := r.Said.Operators
 	if list == nil || list.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -390,13 +390,13 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified compares the keys that a server names with an operator's directory. The function returns the reason why
+// notVerified compares an operator's directory with the keys that a server names. The function returns the reason why
 // it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
 // function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {
-		return "there is no operator's directory here to verify them by"
+		return "there is no operator's directory here to verify the keys with"
 	}
 	var fleet tutti.Digest
 	var kept []tutti.Statement
@@ -418,11 +418,11 @@ func notVerified(dir string, said tutti.Signing) string {
 	}
 	switch _, _, err := identity.Chain(fleet, kept, said.Trust, own...); {
 	case err != nil && len(own) == 0:
-		return "there is no code.key in " + dir + " to verify them by"
+		return "there is no code.key in " + dir + " to verify the keys with"
 	case err != nil:
 		return err.Error()
 	case len(said.Trust) < len(kept):
-		return "the server shows an earlier statement about code keys than " + dir + " has: it was put back, or lies"
+		return "the server shows an earlier statement about code keys than " + dir + " has: the server was put back to an earlier state, or it lies"
 	}
 	return ""
 }

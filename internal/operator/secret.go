@@ -52,7 +52,7 @@ func (Sealer) Init(c cli.Connection) (string, error) {
 	path := filepath.Join(c.OperatorDir, RecoveryFile)
 	switch _, err := os.Stat(path); {
 	case err == nil:
-		return "", tutti.Errorf(tutti.CodeConflict, "%s is there: secrets that are sealed to it could not be opened without it; `tutti secret init --show` prints its public half", path)
+		return "", tutti.Errorf(tutti.CodeConflict, "%s exists already: without this key, nobody could open the secrets that are sealed to it; `tutti secret init --show` prints its public half", path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
@@ -79,7 +79,7 @@ func privateRecovery(c cli.Connection) (string, error) {
 	path := filepath.Join(c.OperatorDir, RecoveryFile)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", tutti.Errorf(tutti.CodeNotFound, "no recovery key %s: get it from the operator who ran `tutti secret init`, which the fleet needs once", path)
+		return "", tutti.Errorf(tutti.CodeNotFound, "no recovery key %s: get it from the operator who ran `tutti secret init`; a fleet needs this command only once", path)
 	}
 	private := strings.TrimSpace(string(raw))
 	if err == nil {
@@ -97,7 +97,7 @@ func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	}
 	value, err := data.CheckValue(key, value)
 	if err != nil { // do not wrap the error, because it would quote the value
-		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read: JSON of at most %d bytes, integers of at most 64 bits, no object with the __ptype Tutti::Sealed", key, data.MaxValue)
+		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read; it must be JSON of at most %d bytes, with integers of at most 64 bits and without an object that has the __ptype Tutti::Sealed", key, data.MaxValue)
 	}
 	to, err := s.Recipients(ctx, targets)
 	if err != nil {
@@ -173,7 +173,7 @@ func (Sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view a
 		return out, err
 	}
 	if secret.ID != view.ID || secret.Key != view.Key || !slices.Equal(secret.For, view.For) {
-		return out, tutti.Errorf(tutti.CodeConflict, "secret %q has another value or other targets by now: repeat", view.Key)
+		return out, tutti.Errorf(tutti.CodeConflict, "secret %q has another value or other targets now: repeat the command", view.Key)
 	}
 	if len(lack) == 0 && !moved {
 		return out, nil
@@ -275,7 +275,7 @@ func sameTargets(c cli.Connection, view api.SecretView) error {
 	for _, target := range view.For {
 		are = append(are, "--for "+target)
 	}
-	return tutti.Errorf(tutti.CodeRefused, "secret %q is for %s, says the server, and was for %s when it was sealed from here; if another operator has changed that, run: tutti secret reseal %s %s",
+	return tutti.Errorf(tutti.CodeRefused, "secret %q is for %s according to the server, but was for %s when this operator last sealed it; if another operator has changed the targets, run: tutti secret reseal %s %s",
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
@@ -289,12 +289,12 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 	defer unlock()
 	public, err := (Sealer{}).Recovery(c)
 	if err == nil && public != to.Recovery {
-		return nil, "", tutti.Errorf(tutti.CodeRefused, "%s is another recovery key than that of the fleet file (%s): write its public half into the fleet file (`tutti secret init --show`), "+
-			"or move it away and get the fleet's", filepath.Join(c.OperatorDir, RecoveryFile), to.Recovery)
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "%s differs from the recovery key of the fleet file (%s): write the public half of your key into the fleet file (`tutti secret init --show`), "+
+			"or move your key away and get the fleet's key", filepath.Join(c.OperatorDir, RecoveryFile), to.Recovery)
 	}
 	if known.Recovery != "" && known.Recovery != to.Recovery {
-		return nil, "", tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
-			"if it was an operator, run: tutti secret trust --recovery", to.Recovery, known.Recovery)
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): anyone who has changed it could read the secrets that are sealed now; "+
+			"if an operator has changed it, run: tutti secret trust --recovery", to.Recovery, known.Recovery)
 	}
 	if known.Recovery == "" && public == "" {
 		recovery = to.Recovery
@@ -312,7 +312,7 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 		}
 	}
 	if len(others) > 0 {
-		return nil, "", tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "these nodes have other keys than when this operator last sealed to them: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
 			strings.Join(others, ", "), strings.Join(others, " "))
 	}
 	if !keep {
@@ -332,7 +332,7 @@ func plausible(targets []string, nodes []tutti.Recipient) error {
 			return tutti.Wrap("", err, "the server names a recipient")
 		}
 		if there[n.Node] || !groups && !slices.Contains(targets, tutti.ForNode(n.Node)) {
-			return tutti.Errorf(tutti.CodeRefused, "the server names node %s for %s: it lies, or is broken; nothing was sealed", n.Node, strings.Join(targets, " "))
+			return tutti.Errorf(tutti.CodeRefused, "the server names node %s for %s: the server lies, or is broken; nothing was sealed", n.Node, strings.Join(targets, " "))
 		}
 		there[n.Node] = true
 	}

@@ -21,15 +21,15 @@ import (
 // counter that was signed with this directory.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code. Signer also contains what was signed before.
+// Signer is an operator who may sign code. Signer also contains the earlier statements about code keys.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
-	next  ed25519.PrivateKey   // the key that replaces own; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // those of the keys own and next that sign now, the oldest first; empty if own was rotated elsewhere
+	next  ed25519.PrivateKey   // the key that replaces `own`; nil if this operator has begun no rotation
+	keys  []ed25519.PrivateKey // the keys among `own` and `next` that sign now, the oldest first; empty if `own` was rotated elsewhere
 	now   identity.Trust       // the keys that sign according to the last verified statement; empty if there are no statements
-	Known identity.Trust       // the keys whose signatures count as verified: the keys in now, or own if there are no statements
+	Known identity.Trust       // the keys whose signatures count as verified: the keys in `now`, or `own` if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
 	old   bool // the server is of a release without statements
@@ -57,7 +57,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 		return nil, err
 	}
 	if s.Said.Fleet != s.fleet {
-		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.Said.Fleet)
+		return nil, tutti.Errorf(tutti.CodeRefused, "%s belongs to the fleet %.19s, but the server belongs to the fleet %.19s: nothing is signed for another fleet", dir, s.fleet, s.Said.Fleet)
 	}
 	next, err := identity.NextCodeKey(dir)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Signer) maySign() error {
 	if len(s.keys) > 0 {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more, because it was rotated; get the new code.key from the operator who did it", s.dir)
+	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s was rotated, and nodes no longer trust it; get the new code.key from the operator who rotated it", s.dir)
 }
 
 // Code signs a manifest of an environment. If code is already signed, Code does not sign it again, so that the code
@@ -178,14 +178,14 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a key that signs now has signed a statement. Perhaps only an earlier key
-// has signed the statement.
+// stillSigned reports whether a statement has the signature of a key that signs now. Perhaps only an earlier key has
+// signed the statement.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment, which is higher than shown. Before count returns, it stores the
-// counter in the directory.
+// count returns the next counter of an environment. The counter is higher than `shown`. Before count returns, it
+// stores the counter in the directory.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}
@@ -194,10 +194,10 @@ func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 		err = json.Unmarshal(raw, &signed)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which counters were signed here; remove it, if the server shows the highest ones", file)
+		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged, so it is unknown which counters were signed here; if the server shows the highest counters, remove this file", file)
 	}
 	if last, remembered := signed[environment]; remembered && tutti.Leaps(last, shown) {
-		return 0, tutti.Errorf(tutti.CodeRefused, "the server shows %s with the counter %d, and the last one that was signed in %s is %d: nobody pushes that often; if that was not you, rotate the key (tutti rotate code-key), else set the number in %s", environment, shown, s.dir, last, file)
+		return 0, tutti.Errorf(tutti.CodeRefused, "the server shows %s with the counter %d, but the last counter that was signed in %s is %d: nobody pushes that often; if this was not you, rotate the key (tutti rotate code-key); if it was you, set the number in %s", environment, shown, s.dir, last, file)
 	}
 	next := max(signed[environment], shown) + 1
 	if next > tutti.MaxCounter {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Copy receives a copy of the log, in this order.
+// Copy receives a copy of the log. CopyLog calls the methods in this order.
 type Copy interface {
 	// Begin gets the event after which the log begins, with the link of this event.
 	Begin(after uint64, link tutti.Digest) error
@@ -38,7 +38,7 @@ func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) err
 
 // CopyLog copies the log up to one event, and all content that the log needs. During the copy the server
 // drops no events and removes no content. CopyLog also works before Open. CopyLog returns CodeDamaged if
-// content is missing that the log needs. If CopyLog returns CodeDamaged, it has copied nothing.
+// the log needs content that is missing. If CopyLog returns CodeDamaged, it has copied nothing.
 func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := p.trimmed()
 	if !ok {

@@ -73,8 +73,7 @@ func (p *Past) Open(ctx context.Context) error {
 	return err
 }
 
-// Through returns the last event that the latest snapshot covers. Of the events up to Through, only the needed
-// events are kept.
+// Through returns the last event that the latest snapshot covers. Only the needed events up to this one are kept.
 func (p *Past) Through() uint64 {
 	if taken := p.taken.Load(); taken != nil {
 		return taken.Through

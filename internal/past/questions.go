@@ -35,7 +35,7 @@ func (p *Past) StoreQuestions(ctx context.Context, room Room, reads []tutti.Read
 	return StoredQuestions{p.asked.share(digest, content), digest}, nil
 }
 
-// Room checks whether there is room for size more bytes of new content. If the Room is nil, there is always room.
+// Room checks whether there is room for `size` more bytes of new content. If the Room is nil, there is always room.
 type Room func(ctx context.Context, size int) error
 
 // Store stores content as a blob of JSON, if the blob is not stored already.
@@ -45,7 +45,7 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
-	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same as earlier runs
+	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same questions as earlier runs
 	if err == nil && !has && room != nil {
 		err = room(ctx, len(raw))
 	}
@@ -55,7 +55,8 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 	return digest, err
 }
 
-// normalAsked returns the questions of a run without the parts that differ between runs with the same answers.
+// normalAsked returns the questions of a run in normal form. Runs that ask the same questions and get the same
+// answers have the same normal form.
 func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Questions, error) {
 	type keyed struct {
 		key  string

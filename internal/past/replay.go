@@ -31,7 +31,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	return nil
 }
 
-// Torn returns the sequence up to which the log may have a half append that readers skip.
+// Torn returns the sequence at which a half append at the end of the log ends. Readers skip this half append.
 func (p *Past) Torn() uint64 {
 	if l, ok := p.opts.Log.(Tearing); ok {
 		return l.Torn()
@@ -89,7 +89,7 @@ func (p *Past) hydrateExports(ctx context.Context, set *tutti.ExportsSet) error 
 		return err
 	}
 	if len(set.Exports) != set.Count {
-		return tutti.Errorf(tutti.CodeInternal, "exports of %s: %d, and blob %s has %d", set.Node, set.Count, set.Set, len(set.Exports))
+		return tutti.Errorf(tutti.CodeInternal, "exports of %s: the event has %d, but blob %s has %d", set.Node, set.Count, set.Set, len(set.Exports))
 	}
 	return nil
 }

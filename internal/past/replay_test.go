@@ -32,7 +32,7 @@ func (l *readLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 }
 
 // TestANewFoldIsOfTheWholeLog checks a refold during which a snapshot drops events. A
-// dropped event may have withdrawn something that an earlier event had set, so the refold
+// dropped event may have withdrawn a value that an earlier event had set. So the refold
 // must begin again. If the log returns an error, the refold also reads the log again.
 func TestANewFoldIsOfTheWholeLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

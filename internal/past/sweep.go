@@ -69,7 +69,7 @@ type content struct {
 	// event has removed the name, or the event ReportsRetired says so.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
-	keeps  []retain.Ended // the runs in ended whose reports stay
+	keeps  []retain.Ended // the runs in `ended` whose reports stay
 	// foreign has the reports of foreign runs.
 	foreign foreignReports
 	said    *tutti.ReportsRetired // the last such event; nil if there was none yet

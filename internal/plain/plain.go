@@ -20,8 +20,8 @@ const (
 // most 8 KiB as JSON.
 func Words(text string) string { return Cut(text, maxWords) }
 
-// Cut does the same as Words, but with at most this many bytes, and twice as many as
-// JSON.
+// Cut does the same as Words, but with the limit `most`. The result has at most this many bytes, and at most twice as
+// many bytes as JSON.
 func Cut(text string, most int) string {
 	text = tutti.Plain(text, most)
 	if len(text) > 2*most/longest && encoded(text) > 2*most {

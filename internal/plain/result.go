@@ -11,8 +11,8 @@ const (
 	// maxResult bounds a result without the questions for which it waits. The bound is enough for fifteen failures,
 	// each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits bounds these questions. The largest allowed number of the largest allowed questions fits, unless they
-	// contain characters that are longer in JSON.
+	// maxWaits bounds these questions. The bound is enough for the largest allowed number of questions of the largest
+	// allowed size. Questions with characters that are longer in JSON can still be too large.
 	maxWaits = 192 << 10
 	// maxShort is the number of bytes to which a text is cut if a failure or a change
 	// does not fit.
@@ -36,7 +36,7 @@ func Result(r tutti.Result) tutti.Result {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
 	}
 	var owed []tutti.Owed
-	for _, o := range r.Owed { // all stay: without one of them, the node would count as good
+	for _, o := range r.Owed { // keep all: if one were missing, the node would count as good
 		owed = append(owed, tutti.Owed{Resource: Cut(o.Resource, maxShort), Run: o.Run})
 	}
 	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed
@@ -53,18 +53,18 @@ func Result(r tutti.Result) tutti.Result {
 	return r
 }
 
-// failure returns a failure in which no text has more bytes than the argument most.
+// failure returns a failure in which no text has more than `most` bytes.
 func failure(f tutti.Failure, most int) tutti.Failure {
 	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Column: f.Column, Message: Cut(f.Message, most)}
 }
 
-// change returns a change in which no text has more bytes than the argument most.
+// change returns a change in which no text has more than `most` bytes.
 func change(c tutti.Change, most int) tutti.Change {
 	return tutti.Change{Resource: Cut(c.Resource, most), File: Cut(c.File, most), Line: c.Line, Message: Cut(c.Message, most)}
 }
 
 // fitting returns the first elements of a list for which there is room, and subtracts their size from room. If an
-// element does not fit, fitting tries the shorter element that the function less returns.
+// element does not fit, fitting tries the shorter element that the function `less` returns.
 func fitting[T any](all []T, room *int, less func(T) T) []T {
 	for i := range all {
 		size := encoded(all[i])

@@ -66,7 +66,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	if w.Later && open(&missing) {
 		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
 	}
-	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
+	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sto allow this, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
 // open adds placeholders to a missing entry, and reports whether its verb can be limited.
@@ -84,7 +84,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// admits reports whether an entry allows the wish, without a check of the nodes.
+// admits returns true if an entry allows the wish, without a check of the nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true

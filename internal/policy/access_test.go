@@ -35,7 +35,7 @@ func target(node tutti.NodeName, groups ...tutti.GroupName) policy.Target {
 
 // TestMayOperate checks the table of ADR 0024.
 func TestMayOperate(t *testing.T) {
-	const no, paste = "operator ada may not do it: no access; if it is to, add to the access of the fleet file: - ", "{to: ada, may: "
+	const no, paste = "operator ada may not do it: no access; to allow this, add to the access of the fleet file: - ", "{to: ada, may: "
 	web1, web2, db := target("web-01", "all", "web"), target("web-02", "all", "web"), target("db-01", "all", "db")
 	run := func(change ...func(*policy.Wish)) policy.Wish {
 		w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbRun}, Narrow: true, Plan: "deploy", Nodes: []policy.Target{web1, web2}}

@@ -168,8 +168,8 @@ func parseCallers(column string) ([]caller, error) {
 	return out, nil
 }
 
-// Question is a question that a policy decides. The result known says whether the node
-// knows its facts or classes. Before its first run a node knows neither facts nor classes.
+// Question is a question that a policy decides. The result `known` says whether the node knows its facts or classes.
+// Before its first run a node knows neither facts nor classes.
 type Question struct {
 	Caller  string
 	Action  tutti.RemoteAction

@@ -110,7 +110,7 @@ func (a *Actions) checkRule(r rule) []Finding {
 	return out
 }
 
-// deadCaller reports whether no caller can match c.
+// deadCaller returns true if no caller can match `c`.
 func (a *Actions) deadCaller(c caller) bool {
 	isOperator := func(id string) bool { return strings.HasPrefix(id, "operator:") && !strings.Contains(id, ",") }
 	return c.re == nil && !isOperator(c.text) && !slices.ContainsFunc(a.groups[c.text], isOperator)
@@ -204,8 +204,8 @@ func actionsOf(r rule) []string {
 	return r.actions
 }
 
-// covers reports whether an earlier rule matches whenever r matches, for this caller and
-// action. The function compares conditions only by their text.
+// covers returns true if an earlier rule matches whenever `r` matches, for this caller and action. The function
+// compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

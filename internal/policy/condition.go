@@ -245,7 +245,7 @@ func (c *condition) eval(q Question) truth {
 	return c.hold(q)
 }
 
-// hold reports whether a statement is true for the node.
+// hold returns whether a statement is true for the node.
 func (s statement) hold(q Question) truth {
 	if s.op == "" {
 		classes, known := q.Classes()

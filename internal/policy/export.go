@@ -63,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns the sorted types that a node may export because of grants from before 0.3.0, and that need
-// `dangerous: true` since then.
+// OldDangers returns the types that a node may export because of grants from before 0.3.0, and for which a newer
+// grant needs `dangerous: true`. The types are sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -79,14 +79,15 @@ func (x *Exports) OldDangers() []string {
 // May returns nil if the node may export the resource. One grant must admit the whole resource.
 func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
 
-// admits is like the method may, but makes no text for a refusal, which takes much longer than the decision.
+// admits decides in the same way as the method `may`, but makes no text for a refusal. Making this text takes much
+// longer than the decision.
 func (x *Exports) admits(e Inspected) bool {
 	_, refused := x.refuses(e)
 	return !refused
 }
 
-// refuses reports whether every grant refuses a resource, with the reason of the first grant for the resource's type.
-// The reason is empty if there is no such grant.
+// refuses returns true if every grant refuses a resource. The reason comes from the first grant for the resource's
+// type. It is empty if there is no such grant.
 func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {
 		return "", false
@@ -230,8 +231,8 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 
 // refuses returns the reason why a grant does not admit a resource, or the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well,
-	// because the fleet may not come from a file.
+	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well, because
+	// some fleets do not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
@@ -243,7 +244,7 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 	}
 	switch {
 	case first != "" && g.Admits(first, g.dangerous):
-		return fmt.Sprintf("the value of %q is more than data, which calls functions on the collector", first)
+		return fmt.Sprintf("the value of %q contains more than data, so it could call functions on the collecting node", first)
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
@@ -251,7 +252,7 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 		return "a control character, like the end of a line, needs `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
-		return fmt.Sprintf("its grant admits titles that are %q, or begin with that and one of %q", string(node), titleEnds)
+		return fmt.Sprintf("its grant admits titles that are equal to %q, or begin with this name and one of %q", string(node), titleEnds)
 	}
 	if len(g.Tags) == 0 {
 		return ""
@@ -273,8 +274,8 @@ func owns(node tutti.NodeName, title string) bool {
 	return begins && (rest == "" || strings.ContainsAny(rest[:1], titleEnds))
 }
 
-// tagsOf returns the tags that the parameter tag creates on the collecting node. If a value is not
-// text, tagsOf returns the beginning of the JSON, because no grant admits such a tag.
+// tagsOf returns the tags that the parameter `tag` creates on the collecting node. If a value is not text, tagsOf
+// returns the beginning of the JSON, because no grant admits such a tag.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {

@@ -39,12 +39,13 @@ func (k *Keys) MayRead(key string) error {
 	return refuse(k.fleet, k.groups, k.node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
 }
 
-// Writes is like MayWrite, but makes no text for a refusal, which takes much longer than the decision.
+// Writes decides in the same way as MayWrite, but makes no text for a refusal. Making this text takes much longer
+// than the decision.
 func (k *Keys) Writes(key string) bool {
 	return tutti.MatchPattern(own(k.node), key) || k.look().write.cover(key)
 }
 
-// Reads is like MayRead, but makes no text for a refusal.
+// Reads decides in the same way as MayRead, but makes no text for a refusal.
 func (k *Keys) Reads(key string) bool {
 	return tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(k.node), key) || k.look().read.cover(key)
 }
@@ -59,8 +60,8 @@ func (k *Keys) look() *Keys {
 		k.read.add(g.Read...)
 		k.read.add(g.Write...)
 		for _, p := range g.Write {
-			// The fleet file refuses such a pattern without `dangerous: true`. The policy refuses such a
-			// pattern as well, because the fleet may come from an older release, or not from a file.
+			// The fleet file refuses such a pattern without `dangerous: true`. The policy refuses such a pattern as
+			// well, because some fleets come from an older release, or not from a file.
 			if g.Dangerous || !tutti.DangerousPattern(p) {
 				k.write.add(p)
 			}
@@ -83,7 +84,7 @@ const fewKeys = 8
 
 func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
 
-// cover reports whether one of the patterns covers a key.
+// cover returns true if one of the patterns covers a key.
 func (ps *patterns) cover(key string) bool {
 	matches := func(p string) bool { return tutti.MatchPattern(p, key) }
 	if ps.asked++; ps.asked <= fewKeys {

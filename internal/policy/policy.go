@@ -4,7 +4,7 @@
 // that would allow it. The functions are pure. The functions do not check whether a key already has another owner.
 // Package data does.
 //
-// The parameters groups are the groups of the node, as fleet.GroupsOf returns them.
+// The parameter `groups` has the groups of the node, as fleet.GroupsOf returns them.
 package policy
 
 import (
@@ -70,7 +70,7 @@ func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wh
 	if len(groups) > 1 {
 		others = fmt.Sprintf(" (%s is its smallest group; \"tutti grants suggest\" chooses groups for all nodes that lack a grant)", wants.To)
 	}
-	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: %s; if it is to, add to the grants of the fleet file: - %s%s%s",
+	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: %s; to allow this, add to the grants of the fleet file: - %s%s%s",
 		string(node), in, what, why, wants, orDefined(wants), others)
 }
 

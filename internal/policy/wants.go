@@ -10,7 +10,8 @@ import (
 const (
 	maxWants  = 100 // maximum of types, and of keys, in the results of Wants and Merge
 	maxLooked = 50  // refused resources of a type that are checked; more of them would not change the result
-	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps them.
+	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps the
+	// names.
 	maxWanted = 16 << 10
 )
 
@@ -33,7 +34,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// If the node has no grant of the type, the loop above had no room to check the type.
+		// If the node has no grant of the type and `lacks` has no entry for it, the loop above had no room to check
+		// the type.
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}
@@ -52,9 +54,9 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns grants that admit everything that the lists a and b admit. The field To of these grants is empty.
-// Merge returns at most one grant that is not dangerous, and one that is. Merge leaves out entries for which there
-// is no room. The entries of a come first, so that entries of b cannot displace them.
+// Merge returns grants that admit everything that the lists `a` and `b` admit. The field To of these grants is
+// empty. Merge returns at most one dangerous grant and at most one other grant. Merge leaves out entries for
+// which there is no room. The entries of `a` come first, so that entries of `b` cannot displace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {
@@ -109,7 +111,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes reports whether there is room for a name, and uses the room.
+// takes uses room for a name. It returns false if there is no room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// A node chooses the names of the grants that it lacks, and the log keeps them. So the size of the names is limited.
+// A node chooses the names in the grants that it lacks, and the log keeps these names. So their size is limited.
 func TestWantsAreOfSomeKilobytes(t *testing.T) {
 	for _, tc := range []struct {
 		reason              string

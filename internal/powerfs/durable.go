@@ -18,7 +18,7 @@ type slot struct {
 	name string
 }
 
-// needs reports whether the earlier change must be on disk before the later one.
+// needs returns true if the earlier change must be on disk before the later one.
 func (later *entry) needs(earlier *entry) bool {
 	for _, s := range []slot{later.from, later.to} {
 		if s == (slot{}) {

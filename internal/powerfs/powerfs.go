@@ -10,7 +10,8 @@
 //     syncfs on, so programs built with the tag killpoints report it (killpoint.SyncAttr).
 //
 // Killing a process tests none of this, because the page cache survives it. Rejected: dm-flakey (not every kernel has
-// it), and tracing of system calls (it shows their order, but not that the next start works with what is left).
+// it), and tracing of system calls (it shows the order of the calls, but not whether the next start works with the
+// remaining files).
 package powerfs
 
 import (
@@ -157,9 +158,9 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	var stat unix.Stat_t
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		// Abort and detach the mount, because other mount namespaces may have a copy of it and would keep it. Every
-		// container that is started makes a copy of the mount. Abort first, because after the unmount another
-		// connection may get the same number.
+		// Abort the connection and detach the mount. Otherwise a copy of the mount in another mount namespace would
+		// keep the connection. Every container that is started makes such a copy. Abort first, because after the
+		// unmount another connection may get the same number.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}

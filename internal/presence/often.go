@@ -106,7 +106,7 @@ func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(
 	return true
 }
 
-// fits reports whether the number `more` may still be used.
+// fits returns true if the number `more` may still be used.
 func (u perHour) fits(now time.Time, more, most int) bool {
 	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
 }
@@ -124,8 +124,8 @@ type perMinute struct {
 	count int
 }
 
-// counted adds one, and reports whether the number in this minute is not above the argument most. The function
-// also returns false if the node is unknown.
+// counted adds one, and reports whether the number in this minute does not exceed `most`. The function also returns
+// false if the node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }

@@ -124,7 +124,8 @@ func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	place.beat.Stopping = false
 }
 
-// turnsWithin is how soon after each other two running machines send messages, because each beats every few seconds.
+// turnsWithin is a time in which each of two running machines sends a message, because each machine beats every few
+// seconds.
 const turnsWithin = time.Minute
 
 // Displaced records that a machine came back after another machine had become the node.
@@ -136,9 +137,8 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 	}
 }
 
-// TrialFor is how long a machine gets no order after it has replaced another machine as the node. If the other
-// machine is still running, it can say hello in this time. The server rings the other machine, and then this
-// machine beats.
+// TrialFor is how long a machine gets no order after it has replaced another machine as the node. In this time
+// the server rings for a beat. If the other machine is still running, it beats and then says hello.
 const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. The result

@@ -135,7 +135,7 @@ func resolve(settings map[string]string, name string, depth int) (string, error)
 		return inner
 	})
 	if bad == nil && !filepath.IsAbs(value) {
-		bad = tutti.Errorf(tutti.CodeInvalid, "%q is no absolute path", value)
+		bad = tutti.Errorf(tutti.CodeInvalid, "%q is not an absolute path", value)
 	}
 	return value, bad
 }

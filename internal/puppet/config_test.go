@@ -34,8 +34,8 @@ func write(t *testing.T, file, content string, mode os.FileMode) {
 	}
 }
 
-// The paths for Debian are the output of `puppet config print --section agent` of Puppet 7.23. The
-// paths for the vendor's packages are those with which the packages are built.
+// The paths for Debian are the output of `puppet config print --section agent` of Puppet 7.23. The vendor's packages
+// are built with the other paths.
 func TestReadConfig(t *testing.T) {
 	debian := Config{
 		DisabledLock: "/var/cache/puppet/state/agent_disabled.lock", RunLock: "/var/cache/puppet/state/agent_catalog_run.lock",
@@ -72,7 +72,7 @@ func TestReadConfig(t *testing.T) {
 		}), ""},
 		{"nothing is guessed", "[agent]\nlastrunfile = $datadir/l\n", 1, Config{}, "setting lastrunfile: the agent of Tutti does not know $datadir"},
 		{"nor followed for ever", "[agent]\nvardir = $statedir/..\n", 1, Config{}, "does not know $"},
-		{"nor relative", "[agent]\nclassfile = c.txt\n", 1, Config{}, "no absolute path"},
+		{"nor relative", "[agent]\nclassfile = c.txt\n", 1, Config{}, "not an absolute path"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			root := rootWith(t, tc.place, tc.conf)

@@ -77,8 +77,8 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 	return out, err
 }
 
-// maxLook bounds how many bytes of a file one look reads. The next looks read the remaining bytes. After the
-// end of a run, there is one last look.
+// maxLook limits how many bytes of a file one call of Next reads. The next calls read the remaining bytes. After the
+// end of a run, there is one last call.
 const maxLook = 8 << 20
 
 // tail reads the complete lines of a growing file.

@@ -155,7 +155,7 @@ func (tr trace) withoutCatalog() tutti.Reason {
 	return tutti.BecauseCompile
 }
 
-// whole reports whether the run certainly applied all of a new catalog from the node's Puppet Server. If tags or
+// whole returns true if the run certainly applied all of a new catalog from the node's Puppet Server. If tags or
 // schedules leave out a resource, Puppet counts this resource as skipped. Only `puppet agent` syncs plugins and
 // requests its node (configurer.rb).
 func (r foreignReport) whole(environment string) bool {

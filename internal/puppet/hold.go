@@ -72,7 +72,7 @@ func takeAway(file, message string) error {
 	}
 	if ours, err := is(aside(file), message); err != nil || !ours {
 		if err := os.Link(aside(file), file); err != nil && !errors.Is(err, fs.ErrExist) {
-			return tutti.Wrap(tutti.CodeUnavailable, err, "leave disabled what somebody else has disabled")
+			return tutti.Wrap(tutti.CodeUnavailable, err, "keep Puppet disabled, because somebody else has disabled it")
 		}
 	}
 	if err := os.Remove(aside(file)); err != nil {

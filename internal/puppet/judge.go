@@ -82,7 +82,7 @@ type trace struct {
 func Judge(dir string, run tutti.RunID) tutti.Result {
 	tr, err := readTrace(dir)
 	if err != nil {
-		return tutti.Result{Run: run, Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Message: "what the run left cannot be read: " + err.Error()}
+		return tutti.Result{Run: run, Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Message: "the files of the run cannot be read: " + err.Error()}
 	}
 	out := tutti.Result{Run: run, Phase: tr.last, StartedAt: tr.firstAt, EndedAt: tr.lastAt, Warm: tr.warm, Cold: tr.cold, FactsAge: time.Duration(tr.factsAge * float64(time.Second))}
 	report, err := readReport(dir)
@@ -99,7 +99,7 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	if tr.reached["apply"] && !out.Outcome.Good() {
 		lost, err := lostRefreshes(dir, out.Failures)
 		if err != nil {
-			out.Message += "; which refreshes are owed cannot be read: " + err.Error()
+			out.Message += "; the list of owed refreshes cannot be read: " + err.Error()
 		}
 		out.Failures = slices.Concat(out.Failures, lost)
 		out.Failures = out.Failures[:min(len(out.Failures), tutti.MaxFailures)]
@@ -165,7 +165,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
-		// The verdict is go, and the order was only to compile.
+		// If the verdict is go, the order was only to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)
@@ -287,7 +287,7 @@ func readTrace(dir string) (trace, error) {
 		if json.Unmarshal(line, &l) != nil || !l.isError() {
 			return
 		}
-		if kept > maxErrors { // replace the last one, because the newest error shows what went wrong last
+		if kept > maxErrors { // replace the last error, because the newest error shows what went wrong last
 			tr.errors = tr.errors[:len(tr.errors)-1]
 		}
 		kept += len(line)

@@ -45,8 +45,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has ended. A process that waits for its new parent has
-// also ended.
+// gone returns true if a process has ended. A zombie (state Z) has also ended.
 func gone(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(raw), ") Z ")

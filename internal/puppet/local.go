@@ -105,7 +105,7 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held reports whether a file names a process that Puppet would take for its own. The pid in an old lock may now
+// held returns true if a file names a process that Puppet would take for its own. The pid in an old lock may now
 // belong to another process.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)
@@ -276,7 +276,7 @@ func readLines(file string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "read a list of Puppet's")
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "read one of Puppet's lists")
 	}
 	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(line string) bool { return line == "" }), nil
 }
@@ -296,7 +296,7 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 		return nil, err
 	}
 	if out.over {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "more than %d bytes of resources: name one", maxResource)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "more than %d bytes of resources: name one resource", maxResource)
 	}
 	var doc map[string]any
 	if err := yaml.Unmarshal(out.text.Bytes(), &doc); err != nil {

@@ -21,7 +21,7 @@ type owed struct {
 // refreshes are all refreshes that are still needed at one point of a run's events.
 type refreshes struct {
 	notifies map[string][]string // by resource; contains only unfinished resources
-	noted    map[string]bool     // the resources in notifies that the module noted before it changed them
+	noted    map[string]bool     // the resources in `notifies` that the module noted before it changed them
 	owed     map[string]*owed
 	over     map[string]bool // resources that were refreshed, or no longer need a refresh
 	bytes    int             // the size of all these fields
@@ -36,7 +36,7 @@ const maxRefreshes = 32 << 20
 func Refreshes(dir string) (due, over []string, err error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
-		return nil, nil, tutti.Wrap("", err, "remove %s, and no run repeats the refreshes that it names", filepath.Join(dir, "events.jsonl"))
+		return nil, nil, tutti.Wrap("", err, "if you remove %s, no run repeats the refreshes that this file names", filepath.Join(dir, "events.jsonl"))
 	}
 	return r.due(), slices.Sorted(maps.Keys(r.over)), nil
 }

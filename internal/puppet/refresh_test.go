@@ -82,7 +82,7 @@ func TestManyLostRefreshes(t *testing.T) {
 	}
 }
 
-// The owed refreshes follow from what the module notes before each change and after each refresh.
+// The module makes a note before each change and after each refresh. These notes show which refreshes are owed.
 func TestRefreshesThatAreOwed(t *testing.T) {
 	const (
 		begins  = `{"event":"start","resource":"File[/c]"}` + "\n"
@@ -138,7 +138,7 @@ func TestRefreshesThatCannotBeRead(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := puppet.Refreshes(dir); err == nil || !strings.Contains(err.Error(), "remove "+path+", and no run repeats") {
+	if _, _, err := puppet.Refreshes(dir); err == nil || !strings.Contains(err.Error(), "if you remove "+path+", no run repeats") {
 		t.Errorf("error %v", err)
 	}
 	if err := os.Remove(path); err != nil {

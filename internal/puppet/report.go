@@ -73,7 +73,7 @@ type resourceStatus struct {
 }
 
 // maxJudged bounds a report that is judged, in bytes, without its messages. The bound is larger than the server's
-// limit. A run with very many resources therefore does not fail only because its report is too large to send.
+// limit. So a run with very many resources is judged even if its report is too large to send.
 const maxJudged = 2 * puppetreport.Max
 
 func readReport(dir string) (report, error) {

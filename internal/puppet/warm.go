@@ -44,9 +44,9 @@ type Warm struct {
 	pid    atomic.Int64 // pid of the parent
 	failed time.Time    // when and why the last start of a parent failed
 	why    error
-	last   factsAhead // the run with whose order facts can be collected again
+	last   factsAhead // the run whose order is used to collect facts again
 	ahead  factsAhead
-	at     time.Time // when ahead was requested
+	at     time.Time // when the facts in `ahead` were requested
 	cold   *collector
 	turn   bool // the node waits for its turn
 	wanted chan wire.Expectation
@@ -56,7 +56,7 @@ type Warm struct {
 // factsAhead are facts that the parent has or will have soon. An empty dir means that there
 // are no facts.
 type factsAhead struct {
-	dir  string // the run with whose order the facts were collected
+	dir  string // the run whose order was used to collect the facts
 	code string // the code that the facts are for
 }
 
@@ -142,9 +142,10 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect collects facts after the ended run in dir, for a next run with the same code. The argument code is any
-// name that distinguishes this code from other code. Collect drops facts that were collected before. If there is
-// no parent, another process collects the facts, but runs cannot use them. ReadFactsNow returns the result.
+// Collect collects facts after the ended run in dir, for a next run with the same code. The argument `code` is
+// any name that distinguishes this code from other code. Collect drops facts that were collected before. If
+// there is no parent, another process collects the facts, but runs cannot use them. ReadFactsNow returns the
+// result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +173,7 @@ func (w *Warm) collect() {
 func (w *Warm) Start(dir, code string) (*Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cold.end() // the run now has the node
+	w.cold.end() // a run now begins, so nothing else may collect facts
 	if w.idle == 0 {
 		return nil, nil
 	}
@@ -263,7 +264,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	return p, nil
 }
 
-// current reports whether a run that starts now would use the same Puppet and Ruby. A vendor's package takes
+// current returns true if a run that starts now would use the same Puppet and Ruby. A vendor's package takes
 // precedence over Debian's. A new Ruby is a new file with the name of the old one. The parent itself checks the files
 // that it has loaded.
 func (p *parent) current(root string) bool {

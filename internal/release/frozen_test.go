@@ -26,8 +26,8 @@ const frozenFile = "frozen.sha256"
 
 var numberRE = regexp.MustCompile(`\.\d+\.json$`)
 
-// contents returns the contents of a testdata directory that must be frozen, as lines of
-// the list. The frozen contents are all fixtures of events, and all logs except that of the next release.
+// contents returns the contents of a testdata directory that must be frozen, as lines of the list. The frozen
+// contents are all fixtures of events, and all logs except the log of the next release.
 func contents(testdata fs.FS, releases []Release) ([]string, error) {
 	var lines []string
 	err := fs.WalkDir(testdata, ".", func(name string, d fs.DirEntry, err error) error {

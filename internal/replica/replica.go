@@ -27,11 +27,11 @@ type Fold struct {
 	mu      sync.Mutex
 	version *Version      // nil until the log is folded
 	left    *Version      // a version that its readers have kept for too long, or nil
-	seq     uint64        // the last event in version
+	seq     uint64        // the last event in `version`
 	stored  uint64        // the last event on disk; a new reader must see it
-	pending []tutti.Event // events that are on disk but not in version
-	gap     bool          // there were more events than pending can hold
-	folding bool          // version is about to change, so no reader may begin
+	pending []tutti.Event // events that are on disk but not in `version`
+	gap     bool          // there were more events than `pending` can hold
+	folding bool          // `version` is about to change, so no reader may begin
 
 	changed watch.Broadcast // one of the fields above has changed
 	wake    chan struct{}   // there are events to fold
@@ -125,9 +125,9 @@ func (r *Fold) Leave(v *Version) {
 	}
 }
 
-// next lets no new readers in, waits until no reader uses the version, and returns the
-// events to fold, in order. The function returns false if the log must be folded again instead. The log
-// must be folded again if events were dropped from pending, or if readers keep the version for too long.
+// next lets no new readers in, waits until no reader uses the version, and returns the events to fold,
+// in order. The function returns false if the log must be folded again instead. The log must be folded
+// again if events were dropped from `pending`, or if readers keep the version for too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()

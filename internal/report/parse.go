@@ -57,7 +57,7 @@ type parser struct {
 
 type room struct{ resources, bytes int }
 
-// take reports whether there is room for one more resource, and uses the room.
+// take uses room for one more resource. It returns false if there is no room.
 func (r *room) take(size int) bool {
 	if r.resources == MaxResources || r.bytes+size > maxKept {
 		return false

@@ -119,8 +119,8 @@ func (e event) plain() api.ResourceEvent {
 // checksum matches the text that Puppet writes for the content of a file.
 var checksum = regexp.MustCompile(`^\{[a-z0-9]+\}[0-9a-f]+$`)
 
-// valueText returns a value as people read it. A text has no quotes, and null is empty. If
-// Puppet has taken a checksum for bytes and encoded it, valueText decodes the checksum.
+// valueText returns a value as people read it. A text has no quotes, and null is empty. If Puppet has mistaken a
+// checksum for binary data and encoded it, valueText decodes the checksum.
 func valueText(raw json.RawMessage) string {
 	var text string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) != nil {

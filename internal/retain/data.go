@@ -6,9 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the snapshot keeps two sets of each node: the last one, and the last one that no run has published. A set
-// that no run has published withdrew exports. Because of the withdrawal the node must run in full, even if a run with
-// tags has published since. The snapshot also keeps the last overlay of each node in each unfinished job.
+// Exports: the snapshot keeps two sets of each node: the last set, and the last set that no run has published. A set
+// that no run has published withdraws exports. Because of the withdrawal the node must run in full, even if a run
+// with tags has published another set since. The snapshot also keeps the last overlay of each node in each unfinished
+// job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 
@@ -45,8 +46,8 @@ func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
 func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
 // Values: the last change of each key that has a value is kept. For a secret, all events with pieces of the secret are
-// kept. The fold counts the changes of a run. So the changes since the last claim of a node are needed as well. If such
-// a change is not the last change of its key, the last one must be kept, too.
+// kept. The fold counts the changes of a run. So the changes since the last claim of a node are needed as well. If
+// such a change is not the last change of its key, the last change must be kept, too.
 
 func noteValue(l *Ledger, e tutti.Event) {
 	v := l.values[e.Body.ID()]
@@ -57,7 +58,7 @@ func noteValue(l *Ledger, e tutti.Event) {
 	secret, is := e.Body.(*tutti.SecretSealed)
 	if is && !v.gone && secret.Secret.ID == v.secret {
 		v.pieces = append(v.pieces, e.Seq)
-		// While the change counts for its run, the later event that unset the value is needed as well.
+		// As long as this change counts for its run, a later event that removes the value is needed as well.
 		v.sets[ownerOf(e)] = e.Seq
 		return
 	}
@@ -101,7 +102,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts reports whether a node has changed the value since the node's last claim.
+// counts returns true if a node has changed the value since the node's last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

@@ -26,8 +26,8 @@ var kinds = []func(*tutti.RunForeign) bool{
 
 func again(b *tutti.RunForeign) bool { return b.Local.As != "" && b.Result.Outcome.Good() }
 
-// Add returns the runs with one more run. The result gone lists the runs that are no longer kept, which may include the
-// new run. If the run is in the list already, Add changes nothing.
+// Add returns the runs with one more run. The result `gone` lists the runs that are no longer kept. The new run may
+// be one of them. If the run is in the list already, Add changes nothing.
 func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
 	if f.Has(one.Result.Run) {
 		return f, nil
@@ -62,8 +62,8 @@ func Stay(all []*tutti.RunForeign) []bool {
 	return out
 }
 
-// stay selects the first few runs. The function also selects the first run of each kind: in the given order, by
-// end, and in each of the other orders.
+// stay selects the first few runs. The function also selects the first run of each kind in each order. The orders are
+// the order of the list `all`, the order by end, and the lists in `orders`.
 func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
 	stays := map[*tutti.RunForeign]bool{}
 	for _, b := range all[:min(few, len(all))] {

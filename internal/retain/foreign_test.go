@@ -90,7 +90,7 @@ func TestForeignsThatStay(t *testing.T) {
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(slices.Values(ids(got)))); diff != "" {
 			t.Fatalf("-want +kept\n%s", diff)
 		}
-		// The events that a fold needs must give the same list.
+		// The events that a fold needs must give the same list as all events.
 		history := log(events...)
 		var again retain.Foreigns
 		for _, seq := range needed(history) {

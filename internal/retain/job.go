@@ -36,7 +36,7 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
-// The events about nodes that Tutti stopped converging, because they kept changing each other's data, are kept as well.
+// Tutti stops converging nodes that keep changing each other's data. The events about this are kept as well.
 
 const divergedKey = "diverged"
 
@@ -72,8 +72,8 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// A node's last run that passed its gate or proved the node good is also kept. This run decides whether the node is
-// good.
+// For each node, the last run that passed its gate is also kept. A run that proved that the node is good counts as
+// well. This run decides whether the node is good.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
@@ -108,14 +108,14 @@ func notePassed(l *Ledger, e tutti.Event) {
 }
 
 // noteCompiled notes the catalog of a proof. The catalog counts until another proof compiles, or until a full run
-// passes its gate or proves the node good.
+// passes its gate or proves that the node is good.
 func noteCompiled(l *Ledger, e tutti.Event) {
 	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
 		l.shown[l.nodes[id]] = id
 	}
 }
 
-// noteResult notes the latest runs of a node whose reports have resources.
+// noteResult notes the latest runs of a node with resources in their reports.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
 	node, known := l.nodes[result.Run], needsRun(l, e) // if needsRun is false, the fold has forgotten the run

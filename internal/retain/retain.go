@@ -23,8 +23,8 @@ import (
 // this token.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger collects what the rules must know about a sequence of events. At first Add gets all events in order. After
-// that, Needs reports for each event whether it is needed.
+// Ledger collects the data that the rules need about a sequence of events. At first Add gets all events in order.
+// After that, Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key
@@ -40,10 +40,10 @@ type Ledger struct {
 	parts    map[tutti.RunID]bool           // runs in mode apply that have tags
 	partial  map[tutti.NodeName][]tutti.RunID
 	applied  map[tutti.NodeName]tutti.RunID // the last claimed full run
-	passed   map[tutti.NodeName]tutti.RunID // the last full run that passed its gate or proved its node good
+	passed   map[tutti.NodeName]tutti.RunID // the last full run that passed its gate, or proved that its node is good
 	reported map[tutti.NodeName]tutti.RunID // the last run whose report has resources
 	left     map[tutti.NodeName]tutti.RunID // the last full run whose report has resources
-	shown    map[tutti.NodeName]tutti.RunID // the last proof that compiled after the run in passed
+	shown    map[tutti.NodeName]tutti.RunID // the last proof that compiled after the run in `passed`
 	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
 	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing, with their mode and code
@@ -61,14 +61,14 @@ type overlay struct {
 	node tutti.NodeName
 }
 
-// value is what the ledger knows about a key. For each owner, the map sets has the last event with which this owner set
-// the key.
+// value is what the ledger knows about a key. For each owner, the map `sets` has the last event with which this owner
+// set the key.
 type value struct {
 	last  uint64
 	owner tutti.NodeName
 	gone  bool // the node that owned the value was removed
 	sets  map[tutti.NodeName]uint64
-	// For a secret: the secret's id, and the events after the event last that added pieces.
+	// For a secret: the secret's id, and the events that added pieces after the event `last`.
 	secret string
 	pieces []uint64
 }
@@ -106,8 +106,8 @@ func New() *Ledger {
 	}
 }
 
-// rule is the rule for a kind of event. The function note notes the event. The function needs reports
-// whether the event is needed, after all events are noted. If note is nil, nothing is noted.
+// rule is the rule for a kind of event. The function `note` notes the event. After all events are noted, the function
+// `needs` reports whether the event is needed. If `note` is nil, nothing is noted.
 type rule struct {
 	note  func(l *Ledger, e tutti.Event)
 	needs func(l *Ledger, e tutti.Event) bool
@@ -199,15 +199,15 @@ func always(*Ledger, tutti.Event) bool { return true }
 
 func never(*Ledger, tutti.Event) bool { return false }
 
-// lastKey is the key for kinds of which only the last event for each id is needed.
+// lastKey returns the key of an event if only the last event of its kind and id is needed.
 func lastKey(e tutti.Event) string { return e.Body.Kind() + " " + e.Body.ID() }
 
 func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: for each environment, the current code is kept, and while this code is held, also the code still in use. The
-// code of jobs is kept as well.
+// Code: the current code of each environment is kept. While this code is held, the code that is still in use is also
+// kept. The code of jobs is kept as well.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)

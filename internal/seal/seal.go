@@ -64,14 +64,15 @@ func PublicKey(box *ecdh.PrivateKey) string {
 }
 
 // OpenNode opens a piece that was sealed to the key of a node. OpenNode returns CodeRefused if the content is not the
-// secret that v names.
+// secret that `v` names.
 func OpenNode(v tutti.SealedValue, box *ecdh.PrivateKey) (json.RawMessage, error) {
 	text, err := open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
 	return text.Value, err
 }
 
-// OpenRecovery opens a piece that was sealed to a recovery key, with the private half of this key (AGE-SECRET-KEY-1…).
-// OpenRecovery returns CodeRefused if the content is not the secret that v names, or was sealed for other targets.
+// OpenRecovery opens a piece that was sealed to a recovery key, with the private half of this key
+// (AGE-SECRET-KEY-1…). OpenRecovery returns CodeRefused if the content is not the secret that `v` names, or was
+// sealed for other targets.
 func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) {
 	text, err := open(v, private)
 	if err == nil && !slices.Equal(text.For, v.For) {

@@ -1,8 +1,7 @@
-// Package selector decides which nodes an operator means. An expression in CEL can use what
-// the server knows about a node, and the facts of the node. Expressions are typed, and
-// their size and cost are limited. The decision is yes, no, or not possible without the
-// facts of the node. If a node lacks a fact that an expression needs, the decision for this node is an error, and not
-// no. The caller must be able to name the node.
+// Package selector decides which nodes an operator means. An expression in CEL can use what the server knows about a
+// node, and the facts of the node. Expressions are typed, and their size and cost are limited. The decision is yes,
+// no, or not possible without the facts of the node. If a node lacks a fact that an expression needs, the decision
+// for this node is an error, and not no. So the caller can name this node.
 package selector
 
 import (
@@ -132,8 +131,8 @@ func hint(text string, err error) string {
 // String returns the text of the expression.
 func (s *Selector) String() string { return s.text }
 
-// Facts returns the sorted top-level names of the facts that the expression uses. If the expression
-// may use any fact, Facts returns all as true and no names.
+// Facts returns the sorted top-level names of the facts that the expression uses. If the expression may use any fact,
+// Facts returns no names, and `all` is true.
 func (s *Selector) Facts() (names []string, all bool) { return s.facts, s.all }
 
 // Decide reports whether a node is selected. If facts is nil, the answer may be NeedsFacts.
@@ -206,8 +205,8 @@ func words[T ~string](in []T) []string {
 	return out
 }
 
-// factsOf returns the names of the facts that an expression uses. If an expression uses
-// facts in another way than facts.NAME and facts["NAME"], the expression may use any fact.
+// factsOf returns the names of the facts that an expression uses. If an expression uses facts in any form except
+// facts.NAME and facts["NAME"], the expression may use any fact.
 func factsOf(checked *ast.AST) (names []string, all bool) {
 	uses := ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && e.AsIdent() == "facts"

@@ -157,7 +157,7 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// TestByName checks that decisions that depend only on the name are certain, and that no other decision is.
+// TestByName checks that a decision is certain exactly if it depends only on the name.
 func TestByName(t *testing.T) {
 	for text, want := range map[string]selector.Answer{
 		`true`: selector.Yes, `false`: selector.No,

@@ -64,8 +64,8 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as opens a visit of an operator that needs one of these verbs, and returns the context of this visit. The log knows
-// the operator's certificate. The visit lasts until the test ends.
+// as opens a visit of an operator, and returns the context of this visit. The visit needs one of these verbs. The log
+// knows the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
@@ -386,7 +386,7 @@ func TestExplainAccess(t *testing.T) {
 		may  bool
 		says string
 	}{
-		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
+		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; to allow this, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
 		{api.AccessQuery{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
 		{api.AccessQuery{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
 		{api.AccessQuery{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},

@@ -124,8 +124,8 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 	})
 }
 
-// brokenTrail is a blob store that can lose the segments of the trail: after gone is set, it does
-// not find them.
+// brokenTrail is a blob store that can lose the segments of the trail. When `gone` is true, the store does not find
+// them.
 type brokenTrail struct {
 	*memory.Blobs
 	gone *atomic.Bool

@@ -24,7 +24,7 @@ func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // the log was restored from an older state
 		return d.Writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
 	case sets.Phase == "" && (last.Phase.Rotates() || sets.Present != last.Stays()):
-		return tutti.Errorf(tutti.CodeDamaged, "the log says that the rotation of the CA is %s and ends with the CA %s, and the server's keys are of the CA %s alone: log and keys are not of one time; "+
+		return tutti.Errorf(tutti.CodeDamaged, "according to the log, the rotation of the CA is %s and ends with the CA %s, but the server has only keys of the CA %s: log and keys come from different times; "+
 			"nothing was changed; restore both from the same backup: tutti server restore", last.Phase, last.Stays().CA, sets.Present.CA)
 	case sets.Phase == "":
 		return nil

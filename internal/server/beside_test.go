@@ -89,8 +89,8 @@ func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 	})
 }
 
-// TestAQuestionThatIsRefusedIsRecorded checks that the server decides without the writer to refuse
-// a question. The writer then records the refusal once.
+// TestAQuestionThatIsRefusedIsRecorded checks that the server does not need the writer to refuse a question. After
+// that, the writer records the refusal once.
 func TestAQuestionThatIsRefusedIsRecorded(t *testing.T) {
 	f, run, _ := manyExports(t)
 	for range 3 {

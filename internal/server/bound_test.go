@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A list of empty objects needs forty times its bytes of memory when it is decoded.
+// A decoded list of empty objects needs forty times as much memory as its JSON.
 func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	many := strings.Repeat("{},", 5_000_000) + "{}"
@@ -104,7 +104,7 @@ func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	}
 }
 
-// sets lets db-01 export this many resources of one type.
+// sets: db-01 exports this many resources of one type.
 func sets(t *testing.T, f fixture, count int) {
 	t.Helper()
 	exports := make([]tutti.Export, count)

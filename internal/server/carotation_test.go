@@ -230,7 +230,7 @@ func TestKeysAndLogOfDifferentTimes(t *testing.T) {
 	_ = f.Stop()
 	s := server.New(server.Options{Log: f.Log, Blobs: f.Blobs, Bus: f.Bus, Identity: f.Identity, Keys: servertest.MakeKeys(), NewRunID: servertest.NewRunID})
 	err := s.Run(t.Context())
-	wantCode(t, err, tutti.CodeDamaged, "not of one time")
+	wantCode(t, err, tutti.CodeDamaged, "come from different times")
 }
 
 // After the end of a CA its certificates are not valid, also after a snapshot.

@@ -52,8 +52,8 @@ func written(t *testing.T, entries []tutti.Entry, clock func(uint64, time.Time) 
 	return out
 }
 
-// What nodes need depends on the order of the events in the log. The clock of the server that wrote
-// the log does not matter (finding F8).
+// The order of the events in the log decides whether nodes need a run. The clock of the server that wrote the log
+// does not matter (finding F8).
 func TestClocksOrderNothing(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(oldLogs, "*", "log.jsonl"))
 	if err != nil || len(dirs) == 0 {

@@ -68,8 +68,8 @@ func (f compileFixture) compiled(t *testing.T, in wire.ServedCatalog) {
 	}
 }
 
-// A compile host gets the answers that the node itself would get: its hiera level, the values that
-// it may read, and the exports of other nodes, but not its own.
+// A compile host gets the answers that the node itself would get: its hiera level, the values that it may read, and
+// the exports of other nodes, but not the node's own exports.
 func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	f, run := begun(t)
 	set(t, f.Fleet, "db/password", `"p"`)
@@ -113,7 +113,7 @@ func TestWhoMayCompile(t *testing.T) {
 		name   tutti.NodeName
 		says   string
 	}{
-		"no grant":    {"a node compiles for nobody, not even for itself", begun, func(f compileFixture) *servertest.Node { return f.db }, "db-01", `may not compile for other nodes: no grant; if it is to, add to the grants of the fleet file: - {to: db, compile: true, dangerous: true}`},
+		"no grant":    {"a node compiles for nobody, not even for itself", begun, func(f compileFixture) *servertest.Node { return f.db }, "db-01", `may not compile for other nodes: no grant; to allow this, add to the grants of the fleet file: - {to: db, compile: true, dangerous: true}`},
 		"another's":   {"a run has one certname", begun, nil, "web-01", `is of node db-01, the catalog is for "web-01"`},
 		"a longer":    {"names are whole", begun, nil, "db-01.example.net", `the catalog is for "db-01.example.net"`},
 		"not claimed": {"nobody runs yet", notClaimed, nil, "db-01", "was not claimed by node db-01"},
@@ -270,7 +270,7 @@ func (f compileFixture) exports() []tutti.Export {
 	return a.Exports
 }
 
-// Exports need the grants of the node, not those of the compile host.
+// Exports need the grants of the node, not the grants of the compile host.
 func TestExportsTakeTheNodesGrant(t *testing.T) {
 	f := newCompileFixture(t)
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// exported reports that a compile of db-01 exports a database.
+// exported tells the server that a compile of db-01 exports a database.
 func (f compileFixture) exported(run tutti.RunID, title string) error {
 	return f.host.Call(wire.OpCompiled, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
 }

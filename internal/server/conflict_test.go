@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestTheExportsOfTwoMachinesStay checks that a conflict takes nothing from the other nodes. They collect what the node
-// exported before two machines acted as the node.
+// TestTheExportsOfTwoMachinesStay checks that a conflict takes nothing from the other nodes. The other nodes still
+// collect the exports that the node had before two machines acted as the node.
 func TestTheExportsOfTwoMachinesStay(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})

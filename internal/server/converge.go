@@ -10,10 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// rest returns how long the server waits before its next decision on converge steps, if its last decision looked at
-// this many nodes and took this long. If thousands of nodes need a run, a decision after every append would leave the
-// writer no time for other work. The next decision considers everything that has happened in the meantime, and comes
-// with the next tick after the wait at the latest.
+// rest returns how long the server waits before its next decision on converge steps. The arguments are the number of
+// nodes and the duration of the last decision. If thousands of nodes need a run, a decision after every append would
+// leave the writer no time for other work. The next decision considers everything that has happened in the meantime,
+// and comes with the next tick after the wait at the latest.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {

@@ -69,8 +69,8 @@ func TestOneNodeCannotHideAnother(t *testing.T) {
 	})
 }
 
-// TestADayOfStrangersIsAMegabyte checks that attempts from many addresses with many names are only
-// counted, so that the attempts of a day need about a megabyte in the log.
+// TestADayOfStrangersIsAMegabyte checks that attempts from many addresses with many names are only counted. So the
+// attempts of a day need about a megabyte in the log.
 func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hours = 2

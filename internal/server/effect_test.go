@@ -33,8 +33,8 @@ reaction:
 `
 )
 
-// TestEffect checks that the server can predict the effect of a change: the nodes that read
-// it directly, each with the first question that would get another answer.
+// TestEffect checks that the server can predict the effect of a change: the nodes that read the changed data
+// directly. For each node, the server names the first question that would get another answer.
 func TestEffect(t *testing.T) {
 	f := servertest.Start(t)
 	asks := map[tutti.NodeName]wire.Gate{

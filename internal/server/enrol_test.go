@@ -294,7 +294,7 @@ func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	}
 }
 
-// wantPublished fails if db-01 has publications although want is false, or has none although want is true.
+// wantPublished fails if `want` is false and db-01 has publications, or if `want` is true and db-01 has none.
 func wantPublished(t *testing.T, f *servertest.Fleet, want bool) {
 	t.Helper()
 	values, err := f.ListValues(servertest.Operator(), "")

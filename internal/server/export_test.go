@@ -178,7 +178,7 @@ func (s State) Reader(of *Server) *explain.Reader {
 // Seq returns the number of the last event in the fold.
 func (s State) Seq() uint64 { return s.folded.Seq }
 
-// Standings returns for each node what it needs, why, and the runs from which this follows.
+// Standings returns the need of each node, the reason, and the runs from which the need follows.
 func (s State) Standings() map[tutti.NodeName]string {
 	id := func(r *engine.Run) tutti.RunID {
 		if r == nil {
@@ -198,7 +198,8 @@ func (s State) Standings() map[tutti.NodeName]string {
 	return out
 }
 
-// HasTold adds bytes to what a node has told about foreign runs in this hour: to the log and to the reports.
+// HasTold adds bytes to the two sums of a node's foreign runs in this hour: the bytes in the log, and the bytes of
+// the reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
 	s.core.Presence.Tells(n, time.Now(), log)
 	s.core.Presence.MayKeepReport(n, time.Now(), reports)

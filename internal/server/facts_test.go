@@ -14,7 +14,7 @@ import (
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
 
-// compiles lets db-01 claim a run and report a catalog that was compiled with these facts.
+// compiles: db-01 claims a run and reports a catalog that was compiled with these facts.
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
@@ -24,7 +24,7 @@ func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	return run, h.db.Gate(gate).Verdict
 }
 
-// pass lets db-01 compile with these facts, pass the gate of a converge job, change something and end.
+// pass: db-01 compiles with these facts, passes the gate of a converge job, changes something and ends.
 func (h *factsHouse) pass(facts string) tutti.RunID {
 	h.t.Helper()
 	run, verdict := h.compiles(facts)
@@ -173,7 +173,7 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 		}
 		h.f.PushSite("notify { 'two': }\n")
 		h.converge()
-		// The run may never begin to apply.
+		// Perhaps the run never begins to apply.
 		if err := h.tell(first, "while a run is wanted"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("while a run is wanted: %v", err)
 		}

@@ -52,7 +52,7 @@ func started(t *testing.T, mode tutti.Mode) (fixture, tutti.JobID, tutti.Order) 
 	return f, job, f.db.MustClaim()
 }
 
-// wantCode fails if err does not have this code, or if its text does not contain the argument says.
+// wantCode fails if err does not have this code, or if its text does not contain the argument `says`.
 func wantCode(t *testing.T, err error, code tutti.Code, says string) {
 	t.Helper()
 	if tutti.CodeOf(err) != code || err != nil && !strings.Contains(err.Error(), says) {

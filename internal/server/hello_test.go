@@ -92,8 +92,8 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	if second.Claim() == nil {
 		t.Error("the machine that was kept has no run")
 	}
-	wantCode(t, first.Call(wire.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another one")
-	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another one")
+	wantCode(t, first.Call(wire.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another machine")
+	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another machine")
 	if second.Claim() == nil {
 		t.Error("the machine that was put out has put out the other one")
 	}
@@ -188,7 +188,7 @@ func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	if err := second.Hello(ticket("t6"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
-	refused(first, "the machine that was not kept", "an operator has kept another one")
+	refused(first, "the machine that was not kept", "an operator has kept another machine")
 	if err := tell(second)[wire.OpResult]; err != nil {
 		t.Errorf("the machine that was kept tells its result: %v", err)
 	}
@@ -332,8 +332,8 @@ func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	f.claim() // with its present ticket
 }
 
-// Somebody who has the key of a node but none of its tickets says hello again and again, so that the server forgets the
-// node's own tickets. The server must see two machines, and not one machine that was set back.
+// Somebody has the key of a node but none of its tickets. They say hello again and again, so that the server forgets
+// the node's own tickets. The server must see two machines, and not one machine that was set back.
 func TestAKeyWithoutATicket(t *testing.T) {
 	f := newFenced(t)
 	if err := f.db.Hello(ticket("own"), "boot"); err != nil {

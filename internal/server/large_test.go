@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A list of empty objects needs up to a hundred times its bytes of memory when it is decoded. The server
-// refuses such a message before it decodes the message: because of the sender, or because of the number of elements.
+// A decoded list of empty objects needs up to a hundred times as much memory as its JSON. The server refuses such a
+// message before it decodes the message: because of the sender, or because of the number of elements.
 func TestNoListGrowsInMemory(t *testing.T) {
 	many := func(bytes int) string { return strings.Repeat("{},", bytes/3) + "{}" }
 	few := many(900 << 10)

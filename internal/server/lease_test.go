@@ -143,8 +143,8 @@ func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsSaid checks that the description of a held node names the job that holds it, and
-// that the message of a waiting job names this job as well. A held node must not leave.
+// TestWhatIsHeldIsSaid checks that the description of a held node and the message of a waiting job name the job that
+// holds the node. A held node must not leave.
 func TestWhatIsHeldIsSaid(t *testing.T) {
 	f := newFixture(t)
 	job := f.exclusive(t)

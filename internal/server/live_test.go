@@ -67,9 +67,9 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 	}
 }
 
-// TestAGoodbyeIsForPeople checks that a node whose agent has announced its end is listed as stopped until it sends
-// another message. Like a node that becomes silent, this node counts as connected for some time: a goodbye is not a
-// sign of life.
+// TestAGoodbyeIsForPeople checks a node whose agent has announced its end. The server lists the node as stopped
+// until the node sends another message. Like a node that becomes silent, this node counts as connected for some
+// time: a goodbye is not a sign of life.
 func TestAGoodbyeIsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -89,7 +89,7 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 			t.Errorf("the first time: %v", first)
 		}
 		wantCode(t, again, tutti.CodeConflict, "do nothing")
-		if a.Verdict != tutti.RemoteSilent || !strings.Contains(a.Message, "may have done it") {
+		if a.Verdict != tutti.RemoteSilent || !strings.Contains(a.Message, "may have done this") {
 			t.Errorf("%+v; want silent, and that it may have done it", a)
 		}
 		wantCode(t, db.Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")

@@ -182,7 +182,7 @@ func TestSecretsAreRefused(t *testing.T) {
 		{"an unknown group", func(s *tutti.SealSecret) { s.For = []string{"group:x"} }, tutti.CodeNotFound, `no group "x"`},
 		{"other targets of the one that is there", func(s *tutti.SealSecret) {
 			s.Adds, s.Key, s.ID, s.For, s.Recovery = true, "db/password", id(1), []string{"group:db"}, nil
-		}, tutti.CodeConflict, "is for group:web by now"},
+		}, tutti.CodeConflict, "is now for group:web"},
 		{"other targets without the recovery key", func(s *tutti.SealSecret) {
 			s.Adds, s.Moves, s.Key, s.ID, s.For, s.Recovery = true, true, "db/password", id(1), []string{"group:db"}, nil
 		}, tutti.CodeInvalid, "send a new piece for the recovery key"},
@@ -190,8 +190,8 @@ func TestSecretsAreRefused(t *testing.T) {
 			s.Adds, s.Key, s.ID = true, "db/password", id(1)
 		}, tutti.CodeInvalid, "must stay as long as value and targets do not change"},
 		{"no target", func(s *tutti.SealSecret) { s.For = nil }, tutti.CodeInvalid, "0 targets"},
-		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value by now"},
-		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or is gone"},
+		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value now"},
+		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or does not exist"},
 		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "a new value needs a new id"},
 		{"an id that can be guessed", func(s *tutti.SealSecret) { s.ID = "1" }, tutti.CodeInvalid, "the id"},
 		{"an empty piece", func(s *tutti.SealSecret) { s.Pieces[0].Sealed = nil }, tutti.CodeInvalid, "0 bytes"},

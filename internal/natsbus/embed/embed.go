@@ -39,9 +39,8 @@ type Options struct {
 	// SyncEvery is how often the server rewrites files of which less than half is in use. If SyncEvery is 0, the
 	// server does this every 2 minutes.
 	SyncEvery time.Duration
-	// HalfOpen is how many connections the bus may have whose clients have not authenticated yet. If HalfOpen is 0,
-	// the limit is 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is
-	// no limit.
+	// HalfOpen limits the connections whose clients have not authenticated yet. If HalfOpen is 0, the limit is
+	// 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is no limit.
 	HalfOpen, Connections int
 	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
@@ -175,7 +174,8 @@ func (s *Server) SyncAlways() bool { return s.sync && s.nats.JetStreamConfig().S
 // send its credentials.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }
 
-// UpdateAccount replaces the JWT of an account. The server closes the connections whose user the new JWT revokes.
+// UpdateAccount replaces the JWT of an account. The server closes the connections of all users that the new JWT
+// revokes.
 func (s *Server) UpdateAccount(text string) error {
 	claims, err := jwt.DecodeAccountClaims(text)
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 // the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also
 // returns the place of the first damaged record, which is empty if there is no damage.
 //
-// When a server starts, it truncates a damaged file where the damage begins, even in the middle. Then the server
-// continues with the records before that place. A loss of power normally damages only the end of the last file. A
-// caller must find out before the server starts whether more records are damaged.
+// When a server starts, it truncates a damaged file where the damage begins, even in the middle of the file. Then
+// the server continues with the records before that place. A loss of power normally damages only the end of the
+// last file. So a caller must find out before the start of the server whether more than this end is damaged.
 //
-// The format of the files is that of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
+// The files have the format of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
 func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", stream, "msgs", "*.blk"))
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// halfOpen is how many connections the bus may have at once whose clients have not authenticated yet. The number
-	// is larger than a whole fleet that connects at once from one address. The number is small enough that the server
-	// does not run out of file descriptors.
+	// halfOpen limits the connections whose clients have not authenticated yet. The number is larger than a whole
+	// fleet that connects at once from one address. The number is small enough that the server does not run out of
+	// file descriptors.
 	halfOpen = 4096
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
@@ -29,10 +29,10 @@ type GuardOptions struct {
 	Violated func(jwt, what string)
 }
 
-// Guard prevents clients that connect and do not authenticate from using up all connections. Guard runs until ctx
-// ends. If there are too many such connections, Guard closes connections of the sources that have the most, until
-// these sources have equally many. Guard closes the oldest connections of a source first, so honest clients still get
-// in. The others are ended.
+// Guard limits the connections of clients that do not authenticate. Without Guard, such clients could use up all
+// connections. Guard runs until ctx ends. If there are too many such connections, Guard closes connections of the
+// sources with the most connections, until these sources have equally many. Guard closes the oldest connections of a
+// source first, so honest clients still get in.
 //
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
@@ -96,9 +96,8 @@ func (s *Server) expel(refused func(from string, count int)) {
 	}
 }
 
-// share returns how many connections each source may keep. share returns the largest number with which all sources
-// together have at most `most` connections. Some sources may have fewer connections. share never returns less than
-// alwaysOpen.
+// share returns how many connections each source may keep. With this limit, all sources together keep at most
+// `most` connections. share returns the largest such limit. share never returns less than alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most

@@ -49,7 +49,8 @@ var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
 
-// Warnf drops one warning of NATS. That warning is about TLS from the first byte on, which we want.
+// Warnf drops one warning of NATS. That warning says that connections use TLS from the first byte on, and we want
+// this.
 func (l logger) Warnf(format string, v ...any) {
 	if !strings.Contains(format, "TLS Handshake First") {
 		l.say(l.to.Warn, format, v)

@@ -60,7 +60,7 @@ func (a access) Unknowns() []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(a.strange)) {
 		out = append(out, api.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
-			", so it may not follow the rotation: if it is the operator's own, run: tutti operator create " + name + "; if not, somebody has the server's keys"})
+			", so this certificate may not follow the rotation; if the operator owns it, run: tutti operator create " + name + "; if not, somebody has the server's keys"})
 	}
 	return out
 }
@@ -92,8 +92,8 @@ func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet)
 
 // IsStrange returns the error for a visit whose certificate the log does not know.
 func (v *Visit) IsStrange(when string) error {
-	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
-		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
+	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made this certificate; "+
+		"if the operator owns it, another operator or root on the server can make a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
 // VisitOf returns the visit to which the call belongs. VisitOf returns nil if the caller is root on the server, or
@@ -152,9 +152,9 @@ func (a access) Apply(events []tutti.Event) {
 
 // Admit lets an operator in if their certificate is of the server's CA, has this serial, and the operator
 // has one of the verbs. Without verbs, every operator may come in. The context that Admit returns names the
-// operator. The context ends when the caller calls leave, or when the operator is revoked or loses the verb.
-// Admit returns CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused if the operator
-// has none of the verbs.
+// operator. The context ends when the caller calls the function `leave`, or when the operator is revoked or
+// loses the verb. Admit returns CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused
+// if the operator has none of the verbs.
 func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	if err := s.Writer.Begun(ctx); err != nil { // until the writer has begun, the server does not know the revocations
 		return nil, nil, err
@@ -196,7 +196,7 @@ func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) 
 	return policy.MayOperate(state.Fleet(), v.Name, policy.Wish{Verbs: []tutti.Verb{verb}, What: string(verb), Narrow: verb == tutti.VerbData, Key: key})
 }
 
-// May refuses what the operator's access does not allow now, and records the refusal in the audit trail.
+// May refuses an action that the operator's access does not allow now, and records the refusal in the audit trail.
 func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	v := VisitOf(ctx)
 	if v == nil {
@@ -239,8 +239,8 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 		return err
 	}
 	if len(fleet.Access) > 0 && !tx.Admins(ctx, fleet, "") {
-		return tutti.Errorf(tutti.CodeConflict, "by the access of this fleet file nobody who has a good certificate is admin; then only root on the server could change it again, "+
-			"by its local socket; add: - %s", tutti.Access{To: []string{VisitOf(ctx).Name}, May: []tutti.Verb{tutti.VerbAdmin}})
+		return tutti.Errorf(tutti.CodeConflict, "with the access of this fleet file nobody who has a good certificate is admin; then only root on the server could change the file again, "+
+			"through the local socket; add: - %s", tutti.Access{To: []string{VisitOf(ctx).Name}, May: []tutti.Verb{tutti.VerbAdmin}})
 	}
 	return nil
 }

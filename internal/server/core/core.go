@@ -1,6 +1,6 @@
-// Package core has what the server's handlers share: the transaction of a message, the checks of access, the changes
-// that both nodes and operators can cause, and the parts of the server. The handlers of nodes (package nodes) and of
-// operators (package operators) build on core and do not use each other.
+// Package core has the code that the server's handlers share: the transaction of a message, the checks of access,
+// the changes that both nodes and operators can cause, and the parts of the server. The handlers of nodes (package
+// nodes) and of operators (package operators) build on core and do not use each other.
 package core
 
 import (
@@ -135,8 +135,8 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	return c
 }
 
-// Signers checks the signatures of code keys (ADR 0026). The log has the statements about code
-// keys. The statements, read in their order, decide which keys are code keys.
+// Signers checks the signatures of code keys (ADR 0026). The log has the statements about code keys. In their order,
+// these statements decide which keys are code keys.
 type Signers interface {
 	// Fleet is the id of the fleet.
 	Fleet() tutti.Digest
@@ -144,7 +144,7 @@ type Signers interface {
 	// if the manifest was signed for another fleet. Code returns the zero Signed if the only signature has the form of
 	// an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
-	// Said checks a statement whose manifest is known, like Code.
+	// Said does the same as Code, but for a statement whose manifest is known.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)

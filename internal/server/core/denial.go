@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/internal/denials"
 )
 
-// Deny records an attempt that was not allowed, or only counts the attempt, and returns the error err.
+// Deny records an attempt that was not allowed, or only counts the attempt, and returns `err`.
 func (tx *Tx) Deny(who, what string, err error) error {
 	if tx.Looks { // only the writer can record the refusal
 		tx.Records = true
@@ -21,8 +21,8 @@ func (tx *Tx) Deny(who, what string, err error) error {
 }
 
 // Denied records or counts a request that the server refused before the request came to the writer.
-// The parameter who is `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is on
-// disk. If Denied only counts the request, the writer has no work.
+// The parameter `who` is `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is
+// on disk. If Denied only counts the request, the writer has no work.
 func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
 	if d := denials.Entry(who, what, cause); s.Denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.Do(context.WithoutCancel(ctx), func(tx *Tx) error {

@@ -21,18 +21,18 @@ func OrMissing(err error) error {
 	if err != nil {
 		return err
 	}
-	return tutti.Errorf(tutti.CodeConflict, "the server does not have it; send it first")
+	return tutti.Errorf(tutti.CodeConflict, "the server does not have this content; send it first")
 }
 
 // OpKey is the context key for the operation of a node's message.
 type OpKey struct{}
 
-// tells lists the operations with which a node reports what happened on the node.
+// tells is the list of the operations with which a node reports events on the node.
 var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
 
 // refusalOf returns the code with which the server refuses a message from a machine that is not the node now. For an
-// operation in tells, this code makes the machine keep the message and send it again. The reason is that an operator
-// may still decide that this machine is the node.
+// operation in the list `tells`, this code makes the machine keep the message and send it again. The reason is that
+// an operator may still decide that this machine is the node.
 func refusalOf(ctx context.Context) tutti.Code {
 	if op, _ := ctx.Value(OpKey{}).(string); slices.Contains(tells, op) {
 		return tutti.CodeUnauthenticated

@@ -49,7 +49,7 @@ func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
 	switch {
 	case t.Left(ticket):
 		return tx.Deny(tutti.ActorNode(n.Node), "act as the node from a machine that is no longer the node",
-			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
+			tutti.Errorf(tx.notNow, "this machine is not node %s, because an operator has kept another machine; if this machine is the right one or the only one, run: tutti node keep %s BOOT; otherwise make this machine a separate node: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.Core.Presence.TakesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
 		tx.Emit(ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
@@ -71,10 +71,10 @@ func (tx *Tx) fits(n *fold.Node) error {
 	}
 	if tx.ticket == "" && !tx.Core.Presence.Greeted(n.Node, tx.Core.Opts.Silence) {
 		return tx.Deny(tutti.ActorNode(n.Node), "speak without a ticket",
-			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
+			tutti.Errorf(tx.notNow, "the agent on %s has no ticket any more, because it was downgraded; upgrade the agent, or run: tutti node keep %s", n.Node, n.Node))
 	}
 	tx.Core.RingHello(n.Key)
-	return tutti.Errorf(tutti.CodeUnavailable, "node %s has another ticket since then: it must say hello first", n.Node)
+	return tutti.Errorf(tutti.CodeUnavailable, "node %s has got another ticket in the meantime: its agent must say hello first", n.Node)
 }
 
 // RingHello tells the machine with this key to say hello.
@@ -88,7 +88,7 @@ func (s *Core) RingHello(key tutti.NodeKey) {
 // running on that machine, so the run must not begin anywhere else.
 func (tx *Tx) Leave(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, true) }
 
-// MakeWay is like Leave, for a machine whose name stays in the fleet.
+// MakeWay does the same as Leave for a machine whose name stays in the fleet.
 func (tx *Tx) MakeWay(by string, n *fold.Node, why string) { tx.giveUp(by, n, why, false) }
 
 func (tx *Tx) giveUp(by string, n *fold.Node, why string, left bool) {

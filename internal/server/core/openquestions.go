@@ -77,7 +77,7 @@ func (a openQuestions) Close(q *openQuestion) []Reply {
 		}
 		text := "no answer within " + q.request.Wait.String()
 		if n.acts {
-			text += "; the server told it to go ahead, so it may have done it: ask for its status"
+			text += "; the server told the node to go ahead, so the node may have done this: ask for its status"
 		}
 		out = append(out, Reply{RemoteReply: tutti.RemoteReply{Verdict: tutti.RemoteSilent, Message: text}, Node: n.node})
 	}

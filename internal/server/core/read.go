@@ -26,7 +26,7 @@ func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
 	})
 }
 
-// ReaderOf returns a reader that uses the function look.
+// ReaderOf returns a reader that uses the function `look`.
 func (s *Core) ReaderOf(look explain.Look) *explain.Reader {
 	return explain.New(look, thePast{s.Past, s}, s.Opts.Blobs)
 }

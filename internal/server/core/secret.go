@@ -23,9 +23,9 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	current, is := tx.Data.Secret(in.Key)
 	switch {
 	case in.Adds && (!is || current.Secret.ID != in.ID):
-		return tutti.Errorf(tutti.CodeConflict, "secret %q has another value by now, or is gone: look with `tutti secret list`, and repeat", in.Key)
+		return tutti.Errorf(tutti.CodeConflict, "secret %q has another value now, or does not exist: look with `tutti secret list`, and repeat the command", in.Key)
 	case in.Adds && !in.Moves && !slices.Equal(in.For, current.Secret.For):
-		return tutti.Errorf(tutti.CodeConflict, "secret %q is for %s by now: repeat", in.Key, strings.Join(current.Secret.For, " "))
+		return tutti.Errorf(tutti.CodeConflict, "secret %q is now for %s: repeat the command", in.Key, strings.Join(current.Secret.For, " "))
 	case in.Moves && len(in.Recovery) == 0:
 		return tutti.Errorf(tutti.CodeInvalid, "secret %q: to change the targets, send a new piece for the recovery key as well", in.Key)
 	case in.Adds && !in.Moves && len(in.Recovery) > 0:

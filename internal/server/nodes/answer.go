@@ -19,9 +19,9 @@ const (
 	aroundValue  = 90
 )
 
-// timesOfAnswer is how many copies of an answer are in memory until the bus has the answer: one while the server makes
-// it, and one while the server sends it. The server builds the answer for one hiera level in one piece of memory, which
-// doubles when it grows.
+// timesOfAnswer is the number of copies of an answer in memory until the bus has the answer. The server makes one copy
+// when it builds the answer, and another copy when it sends the answer. The server builds the answer for one hiera
+// level in one piece of memory, which doubles when it grows.
 const (
 	timesOfAnswer = 2
 	timesOfHiera  = 4

@@ -43,7 +43,7 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// The server refuses an answer that is too large for the bus, because the node would wait for it without end.
+// The server refuses an answer that is too large for the bus. Otherwise the node would wait without end.
 func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
 	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
 	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(64)}), "", "")

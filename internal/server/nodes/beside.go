@@ -15,7 +15,7 @@ import (
 // the call. Package share limits how much one node may ask in a period of time, and how many costly questions the
 // server answers at once.
 
-// inVersion calls the function work with a version of the fold that includes everything that the
+// inVersion calls the function `work` with a version of the fold that includes everything that the
 // server acknowledged before the call. If this function wants to record something, inVersion calls
 // it again in the writer, which can record it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
@@ -51,8 +51,8 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
-// inquiry is a question of a node. The function check reports whether the node may ask, and what the question costs.
-// The function answer writes its result to the field `out`, which is empty before.
+// inquiry is a question of a node. The function `check` reports whether the node may ask, and what the question
+// costs. The function `answer` writes its result to the field `out`, which is empty before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
@@ -101,8 +101,7 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	return err
 }
 
-// answerOnce calls the function pay with the cost of a question, and makes the answer if pay
-// returns no error.
+// answerOnce calls the function `pay` with the cost of a question, and makes the answer if `pay` returns no error.
 func (s *runs) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
 	cost := 0
 	err := s.inVersion(ctx, func(tx *tx) (err error) {
