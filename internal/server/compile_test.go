@@ -114,7 +114,7 @@ func TestWhoMayCompile(t *testing.T) {
 		says   string
 	}{
 		"no grant":    {"a node compiles for nobody, not even for itself", begun, func(f compileFixture) *servertest.Node { return f.db }, "db-01", `may not compile for other nodes: no grant; if it is to, add to the grants of the fleet file: - {to: db, compile: true, dangerous: true}`},
-		"another's":   {"a run has one certname", begun, nil, "web-01", `is of node db-01, the catalog is for "web-01"`},
+		"another's":   {"a run has one certname", begun, nil, "web-01", `belongs to node db-01, but the catalog is for "web-01"`},
 		"a longer":    {"names are whole", begun, nil, "db-01.example.net", `the catalog is for "db-01.example.net"`},
 		"not claimed": {"nobody runs yet", notClaimed, nil, "db-01", "was not claimed by node db-01"},
 		"by apply":    {"it compiles for itself", byApply, nil, "db-01", "compiles on its own node"},

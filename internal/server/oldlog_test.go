@@ -110,7 +110,7 @@ func writeJSON(t *testing.T, name string, v any) {
 // plainLog is a log without support for snapshots: a server folds all of it.
 type plainLog struct{ tutti.Log }
 
-// fold starts a server with a log and makes all requests that read.
+// fold starts a server with a log and makes all read requests.
 func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	t.Helper()
 	blobs := memory.NewBlobs()

@@ -56,8 +56,8 @@ func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID
 	return job
 }
 
-// TestTheOrderOfTheFleetFile checks that the explicit order alone holds nodes at their
-// gates. Nodes that are in both groups of an edge go together, between the two groups.
+// TestTheOrderOfTheFleetFile checks that only the explicit order holds nodes at their gates. Nodes
+// that are in both groups of an edge go together, between the two groups.
 func TestTheOrderOfTheFleetFile(t *testing.T) {
 	f := orderedFleet(t)
 	job := startConverge(t, f, "")

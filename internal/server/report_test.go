@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestARecordSpeaksToNoTerminal checks that no control character of a record or a result
-// reaches a terminal: a node may lie in every field, and people read both.
+// TestARecordSpeaksToNoTerminal checks that no control character of a record or a result reaches a
+// terminal. A node may lie in every field, and people read records and results.
 func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	const bad = "a\x1b[2J\u009b\u202e"

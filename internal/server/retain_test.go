@@ -201,7 +201,7 @@ func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	return events
 }
 
-// needed returns the events that a snapshot of these events has, and snapshot.taken.
+// needed returns the events that a snapshot of these events contains, and after them the event snapshot.taken.
 func needed(events []tutti.Event) []tutti.Event {
 	l := retain.New()
 	for _, e := range events {

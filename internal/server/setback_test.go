@@ -216,7 +216,7 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	}
 }
 
-// A log that was restored from a backup does not have what its nodes have done since the backup.
+// A log that was restored from a backup does not contain what the nodes have done since the backup.
 func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	f := newFenced(t)
 	f.pass()

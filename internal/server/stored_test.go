@@ -113,7 +113,7 @@ func (f storedFixture) tuttis() []string {
 }
 
 // PuppetDB may store a catalog before, between or after its two answers and Tutti's answer. In each case
-// the compile gets exactly what Tutti's digest stands for, or the answer names an exporter that lags.
+// the compile gets exactly the exports of Tutti's digest, or the answer names an exporter that lags.
 func TestALagIsNeverMissed(t *testing.T) {
 	f := newStoredFixture(t)
 	lagged := 0
@@ -289,9 +289,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
-// A node does not apply a catalog that was made while PuppetDB had not stored another catalog yet.
-// The test checks this in a plan and in a converge job. If the run got no catalog for this reason,
-// it also counts as stopped.
+// A node does not apply a catalog that was compiled before PuppetDB had stored the catalog of
+// another node. The test checks this in a plan and in a converge job. If the run got no catalog for
+// this reason, it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}
@@ -351,5 +351,5 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 // If PuppetDB has exports of a node whose catalog Tutti does not know, the message names the node and says what to do.
 func TestWhatALagSays(t *testing.T) {
 	got := tutti.Lag{Node: "db-01"}.String()
-	wantContains(t, got, "node db-01, of which PuppetDB has exports, was not compiled since its Puppet Server has the module")
+	wantContains(t, got, "PuppetDB has exports of node db-01, but the node was not compiled since its Puppet Server got the module")
 }

@@ -198,7 +198,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	if err == nil {
 		_, err = io.Copy(io.Discard, body) // the rest is only padding of the tar format
 	}
-	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
+	return end, tutti.Wrap("", err, "read the backup; the server's log may have the reason")
 }
 
 // BackupHandler answers requests of backupRunning. If a backup fails after it has begun, the

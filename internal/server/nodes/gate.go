@@ -81,7 +81,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing is what a run reports at its gate. The server reads a handing outside the writer's queue.
+// handing contains the data that a run reports at its gate. The server reads a handing outside the writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -89,7 +89,7 @@ type handing struct {
 	reads     *data.Comparison
 }
 
-// handed is what the server has stored of a handing.
+// handed contains the parts of a handing that the server has stored.
 type handed struct {
 	set   tutti.Digest // digest of the exports
 	asked past.StoredQuestions

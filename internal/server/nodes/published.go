@@ -59,5 +59,5 @@ func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size i
 		return nil
 	}
 	return tx.Deny(tutti.ActorNode(n.Node), "come to its gate again and again",
-		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all, at most %d are looked at", r.Run, n.Node, had, MaxTried))
+		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all; the server reads at most %d", r.Run, n.Node, had, MaxTried))
 }

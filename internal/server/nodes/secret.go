@@ -34,7 +34,7 @@ func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byt
 			node = n.Node
 			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
 				return 0, tx.Deny(tutti.ActorNode(n.Node), "ask for the recipients of a secret "+in.Key,
-					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
+					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: the run has not named this key at its gate", r.Run, n.Node, in.Key))
 			}
 			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
 				return 0, tx.Deny(tutti.ActorNode(n.Node), "write "+in.Key, err)
@@ -66,7 +66,7 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	case !opens:
 		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
 	case v.Sealed == nil:
-		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: use `tutti secret reseal --for` with that node as well", v.Key, asker.Node, asker.Opener)
+		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for that node: use `tutti secret reseal --for` with the compiling node as well", v.Key, asker.Node, asker.Opener)
 	}
 	return nil
 }

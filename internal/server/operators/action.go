@@ -36,7 +36,7 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 		if v.Registry.Acting == nil || len(in.Signed) > 0 {
 			return nil
 		}
-		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
+		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this request is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
 	})
 }
 
@@ -52,7 +52,7 @@ func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) er
 	case said.Force != in.Force:
 		return tutti.Errorf(tutti.CodeRefused, "%s has signed force %t, and the request has force %t", said.Operator, said.Force, in.Force)
 	case v != nil && v.Name != said.Operator:
-		return tutti.Errorf(tutti.CodeRefused, "%s has signed the action %s, and %s asks for it: ask for what you have signed yourself", said.Operator, said.Action, v.Name)
+		return tutti.Errorf(tutti.CodeRefused, "%s has signed the action %s, but %s requests it: request only what you have signed yourself", said.Operator, said.Action, v.Name)
 	}
 	return nil
 }

@@ -223,8 +223,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that could no longer connect if the argument stays were the only key set.
-// The function sorts the nodes and operators by name.
+// behind returns the nodes and operators that could no longer connect if the argument `stays` were the only key
+// set. The function sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }
@@ -247,7 +247,7 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 			signer = r.From.CA
 		}
 		if len(op.Good(now)) > 0 && signer != stays.CA {
-			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that will end; any command of the operator renews it"})
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is from the CA that will end; any command of the operator renews it"})
 		}
 	}
 	return nodes, operators

@@ -289,7 +289,7 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 }
 
 // setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are not
-// stored yet. The parameter nothing is set if an earlier try with the same file found nothing to withdraw.
+// stored yet. The parameter `nothing` is set if an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	// A file that an old release stored has another meaning.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&

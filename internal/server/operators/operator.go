@@ -59,8 +59,8 @@ func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	}
 	return out, s.lasting(ctx, "renew a certificate", func(tx *tx) error {
 		if n := tx.Registry.Operators[name].IssuedSince(tx.Now.Add(-renewalsIn)); n >= maxRenewals {
-			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
-				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
+			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and can renew again only tomorrow; the present certificate stays good; "+
+				"to get a new one now, ask another operator, or run as root on the server: tutti operator create %s", name, n, name)
 		}
 		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
@@ -75,7 +75,7 @@ func (tx *tx) isKnown(ctx context.Context, what string) error {
 	if v == nil || tx.Registry.Operators[v.Name].Knows(v.Serial, tx.Now) {
 		return nil
 	}
-	return tx.Deny(core.ActorOperator+v.Name, what, v.IsStrange("and so it takes no part in that: "))
+	return tx.Deny(core.ActorOperator+v.Name, what, v.IsStrange("and so it is not valid for this call: "))
 }
 
 // RevokeOperator implements tutti.Operators.
@@ -118,7 +118,7 @@ func (s *Keys) RevokeToken(ctx context.Context, id tutti.TokenID) error {
 		case t == nil:
 			return tutti.Errorf(tutti.CodeNotFound, "no token %q; see: tutti token list", string(id))
 		case t.BoundTo != "":
-			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to take that out: tutti node remove %s", id, t.Node, t.Node)
+			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to remove the node: tutti node remove %s", id, t.Node, t.Node)
 		case !t.Revoked:
 			tx.Emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
 		}

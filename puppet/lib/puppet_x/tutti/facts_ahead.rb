@@ -161,8 +161,8 @@ module PuppetX
       end
       private_class_method :elsewhere
 
-      # Identifies the last Puppet run of any kind, because each run replaces its summary. The time alone would not be
-      # enough, because a run may change the clock.
+      # Identifies the last Puppet run of any kind by the summary file, because each run replaces this file. The time
+      # alone would not be enough, because a run may change the clock.
       def self.last_run
         stat = File.stat(Puppet[:lastrunfile])
         [stat.mtime, stat.ino]

@@ -43,8 +43,8 @@ module PuppetX
          *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
-      # Does everything that is possible only after Puppet has read its settings. The caller calls apply before the
-      # application's own setup.
+      # Does everything that is possible only after Puppet has read its settings. The caller calls this method
+      # before the application's own setup.
       def apply
         refuse_contradictions
         refuse_strange_servers if @order.agent?

@@ -29,7 +29,7 @@ module PuppetX
         { 'query' => { 'kind' => kind, (kind == 'collect' ? 'type' : 'key') => name }, 'at' => position }
       end
 
-      # Returns the message about a secret for the node that is not yet sealed to it.
+      # Returns the message about a secret that is for the node but is not yet sealed to the node.
       def self.secret(key)
         "the secret #{key.inspect} is for this node and not sealed to it yet: an operator does it with `tutti secret reseal`"
       end
