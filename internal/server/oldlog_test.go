@@ -454,7 +454,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
 }
 
-// factsChange makes db-01 report facts that differ from those of its last run. With the new
+// factsChange makes db-01 report facts that differ from the facts of its last run. With the new
 // facts the node proves that it is good.
 func (p *trimming) factsChange(t *testing.T) {
 	t.Helper()

@@ -255,7 +255,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 		wantNew(10 * time.Second)
 		wantFold(t, f, *kept)
 
-		// A second slow reader gets no version of its own.
+		// The server makes no other version for a second slow reader.
 		began = time.Now()
 		again, _ := keepVersion(t, f)
 		f.Join("db-02")

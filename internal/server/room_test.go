@@ -34,7 +34,7 @@ func (b *leaving) Put(ctx context.Context, content []byte) (tutti.Digest, error)
 	return "", tutti.Errorf(tutti.CodeDeadline, "nobody waits")
 }
 
-// The content that a node sends counts when the server stores it, not when the log has it.
+// The content that a node sends counts as soon as the server stores it, even if the log does not name it yet.
 func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}

@@ -441,7 +441,8 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	}
 }
 
-// If an agent is upgraded after it has claimed a run and before it begins, it keeps a fence of that run as well.
+// If an agent is upgraded after it has claimed a run and before the run begins, the new agent keeps a fence of this run
+// as well.
 func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	f := newFenced(t)
 	f.db.Agent = wire.Claim{}

@@ -227,8 +227,8 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	}
 }
 
-// The exports that go to PuppetDB become the exports of the node before PuppetDB has them, no matter who started the
-// run and how it ends. A run that Tutti did not start has no other effect.
+// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. It does not matter who
+// started the run and how the run ends. A run that Tutti did not start has no other effect.
 func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f := newStoredFixture(t)
 	check := func(what string, want ...string) {

@@ -191,7 +191,7 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	case n.LastClaimed == "":
 		return refused("node %s never claimed a run", n.Node)
 	case n.Unended == 0:
-		return refused("node %s has no run without a result", n.Node)
+		return refused("every run of node %s already has its result", n.Node)
 	}
 	return tx.mayKeep(n, size, MaxStored)
 }

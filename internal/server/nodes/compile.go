@@ -187,7 +187,7 @@ func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 }
 
 // recording calls servedRun for a run that must exist. The function also checks that the node of
-// the run may export what now goes to PuppetDB.
+// the run has the grants for exports that now go to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.servedRun(key, id, name)
@@ -289,8 +289,8 @@ func absentKeys(asked *tutti.Questions) []tutti.KeyRead {
 	return out
 }
 
-// besidesServed adds to a record the reads of the run's Puppet Server. The node itself
-// reads only for Deferred values.
+// besidesServed adds the reads of the run's Puppet Server to a record. The node itself reads only
+// for Deferred values.
 func besidesServed(record tutti.Record, before *tutti.Questions) tutti.Record {
 	record.Reads = slices.Concat(before.Reads, record.Reads)
 	record.Keys = slices.Concat(absentKeys(before), record.Keys)

@@ -51,7 +51,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute, a machine used the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
 		if t.Conflicted == "" && t.Rival(has) && !s.Presence.MayReturn(n.Node, tx.Now) {
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another one had become the node", n.Node, presence.MaxReturns)})
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another machine had become the node", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.NotTheNode(n, has); err != nil {
 			s.Presence.Met(n.Node, has, has, in)

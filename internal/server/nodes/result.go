@@ -111,7 +111,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 		return of, nil, err
 	}
 	leave, err := s.Readings.Read(ctx, key, share.CostOfRecord*min(size, maxRecord), func() (err error) {
-		if share.CostOfRecord*size > share.SmallReading { // the same result may have been taken while this one waited
+		if share.CostOfRecord*size > share.SmallReading { // the server may have accepted the same result meanwhile
 			of, err = s.expects(ctx, key, in)
 		}
 		return err

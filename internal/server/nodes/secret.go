@@ -85,7 +85,7 @@ func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, e
 			out.Pieces = append(out.Pieces, p)
 		}
 		if size > wire.MaxOwnPieces {
-			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, wire.MaxOwnPieces)
+			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join again with new keys", n.Node, size, wire.MaxOwnPieces)
 		}
 		return nil
 	})

@@ -40,8 +40,9 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 	})
 }
 
-// fits refuses a signed action that differs from the request. The audit trail has the request, but nodes would do
-// what is signed. Root on the server has no operator's name, and signs with the directory of some operator.
+// fits refuses a signed action that differs from the request. The audit trail records the request, but nodes
+// would do the signed action. Root on the server has no operator's name, and signs with the directory of some
+// operator.
 func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {

@@ -151,9 +151,9 @@ func (tx *tx) othersFollow(left []string) error {
 	}
 	switch {
 	case !follow:
-		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server can connect, through the local socket; to do it anyway, add --last")
 	case !admin:
-		return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+		return tutti.Errorf(tutti.CodeConflict, "after this no admin has a valid certificate; then only root on the server can change the fleet file, through the local socket; to do it anyway, add --last")
 	}
 	return nil
 }
@@ -335,7 +335,7 @@ func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, ope
 	return nodes, operators
 }
 
-// strange returns the nodes that trust a CA which is not a CA of the server now.
+// strange returns the nodes that trust a CA which the server does not use now.
 func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
@@ -346,7 +346,7 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
 				out = append(out, api.BehindRotation{Node: name, Why: "the node still trusts a CA that has ended; it forgets this CA when it connects"})
 			default:
-				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never a CA of this server: treat the node as taken over"})
 			}
 			break
 		}

@@ -327,7 +327,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		for _, key := range u.Values {
 			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
-		// Emit a set of exports even if the file only withdraws values: a set of exports that no run
+		// Emit a set of exports even if the file only withdraws values. A set of exports that no run
 		// has published shows that the node must run.
 		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}

@@ -86,10 +86,10 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 			return tutti.Errorf(tutti.CodeNotFound, "there is no operator %q; see: tutti operator list", in.Operator)
 		}
 		if !in.Last && !tx.othersRemain(tutti.Actor(ctx), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server can connect, through the local socket; to do it anyway, add --last")
 		}
 		if !in.Last && core.VisitOf(ctx) != nil && len(tx.Fleet().Access) > 0 && !tx.Admins(ctx, tx.Fleet(), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+			return tutti.Errorf(tutti.CodeConflict, "after this no admin has a valid certificate; then only root on the server can change the fleet file, through the local socket; to do it anyway, add --last")
 		}
 		tx.Emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
 		out = tx.cancelJobs(tutti.Actor(ctx), in)

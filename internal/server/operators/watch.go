@@ -49,8 +49,8 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
-			// A caller who does not follow wants all known events, also those of a node that
-			// reported after it was given up.
+			// A caller who does not follow wants all known events. Some of them come after the
+			// job's end, because a node can report after its run was given up.
 			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}

@@ -5,9 +5,9 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # This module writes the normal form of a collector's filter, with prefix lists, tags in lower case, and the two
-    # sides of `and` and `or` sorted. The same question always has the same data, regardless of who asks it and how
-    # it is written.
+    # This module writes the normal form of a collector's filter. This form has prefix lists and tags in lower case,
+    # and the two sides of `and` and `or` are sorted. The same question always has the same data, regardless of who
+    # asks it and how it is written.
     module Filter
       OPERATORS = { '==' => '=', '!=' => '!=' }.freeze
 
