@@ -533,7 +533,7 @@ func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	end(second, result)
 }
 
-// act claims a run and completes it. If the gate stops the run, act claims and completes a second run.
+// act claims a run and completes it. If the gate stops the run, the method claims and completes a second run.
 func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run

@@ -119,8 +119,8 @@ func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 	wantContains(t, f.Job(plan).Message, "not: web-02 was not run")
 }
 
-// TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it
-// has ended. The step after it begins when its nodes are good.
+// TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it has
+// ended. The step after the converge step begins when the converge step's nodes are good.
 func TestAConvergeStepBetweenRuns(t *testing.T) {
 	f := orderedFleet(t)
 	job := f.Start("between", tutti.ModeApply)

@@ -115,8 +115,8 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 	}
 }
 
-// TestAReadThatIsNotGrantedAnyMore checks a node that has read a value for which its grant was removed. With the
-// present grants the code would not compile. When the grant comes back, the node is good again.
+// TestAReadThatIsNotGrantedAnyMore checks a node whose grant for a value was removed after the node had read the
+// value. With the present grants the code would not compile. When the grant comes back, the node is good again.
 func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
 	const granted = oneNode + "grants:\n  - {to: db, read: [truth/**]}\n"
 	f := newFenced(t)

@@ -164,8 +164,8 @@ func (b *slow) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestResultsAreReadOneAfterTheOther checks a result that arrives many times at once. The server reads its record only
-// once, and has it in memory only once.
+// TestResultsAreReadOneAfterTheOther checks a result that arrives many times at once. The server reads the record of
+// this result only once, and has the record in memory only once.
 func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &slow{Blobs: memory.NewBlobs(), begun: make(chan struct{}, 10), finish: make(chan struct{})}

@@ -267,7 +267,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	})
 }
 
-// keepVersion keeps a version until the test calls release.
+// keepVersion keeps a version until the test calls `release`.
 func keepVersion(t *testing.T, f *servertest.Fleet) (release func(), kept *server.State) {
 	t.Helper()
 	end, ended, got := make(chan struct{}), make(chan struct{}), make(chan server.State)

@@ -59,7 +59,7 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	}
 }
 
-// reported runs a job whose run has a report, a log and a record. If same is true, all three are the same blob.
+// reported runs a job whose run has a report, a log and a record. If `same` is true, all three are the same blob.
 func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)

@@ -374,7 +374,8 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 }
 
 // TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
-// published secrets for this node under a key that it may not read, the node does not get their pieces.
+// published secrets for this node under a key that this node may not read, this node does not get the pieces of
+// these secrets.
 func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
 	synctest.Test(t, anotherKeyNowAndThen)
 }

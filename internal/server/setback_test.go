@@ -111,8 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs. If want is "good: ", the text must begin with it. If want
-// is another text, the result must contain it.
+// wantWhy checks what db-01 needs. If `want` is "good: ", the text must begin with it. If `want` is
+// another text, the result must contain it.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()
@@ -421,7 +421,8 @@ func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 	}
 }
 
-// The snapshot of the machine was taken during its last run. The node has begun this run, and now reports another end.
+// The snapshot of the machine was taken during the machine's last run. The node has begun this run, and now reports
+// another end.
 func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	f := newFenced(t)
 	run := f.pass()

@@ -77,7 +77,7 @@ func newStoredFixture(t *testing.T) storedFixture {
 	return f
 }
 
-// compile compiles for db-01. If run is empty, Puppet's daemon has caused the compile.
+// compile compiles for db-01. If `run` is empty, Puppet's daemon has caused the compile.
 func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.ServedCatalog {
 	t.Helper()
 	if run == "" {
@@ -156,8 +156,9 @@ func TestALagIsNeverMissed(t *testing.T) {
 	}
 }
 
-// The server compares only nodes whose catalogs the Puppet Server compiles, and only types that they may
-// export. Other nodes have exports only in PuppetDB or only in Tutti, so a comparison would always fail.
+// The server compares only nodes whose catalogs the Puppet Server compiles, and only types that these
+// nodes may export. Other nodes have exports only in PuppetDB or only in Tutti, so a comparison would
+// always fail.
 func TestWhomPuppetDBIsBehind(t *testing.T) {
 	const other = "00000000-0000-4000-8000-00000000000a"
 	for name, tc := range map[string]struct {

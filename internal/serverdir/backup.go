@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// CallBackup is the path for requesting a backup from a running server on its own socket.
+	// CallBackup is the path for requesting a backup from a running server on the server's own socket.
 	CallBackup    = "/v1/server/backup"
 	statusDamaged = http.StatusConflict // content that a backup needs is lost
 )

@@ -149,7 +149,7 @@ func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	return 0
 }
 
-// Enter waits until the server may answer a costly question. The caller must call leave.
+// Enter waits until the server may answer a costly question. The caller must call `leave`.
 func (s *Shares) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.slots <- struct{}{}:

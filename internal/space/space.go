@@ -50,8 +50,8 @@ const (
 	lookEvery = time.Second
 )
 
-// Reserve is space in a directory that new work must leave free. With this space, work
-// that has begun can finish. Any number of goroutines may use it.
+// Reserve is space in a directory that new work must leave free. With this space, work that has
+// begun can finish. Any number of goroutines may use a Reserve.
 type Reserve struct {
 	whose string // whose disk it is, as in `the server's disk is full`
 	dir   string

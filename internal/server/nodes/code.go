@@ -25,7 +25,7 @@ func (s *Nodes) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, nil
 }
 
-// signedCode reads the code that a node was told to run. The caller must call leave, as with Readings.Read.
+// signedCode reads the code that a node was told to run. The caller must call `leave`, as with Readings.Read.
 func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement

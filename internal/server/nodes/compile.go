@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRecords is how often the record of a run may be replaced. While its environment
-// changes, Puppet's agent requests at most four catalogs.
+// maxRecords is how often the record of a run may be replaced. Puppet's agent requests at most four
+// catalogs while its environment changes.
 const maxRecords = 10
 
 // beginServed tells a compile host to which run a compile on its Puppet Server belongs
@@ -175,7 +175,7 @@ func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	case r.Node != name:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s belongs to node %s, but the catalog is for %q", id, r.Node, string(name)))
 	case r.Program != tutti.ProgramAgent:
-		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on its own node", id, name))
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on the node itself", id, name))
 	case r.ClaimedAt.IsZero() || n == nil:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, name))
 	case r.Ended() || tx.Engine.Active[name] != id:
@@ -240,7 +240,7 @@ func (tx *tx) askerOf(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*
 
 // withServed returns a gate with the report of the run's Puppet Server in place of the node's own
 // report. The node has not seen what the Puppet Server handed over. The result `served` is the
-// report of the Puppet Server, or nil if there is no report. The caller must call leave, as with
+// report of the Puppet Server, or nil if there is no report. The caller must call `leave`, as with
 // Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Questions

@@ -13,8 +13,8 @@ import (
 // factsEvery is how often a node may report changed facts without a run.
 const factsEvery = 10 * time.Second
 
-// facts handles the report of a node that its facts have changed since its last run. The function
-// ignores known facts and the facts of an earlier run.
+// facts handles a message in which a node reports that its facts have changed since its last run.
+// The function ignores known facts and the facts of an earlier run.
 func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {
@@ -45,7 +45,7 @@ func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
 			// a negative time means that the server's clock was set back
 			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery {
-				return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported its facts %s ago: it may do so once in %s", n.Node, since.Round(time.Second), factsEvery)
+				return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported its facts %s ago: it may report facts once in %s", n.Node, since.Round(time.Second), factsEvery)
 			}
 		}
 		if err := tx.Core.Opts.Space(); err != nil {

@@ -84,7 +84,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err == nil && onTrial { // the node may have missed a doorbell
 		time.AfterFunc(presence.TrialFor, func() { s.RingClaims([]tutti.NodeKey{key}) })
 	}
-	if err == nil { // a running copy answers this doorbell, so the server need not wait for its next beat
+	if err == nil { // a running copy answers this doorbell, so the server need not wait for the copy's next beat
 		if err := s.Opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
 			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}

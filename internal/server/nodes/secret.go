@@ -64,14 +64,14 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	case !is:
 		return nil
 	case !opens:
-		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
+		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on this node", v.Key)
 	case v.Sealed == nil:
 		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for that node: use `tutti secret reseal --for` with the compiling node as well", v.Key, asker.Node, asker.Opener)
 	}
 	return nil
 }
 
-// pieces returns to a node the pieces that are sealed to it.
+// pieces returns the pieces that are sealed to the asking node.
 func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
 	var out wire.OwnPieces
 	return &out, s.do(ctx, func(tx *tx) error {

@@ -19,7 +19,7 @@ func (s *base) wentBack(node tutti.NodeName, err error) {
 }
 
 // compare finds out whether the node or the log was set back (ADR 0018). The node reports the last order that it has
-// begun, and compare looks up this order in the log. If an agent reports no fence, it is too old to keep fences.
+// begun, and the server looks up this order in the log. If an agent reports no fence, it is too old to keep fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)

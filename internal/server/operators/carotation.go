@@ -211,7 +211,8 @@ func listOf(names []string) string {
 	return text
 }
 
-// rotated appends the event of a step. If the step ends the old CA, rotated also ends the join tokens that pin this CA.
+// rotated appends the event of a step. If the step ends the old CA, the method also ends the join tokens that pin this
+// CA.
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {

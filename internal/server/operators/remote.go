@@ -112,8 +112,8 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	}
 }
 
-// choose returns the nodes that the operator has selected. If the selection needs facts, choose asks the
-// nodes for their facts. The list `undecided` has the nodes whose facts remain unknown.
+// choose returns the nodes that the operator has selected. If the selection needs facts, the method asks
+// the nodes for their facts. The list `undecided` has the nodes whose facts remain unknown.
 func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
 	if len(q.signed) > 0 { // the operator has named the nodes
 		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
@@ -201,8 +201,8 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce appends the change that the nodes will make, before the server tells any node.
-// If there are many nodes, announce appends several events with their names at once.
+// announce appends the change that the nodes will make, before the server tells any node. If there
+// are many nodes, the method appends several events with their names at once.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {

@@ -24,9 +24,8 @@ module PuppetX
         end
       end
 
-      # Returns the filter as a collector would give it, which is the opposite of normal.
-      # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
-      # @return [Array]
+      # Returns the filter in the form in which a collector gives it. This method reverses the
+      # method `normal`. @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]` @return [Array]
       def self.infix(prefix)
         operator, *operands = prefix
         case operator

@@ -25,8 +25,8 @@ module PuppetX
       # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # ahead is the collection of facts for the next child. If ahead is nil, the child collects its own facts.
-      # @return [Ahead, nil]
+      # `ahead` is the collection of facts for the next child. If `ahead` is nil, the child collects its own
+      # facts. @return [Ahead, nil]
       attr_accessor :ahead
 
       def self.call

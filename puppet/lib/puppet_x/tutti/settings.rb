@@ -13,7 +13,7 @@ module PuppetX
       ROOT = File.realpath('../../..', __dir__)
 
       class << self
-        # site_hiera is the node's own hiera.yaml, after a merged file for the run was made from it.
+        # `site_hiera` is the path of the node's own hiera.yaml, if the run uses a merged file that was made from it.
         attr_accessor :site_hiera
       end
 

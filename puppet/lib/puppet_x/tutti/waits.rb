@@ -58,9 +58,9 @@ module PuppetX
         waits.empty? ? [] : @noted + (waits - @noted)
       end
 
-      # Returns the unanswered question that caused an error. If code has rescued the error, the question is not
-      # the cause, because the new error does not contain its message.
-      # @return [Unanswered, nil]
+      # Returns the unanswered question that caused an error. Code may have rescued the question's error and
+      # raised another error. If the other error does not contain the question's message, the question is not
+      # the cause. @return [Unanswered, nil]
       def self.cause(error)
         inner = error
         inner = inner.cause until inner.nil? || inner.is_a?(Unanswered)
