@@ -12,29 +12,29 @@ const MaxEvent = 64 << 20
 // Log is the one durable sequence of events. It has one writer. If the log refuses an append, the
 // writer ends, because another writer has appended.
 type Log interface {
-	// Append stores all events or none of them. The new events follow the event with the sequence
-	// last (0 if the log is empty). Append returns the sequence of its last event when all events are
-	// on disk. CodeConflict means that the argument last is not the sequence of the log's last event. CodeInvalid means
-	// that an event has more than MaxEvent bytes, or is not a valid event. Append sets Seq and Link of each event.
+	// Append stores all events or none of them. The new events follow the event with the sequence `last` (0 if the log
+	// is empty). Append returns the sequence of its last event when all events are on disk. CodeConflict means that the
+	// argument `last` is not the sequence of the log's last event. CodeInvalid means that an event has more than
+	// MaxEvent bytes, or is not a valid event. Append sets Seq and Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
-	// Read yields, in order, the events whose sequence is above the argument after. Read ends with the last event that
-	// the log has at the time of the call. Read stops at the first error. The error is CodeDamaged if an event is
+	// Read yields, in order, the events whose sequence is above the argument `after`. Read ends with the last event
+	// that the log has at the time of the call. Read stops at the first error. The error is CodeDamaged if an event is
 	// missing or its link does not fit. The error is CodeNotFound if the event was removed (Trimming).
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
-	// LinkAt returns the link of the event with the sequence seq without reading other events. The error is
-	// CodeNotFound if the log has no such event, or the event was removed.
+	// LinkAt returns the link of the event with the sequence `seq` without reading other events. The error
+	// is CodeNotFound if the log has no such event, or the event was removed.
 	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
 // Trimming is a Log that can remove its oldest events after a snapshot was taken.
 type Trimming interface {
-	// Snapshot returns the latest SnapshotTaken event of the log. The result found is false if the log has no such
-	// event.
+	// Snapshot returns the latest SnapshotTaken event of the log. The result `found` is false if the log has no
+	// such event.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
-	// Trim removes the events up to and including through, which is the Through of the latest
-	// snapshot. The snapshot's Link must be the log's link at through, and the event at through must be the last one of
-	// an append. Otherwise the error is CodeInvalid. After Trim, Read and Entries yield the events after through. If a
-	// caller asks for earlier events, Read and Entries return CodeNotFound. A repeated Trim is not an error.
+	// Trim removes the events up to and including the event `through`, which is the Through of the latest snapshot. The
+	// snapshot's Link must be the log's link at this event, and the event must be the last one of an append. Otherwise
+	// the error is CodeInvalid. After Trim, Read and Entries yield the events after `through`. If a caller asks for
+	// earlier events, Read and Entries return CodeNotFound. A repeated Trim is not an error.
 	Trim(ctx context.Context, through uint64) error
 }
 

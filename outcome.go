@@ -42,7 +42,7 @@ var (
 	Reasons  = []Reason{BecauseResources, BecauseCompile, BecauseCatalog, BecauseFacts, BecauseRefused, BecauseMachinery, BecauseTimeout}
 )
 
-// Good reports whether a run with this outcome need not be repeated.
+// Good reports whether a run with this outcome was successful, so that nobody needs to repeat it.
 func (o Outcome) Good() bool { return o == Unchanged || o == Changed }
 
 // Mode says what a run may do.
@@ -69,8 +69,8 @@ type Failure struct {
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	// Column is the column in which a compile failed, counted from 1. With 0 Puppet or an earlier agent did not report
-	// it.
+	// Column is the column in which a compile failed, counted from 1. Column is 0 if Puppet or an earlier agent did
+	// not report the column.
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
 }
@@ -203,7 +203,7 @@ type Result struct {
 }
 
 // Clock is a position in the order in which an agent has seen events on its node. The count only grows, even if
-// somebody changes the node's time. With the zero Clock the agent does not count events.
+// somebody changes the node's time. The Clock is zero if the agent does not count events.
 type Clock struct {
 	// Line is a UUID. An agent that has lost its count begins a new count with another Line. Positions of two different
 	// lines have no order.
@@ -229,7 +229,7 @@ func (r Result) PassedGate() bool {
 	return r.Outcome.Good()
 }
 
-// Tells reports whether a report exists that says how the resources of the node ended.
+// Tells reports whether the run has a report with the results of the node's resources.
 func (r Result) Tells() bool { return r.Report != "" && r.PassedGate() }
 
 // Foretells reports whether the result of a preview (Order.Previews) predicts the result of a full run. A preview can

@@ -29,7 +29,7 @@ func (p Plan) Validate() error {
 }
 
 // validateEdges checks names and edges. Viewers rely on these checks too, even for steps of an
-// unknown kind, because they follow the edges from step to step.
+// unknown kind, because viewers follow the edges from step to step.
 func (p Plan) validateEdges() error {
 	waits := map[StepName]int{}
 	after := map[StepName][]StepName{}

@@ -8,8 +8,8 @@ import (
 // Program is the Puppet program with which a node runs.
 type Program string
 
-// The programs. An empty Program means ProgramApply. In a fleet file, an empty Program of a step means the value of the
-// group, and an empty one of a group means the value of the fleet.
+// The programs. An empty Program means ProgramApply. In a fleet file, a step without a program uses the program of the
+// group, and a group without a program uses the program of the fleet.
 const (
 	ProgramApply Program = "apply" // `puppet apply` with the fleet's code
 	ProgramAgent Program = "agent" // `puppet agent` with a catalog of the site's Puppet Server

@@ -14,7 +14,8 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
-	// QueryPublished asks for the value of a key of the node itself. A question of this kind is not recorded as a read.
+	// QueryPublished asks for a value that the node itself has published. A question of this kind is not recorded as a
+	// read.
 	QueryPublished QueryKind = "published"
 )
 

@@ -38,7 +38,7 @@ type SecretText struct {
 	For []string `json:"for,omitempty"`
 }
 
-// Piece is a secret sealed to one node.
+// Piece is a copy of a secret that is sealed to one node.
 type Piece struct {
 	Node   NodeName `json:"node"`
 	Box    Digest   `json:"box"` // Box is the digest of the key to which the piece is sealed.
@@ -51,7 +51,7 @@ type Secret struct {
 	Key      string   `json:"key"`
 	ID       string   `json:"id"`                 // random
 	For      []string `json:"for"`                // targets: group:NAME, node:NAME
-	Recovery []byte   `json:"recovery,omitempty"` // Recovery is the secret sealed to the recovery key.
+	Recovery []byte   `json:"recovery,omitempty"` // Recovery is the copy that is sealed to the recovery key.
 	Pieces   []Piece  `json:"pieces,omitempty"`
 }
 
@@ -209,8 +209,8 @@ func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 // Digest returns the digest of the secret.
 func (v SealedValue) Digest() Digest { return Secret{ID: v.ID}.Digest() }
 
-// SecretSealed sets a key to a sealed value. If the ID is that of the present value, the event adds pieces to
-// that value. Owner is the node. Owner is empty if an operator sealed the value.
+// SecretSealed sets a key to a sealed value. If the ID equals the ID of the present value, the event adds
+// pieces to that value. Owner is the node. Owner is empty if an operator sealed the value.
 type SecretSealed struct {
 	Secret
 	Owner NodeName `json:"owner,omitempty"`

@@ -13,7 +13,7 @@ type Lag struct {
 
 func (l Lag) String() string {
 	if l.Run == "" {
-		return fmt.Sprintf("node %s, of which PuppetDB has exports, was not compiled since its Puppet Server has the module", l.Node)
+		return fmt.Sprintf("PuppetDB has exports of node %s, but the node was not compiled since its Puppet Server got the module", l.Node)
 	}
 	return fmt.Sprintf("PuppetDB has not stored run %s of node %s yet", l.Run, l.Node)
 }

@@ -40,8 +40,7 @@ type Signed struct {
 // Old reports whether there is only a signature of release 0.2.0 or older.
 func (s Signed) Old() bool { return s == Signed{} }
 
-// MaxCounter bounds a counter. Below MaxCounter, a higher counter always exists that the JSON of every language can
-// represent.
+// MaxCounter bounds a counter. The JSON of every language can represent all numbers up to MaxCounter.
 const MaxCounter = 1 << 53
 
 // MaxCounterStep bounds the difference between a counter and the last counter. A signer adds one. The bound is larger

@@ -153,7 +153,7 @@ func (s Step) validateKind() error {
 		}
 	}
 	if kinds != 1 {
-		return Errorf(CodeInvalid, "it has %d kinds; it has to be one of %s", kinds, JoinWords(StepKinds()))
+		return Errorf(CodeInvalid, "the step has %d kinds; it must have exactly one of %s", kinds, JoinWords(StepKinds()))
 	}
 	if s.Sleep != nil {
 		return s.Sleep.Validate()
@@ -202,7 +202,7 @@ func knownStepKey(key string) bool {
 }
 
 // RunStep runs Puppet on every node of its target. At most Limit nodes run at the same time (0
-// means no limit of its own).
+// means that the step sets no limit).
 type RunStep struct {
 	Target string   `json:"target"` // Target is a group or a node.
 	Accept []Accept `json:"accept,omitempty"`
@@ -216,7 +216,7 @@ type RunStep struct {
 type ConvergeStep struct {
 	// Target is a group or a node. If Target is empty, the target is the whole fleet.
 	Target string `json:"target,omitempty"`
-	// Limit is the largest number of runs at the same time. With 0 the step has no limit of its own.
+	// Limit is the largest number of runs at the same time. With 0 the step sets no limit.
 	Limit int `json:"limit,omitempty"`
 	// MaxFailed is the number of failed nodes after which no further run begins. With 0 the number of
 	// failed nodes has no limit.

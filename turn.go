@@ -16,8 +16,8 @@ type Turn struct {
 
 type turnKey struct{}
 
-// WithTurn returns a context for the handler of one call. The function leave releases the place for another call. Turn
-// calls leave only once.
+// WithTurn returns a context for the handler of one call. The function `leave` releases the place for another call.
+// Turn calls this function only once.
 func WithTurn(ctx context.Context, leave func()) (context.Context, *Turn) {
 	t := &Turn{yield: sync.OnceFunc(leave)}
 	return context.WithValue(ctx, turnKey{}, t), t

@@ -132,7 +132,7 @@ func (s *puppetSite) answersNobodyElse(t *testing.T) {
 		{"root is not the Puppet Server", "root", "web-01", `"code":"refused"`},
 		{"another user cannot connect", "daemon", "web-01", "Permission denied"},
 		{"a run that has ended", "puppet", "web-01", "has ended"},
-		{"another certname than the run's", "puppet", "web-02", "is of node web-01, the catalog is for"},
+		{"another certname than the run's", "puppet", "web-02", "belongs to node web-01, but the catalog is for"},
 	} {
 		if got := ask(tc.user, tc.certname); !strings.Contains(got, tc.says) {
 			t.Errorf("%s: %s, want %q", tc.reason, got, tc.says)

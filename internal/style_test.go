@@ -103,7 +103,7 @@ func placesIn(name, text string) []place {
 		number++
 		line = strings.TrimRight(line, "\n")
 		at := fmt.Sprintf("%s:%d: ", name, number)
-		if name != styleGuide && name != "internal/style_test.go" { // these two quote the words
+		if name != styleGuide && name != "internal/style_test.go" { // these two files quote the words
 			for _, says := range wordsIn(line) {
 				found = append(found, place{"word", name, at + says})
 			}

@@ -10,7 +10,7 @@ import (
 // sends no order that the agent would misunderstand.
 type Claim struct {
 	Version string `json:"version,omitempty"` // of the agent
-	// Knows lists the capabilities of its release. The list is empty for release 0.2.0 or older
+	// Knows lists the capabilities of the agent's release. The list is empty for release 0.2.0 or older
 	Knows []tutti.Capability `json:"knows,omitempty"`
 	// Begun is the fence of the last order that the node has begun. Before the first order Begun is
 	// the zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an

@@ -29,7 +29,7 @@ func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
 		return f, nil, nil
 	}
 	if tutti.DigestOf(report) != f.Result.Report {
-		return f, nil, tutti.Errorf(tutti.CodeConflict, "foreign run %s: the message has another report than the run names; send it again", f.Result.Run)
+		return f, nil, tutti.Errorf(tutti.CodeConflict, "foreign run %s: the report in the message is not the report that the run names; send it again", f.Result.Run)
 	}
 	return f, report, nil
 }

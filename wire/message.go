@@ -70,7 +70,7 @@ func (g Gated) Validate() error {
 	case tutti.GateGo, tutti.GateStop, tutti.GateHold:
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, and not go, stop or hold", string(g.Verdict))
+	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, but it must be go, stop or hold", string(g.Verdict))
 }
 
 // Question is one question of a run. If For is set, the question belongs to a compile for that node.
@@ -78,9 +78,9 @@ type Question struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
-	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs, as they
-	// were before the answer, of all nodes that export resources of the type. If PuppetDB's answer
-	// contains another node, Stored has an empty catalog for that node.
+	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs of all
+	// nodes that export resources of the type, as these catalogs were before the answer. If
+	// PuppetDB's answer contains another node, Stored has an empty catalog for that node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
 	// Opens is true if the asking module can open secrets.
 	Opens bool `json:"opens,omitempty"`
@@ -96,8 +96,8 @@ type Answer struct {
 	// Lags lists the nodes that make PuppetDB's answer differ from this answer. Lags can be set only
 	// if Stored was sent. If Lags is set, Exports is empty.
 	Lags []tutti.Lag `json:"lags,omitzero"`
-	// Awaits is the key of a secret for the node that is not yet sealed to the node. If Awaits is set, no value is
-	// found.
+	// Awaits is the key of a secret that is for the node but is not yet sealed to the node. If Awaits is set, no
+	// value is found.
 	Awaits string `json:"awaits,omitempty"`
 }
 
@@ -119,7 +119,7 @@ func (a Answer) Validate(q tutti.Query) error {
 	return nil
 }
 
-// UnmarshalJSON refuses an answer without the field found.
+// UnmarshalJSON refuses an answer without the field `found`.
 func (a *Answer) UnmarshalJSON(raw []byte) error {
 	type fields Answer
 	var in fields
@@ -223,7 +223,7 @@ type NewBox struct {
 	Pieces []OwnPiece `json:"pieces"`
 }
 
-// SealedTo says which nodes can open a secret. Boxes has the digests of their keys.
+// SealedTo says which nodes can open a secret. Boxes has the digests of these nodes' keys.
 type SealedTo struct {
 	ID    string                          `json:"id"`
 	For   []string                        `json:"for"`
@@ -289,7 +289,7 @@ func DecodeEnded(message []byte) (Ended, error) {
 }
 
 // Leave asks the server to remove the sending node from the fleet. The server withdraws the node's
-// publications, and its key becomes invalid within seconds. The error is CodeConflict while the
+// publications. The node's key becomes invalid within seconds. The error is CodeConflict while the
 // node has an active run.
 type Leave struct{}
 

@@ -27,14 +27,14 @@ type ServedCatalog struct {
 	Waits []tutti.Wait `json:"waits,omitempty"`
 	// Failed is true if there is no catalog.
 	Failed bool `json:"failed,omitempty"`
-	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. If it does, Tutti uses the exports
-	// from now on, even for a foreign run, because PuppetDB will have these exports.
+	// CatalogUUID is the uuid of the catalog, if the catalog goes to PuppetDB next. If the catalog goes to PuppetDB,
+	// Tutti uses the exports from now on, even for a foreign run, because PuppetDB will have these exports.
 	CatalogUUID string      `json:"catalog_uuid,omitempty"`
 	Lags        []tutti.Lag `json:"lags,omitempty"`
 }
 
-// Stored is the catalog of a node that PuppetDB has stored. PuppetDB stores one catalog for each
-// node.
+// Stored describes the catalog that PuppetDB has stored for a node. PuppetDB stores one catalog for
+// each node.
 type Stored struct {
 	Run         tutti.RunID `json:"transaction_uuid"`
 	CatalogUUID string      `json:"catalog_uuid"` // one run may compile several catalogs

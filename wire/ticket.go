@@ -41,7 +41,7 @@ func (h Hello) Validate() error {
 
 type ticketKey struct{}
 
-// WithTicket stores in the context the ticket of a node's message.
+// WithTicket stores the ticket of a node's message in the context.
 func WithTicket(ctx context.Context, ticket string) context.Context {
 	return context.WithValue(ctx, ticketKey{}, ticket)
 }

@@ -187,7 +187,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	s.serves()
 	s.must("data", "set", "shared/kept", "1")
 	s.fill(2 << 20)
-	says := fullWords + "2.0 MiB free in " + s.dir + ", it keeps 4.8 MiB to finish what has begun; free some space, it goes on by itself"
+	says := fullWords + "2.0 MiB free in " + s.dir + ", and 4.8 MiB are reserved to finish running work; after you free some space, work goes on by itself"
 	s.eventually("the first refusal", func() bool { _, code := s.tutti("data", "set", "shared/first", "1"); return code == 4 })
 	s.refused(says, "data", "set", "shared/x", "1")
 	s.refused(says, "token", "create", "--name", "db-01")

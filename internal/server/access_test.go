@@ -350,7 +350,7 @@ func TestTheLastAdminStays(t *testing.T) {
 	grace := f.with("grace", serial, tutti.VerbAdmin)
 	issue("ada") // another operator remains, but she is not an admin
 	_, err = f.RevokeOperator(grace, api.RevokeOperator{Operator: "grace"})
-	wantCode(t, err, tutti.CodeConflict, "nobody who has a good certificate is admin")
+	wantCode(t, err, tutti.CodeConflict, "no admin has a valid certificate")
 	if _, err := f.SetFleet(servertest.Operator(), fleet("nobody")); err != nil {
 		t.Errorf("root on the server: %v", err)
 	}

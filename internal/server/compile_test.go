@@ -114,10 +114,10 @@ func TestWhoMayCompile(t *testing.T) {
 		says   string
 	}{
 		"no grant":    {"a node compiles for nobody, not even for itself", begun, func(f compileFixture) *servertest.Node { return f.db }, "db-01", `may not compile for other nodes: no grant; to allow this, add to the grants of the fleet file: - {to: db, compile: true, dangerous: true}`},
-		"another's":   {"a run has one certname", begun, nil, "web-01", `is of node db-01, the catalog is for "web-01"`},
+		"another's":   {"a run has one certname", begun, nil, "web-01", `belongs to node db-01, but the catalog is for "web-01"`},
 		"a longer":    {"names are whole", begun, nil, "db-01.example.net", `the catalog is for "db-01.example.net"`},
 		"not claimed": {"nobody runs yet", notClaimed, nil, "db-01", "was not claimed by node db-01"},
-		"by apply":    {"it compiles for itself", byApply, nil, "db-01", "compiles on its own node"},
+		"by apply":    {"it compiles for itself", byApply, nil, "db-01", "compiles on the node itself"},
 		"gated":       {"it has its catalog", gated, nil, "db-01", "has its catalog already"},
 		"ended":       {"what comes late is of no run", ended, nil, "db-01", "has ended: changed"},
 		"lost":        {"also if it was given up", gone, nil, "db-01", "was not claimed"},

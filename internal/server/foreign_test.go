@@ -182,7 +182,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			{"no uuid", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Run = "2" }), second, tutti.CodeInvalid, "not a UUID"},
 			{"stopped at a gate", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Stopped = true }), second, tutti.CodeInvalid, "it has a gate"},
 			{"waiting", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Waiting }), second, tutti.CodeInvalid, "outcome"},
-			{"of the future", f.web1, as(62, none), later, tutti.CodeInvalid, "began at 2000-01-01T01:02:00Z by the clock of node web-01, and by the server's clock it is only 2000-01-01T00:0"},
+			{"of the future", f.web1, as(62, none), later, tutti.CodeInvalid, "began at 2000-01-01T01:02:00Z by the clock of node web-01, but by the server's clock it is only 2000-01-01T00:0"},
 			{"lost", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Lost }), second, tutti.CodeInvalid, "outcome"},
 		} {
 			before := len(f.Events())

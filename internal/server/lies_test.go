@@ -98,10 +98,10 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	result := servertest.Result(order.Run, tutti.Changed)
 	result.Log = tutti.DigestOf([]byte("report"))
 	wantCode(t, f.db.Call(wire.OpResult, result, nil), "", "")
-	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
+	wantCode(t, put("more"), tutti.CodeRefused, "already has its result")
 	wantCode(t, put("report"), "", "") // the node has not received the answer to its result
 	// A node that guesses the content of others must not learn whether the server has this content.
-	wantCode(t, put("0"+big), tutti.CodeRefused, "no run whose result is to come")
+	wantCode(t, put("0"+big), tutti.CodeRefused, "already has its result")
 	guess := func(content string) error {
 		_, err := f.Handle(t.Context(), f.web1.Key, wire.OpBlobPut, []byte(content))
 		return err

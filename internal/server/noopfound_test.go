@@ -213,8 +213,8 @@ func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	}
 }
 
-// TestAnOlderJobTakesNoCodeBack checks a job that goes on while another job brings newer code to one of its nodes. The
-// older job must not run this node again with its own older code.
+// TestAnOlderJobTakesNoCodeBack checks a job that goes on while another job brings newer code to one of the first
+// job's nodes. The first job must not run this node again with the older code.
 func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")

@@ -110,7 +110,7 @@ func writeJSON(t *testing.T, name string, v any) {
 // plainLog is a log without support for snapshots: a server folds all of it.
 type plainLog struct{ tutti.Log }
 
-// fold starts a server with a log and makes all requests that read.
+// fold starts a server with a log and makes all read requests.
 func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	t.Helper()
 	blobs := memory.NewBlobs()
@@ -454,7 +454,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
 }
 
-// factsChange makes db-01 report facts that differ from those of its last run. With the new
+// factsChange makes db-01 report facts that differ from the facts of its last run. With the new
 // facts the node proves that it is good.
 func (p *trimming) factsChange(t *testing.T) {
 	t.Helper()
@@ -533,7 +533,7 @@ func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	end(second, result)
 }
 
-// act claims a run and completes it. If the gate stops the run, act claims and completes a second run.
+// act claims a run and completes it. If the gate stops the run, the method claims and completes a second run.
 func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run

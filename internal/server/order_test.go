@@ -56,8 +56,8 @@ func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID
 	return job
 }
 
-// TestTheOrderOfTheFleetFile checks that the explicit order alone holds nodes at their
-// gates. Nodes that are in both groups of an edge go together, between the two groups.
+// TestTheOrderOfTheFleetFile checks that only the explicit order holds nodes at their gates. Nodes
+// that are in both groups of an edge go together, between the two groups.
 func TestTheOrderOfTheFleetFile(t *testing.T) {
 	f := orderedFleet(t)
 	job := startConverge(t, f, "")
@@ -119,8 +119,8 @@ func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 	wantContains(t, f.Job(plan).Message, "not: web-02 was not run")
 }
 
-// TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it
-// has ended. The step after it begins when its nodes are good.
+// TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it has
+// ended. The step after the converge step begins when the converge step's nodes are good.
 func TestAConvergeStepBetweenRuns(t *testing.T) {
 	f := orderedFleet(t)
 	job := f.Start("between", tutti.ModeApply)

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// inPart makes db-01 run with tags. The catalog has the digest of this text.
+// inPart makes db-01 run with tags. The digest of the run's catalog is the digest of the text `catalog`.
 func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
@@ -31,8 +31,8 @@ func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	return order.Run
 }
 
-// TestARunWithTagsThatChangedANode checks a run with tags that had another catalog than the last full run and
-// changed the node. Only another full run makes the node good again.
+// TestARunWithTagsThatChangedANode checks a run with tags that changed the node, and whose catalog differs
+// from the catalog of the last full run. Only another full run makes the node good again.
 func TestARunWithTagsThatChangedANode(t *testing.T) {
 	changed := servertest.Result("", tutti.Changed)
 	changed.Counts.Changed = 1
@@ -79,9 +79,9 @@ func TestManyRunsWithTags(t *testing.T) {
 	}
 }
 
-// TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. Such a foreign
-// run has changed what the run of Tutti left. The exception is a foreign run that had Puppet's lock while the run of
-// Tutti waited.
+// TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. After such a
+// foreign run the node is not good. The exception is a foreign run that had Puppet's lock while the run of Tutti
+// waited.
 func TestAForeignRunBesideOurs(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string
@@ -115,8 +115,8 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 	}
 }
 
-// TestAReadThatIsNotGrantedAnyMore checks a node that has read a value for which its grant was removed. With the
-// present grants the code would not compile. When the grant comes back, the node is good again.
+// TestAReadThatIsNotGrantedAnyMore checks a node whose grant for a value was removed after the node had read the
+// value. With the present grants the code would not compile. When the grant comes back, the node is good again.
 func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
 	const granted = oneNode + "grants:\n  - {to: db, read: [truth/**]}\n"
 	f := newFenced(t)

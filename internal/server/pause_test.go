@@ -79,8 +79,8 @@ func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	return out
 }
 
-// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan runs them if a person has
-// started it.
+// TestPausedNodesAreLeftAlone checks that converging does not run paused nodes. A plan runs paused nodes if a
+// person has started the plan.
 func TestPausedNodesAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

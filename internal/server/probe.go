@@ -107,7 +107,7 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
-// probe repeats the question until the answer is good. After a good answer, probe ends the
+// probe repeats the question until the answer is good. After a good answer, the method ends the
 // step. The engine checks the timeout of the step, and reports the last answer.
 func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)

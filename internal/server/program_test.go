@@ -141,9 +141,9 @@ func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	check("a full run by apply", withdrawn("deploy", nil), "0 exports", "without db/port")
 }
 
-// If a node runs through the agent, a converge job does not compile it only to find out its needs.
-// After a good run the node stays good when the fleet's code changes. A node needs a run when it
-// switches to apply. A run with tags makes no node good.
+// If a node runs through the agent, a converge job does not compile the node only to find out the
+// node's needs. After a good run the node stays good when the fleet's code changes. A node needs a
+// run when it switches to apply. A run with tags makes no node good.
 func TestConvergingThroughTheAgent(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -281,8 +281,8 @@ func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	}
 }
 
-// A node that runs through the agent compiles only when its turn has come. An earlier
-// compile would not help the server, but the Puppet Server would store its catalog.
+// A node that runs through the agent compiles only when its turn has come. An earlier compile would
+// not help the server, but the Puppet Server would store the catalog.
 func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")

@@ -20,9 +20,9 @@ func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }
 
-// The server reads a limited number of bytes of a run's refused large gates, more than an honest run needs. After
-// that the server refuses large gates of this run without reading them. A small gate costs almost nothing, so the
-// server reads it.
+// The server reads only a limited number of bytes of large gates that it refuses to one run. The limit is more
+// than an honest run needs. After that the server refuses large gates of this run without reading them. A small
+// gate costs almost nothing, so the server reads it.
 func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -31,7 +31,7 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 		}
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")
 		f.WasRefused(f.db.Key, order.Run, nodes.MaxTried-150_000)
-		wantCode(t, gate(100_000), tutti.CodeRefused, "are looked at")
+		wantCode(t, gate(100_000), tutti.CodeRefused, "the server reads at most")
 		wantCode(t, gate(100), tutti.CodeRefused, "may not export")
 		f.WasRefused(f.db.Key, "another", nodes.MaxTried) // refused gates of an earlier run
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")

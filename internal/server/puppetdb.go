@@ -27,8 +27,8 @@ type catalogs struct {
 }
 
 // catalog describes the catalog of one run. The id of the run is the uuid of the transaction.
-// PuppetDB keeps only the latest catalog of each node. If PuppetDB has a catalog from after the end
-// of the run, this catalog has replaced that of the run.
+// PuppetDB keeps only the latest catalog of each node. If PuppetDB's catalog was produced after the
+// end of the run, it has replaced the run's catalog.
 type catalog struct {
 	run tutti.RunID
 	end time.Time

@@ -35,7 +35,7 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// calls records calls of nodes. The test's bus sends their answers only when the test calls the method sent.
+// calls records calls of nodes. The test's bus sends their answers only when the test calls the method `sent`.
 type calls struct {
 	mu      sync.Mutex
 	turns   map[string]*tutti.Turn
@@ -132,7 +132,7 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b")
 		for _, name := range []string{"0c", "4b"} {
-			wantCode(t, c.errs[name], tutti.CodeUnavailable, "waited 20s for content that is read for this node and others, 256 MiB at once")
+			wantCode(t, c.errs[name], tutti.CodeUnavailable, "waited 20s for its turn to read content: the server reads at most 256 MiB")
 		}
 		c.sent("0b", "4a", "5a")
 		for i, n := range nodes {
@@ -164,8 +164,8 @@ func (b *slow) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestResultsAreReadOneAfterTheOther checks a result that arrives many times at once. The server reads its record only
-// once, and has it in memory only once.
+// TestResultsAreReadOneAfterTheOther checks a result that arrives many times at once. The server reads the record of
+// this result only once, and has the record in memory only once.
 func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &slow{Blobs: memory.NewBlobs(), begun: make(chan struct{}, 10), finish: make(chan struct{})}

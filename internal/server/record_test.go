@@ -111,7 +111,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	t.Run("behind a run that others started", check)
 }
 
-// A record is the word of a node, and may be as large as a blob. So people see only the first part of a record.
+// A record comes from a node, and may be as large as a blob. So people see only the first part of a record.
 func TestTheRecordThatIsShownIsBounded(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	f.db.Gate(wire.Gate{Run: order.Run})

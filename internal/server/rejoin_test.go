@@ -11,8 +11,8 @@ import (
 )
 
 // TestANodeThatJoinsAgainInOtherGroups checks that such a node counts as a node that has never run, even if its key
-// is the same. The publications that it had under the grants of its previous groups are withdrawn. If the groups are
-// the same, nothing changes.
+// is the same. The server withdraws the publications that the node made with the grants of its previous groups. If
+// the groups are the same, nothing changes.
 func TestANodeThatJoinsAgainInOtherGroups(t *testing.T) {
 	const fleet = `
 fleet: test

@@ -139,8 +139,9 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	})
 }
 
-// TestAChangeIsInTheLogBeforeAnybodyIsTold checks that the log first gets the operator, the
-// change and the nodes. After the change the log gets the result.
+// TestAChangeIsInTheLogBeforeAnybodyIsTold checks that the log contains the operator, the change
+// and the nodes before any node gets the question. After the change the log also contains the
+// result.
 func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

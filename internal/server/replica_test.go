@@ -255,7 +255,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 		wantNew(10 * time.Second)
 		wantFold(t, f, *kept)
 
-		// A second slow reader gets no version of its own.
+		// The server makes no other version for a second slow reader.
 		began = time.Now()
 		again, _ := keepVersion(t, f)
 		f.Join("db-02")
@@ -267,7 +267,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 	})
 }
 
-// keepVersion keeps a version until the test calls release.
+// keepVersion keeps a version until the test calls `release`.
 func keepVersion(t *testing.T, f *servertest.Fleet) (release func(), kept *server.State) {
 	t.Helper()
 	end, ended, got := make(chan struct{}), make(chan struct{}), make(chan server.State)

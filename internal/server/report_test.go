@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestARecordSpeaksToNoTerminal checks that no control character of a record or a result
-// reaches a terminal: a node may lie in every field, and people read both.
+// TestARecordSpeaksToNoTerminal checks that no control character of a record or a result reaches a
+// terminal. A node may lie in every field, and people read records and results.
 func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	const bad = "a\x1b[2J\u009b\u202e"
@@ -59,7 +59,7 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	}
 }
 
-// reported runs a job whose run has a report, a log and a record. If same is true, all three are the same blob.
+// reported runs a job whose run has a report, a log and a record. If `same` is true, all three are the same blob.
 func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)

@@ -17,7 +17,7 @@ func enclosing(run tutti.RunID, report, log string) wire.Ended {
 	return out
 }
 
-// handOver sends a result without its last bytes. The argument cut is their number.
+// handOver sends a result without its last bytes. The argument `cut` is the number of these bytes.
 func handOver(t *testing.T, n *servertest.Node, in wire.Ended, cut int) error {
 	t.Helper()
 	raw, err := in.Encode()

@@ -201,7 +201,7 @@ func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	return events
 }
 
-// needed returns the events that a snapshot of these events has, and snapshot.taken.
+// needed returns the events that a snapshot of these events contains, and after them the event snapshot.taken.
 func needed(events []tutti.Event) []tutti.Event {
 	l := retain.New()
 	for _, e := range events {
@@ -217,8 +217,9 @@ func needed(events []tutti.Event) []tutti.Event {
 	return append(out, tutti.Event{Seq: events[len(events)-1].Seq, At: events[len(events)-1].At, Body: taken})
 }
 
-// TestASnapshotIsTheLog checks that a snapshot of the beginning of a log, followed by the rest of the log,
-// folds to the same state as the whole log. TestASnapshotIsTheLog checks the same for a snapshot of a snapshot.
+// TestASnapshotIsTheLog checks a snapshot of the beginning of a log. The snapshot and the rest of the log
+// together fold to the same state as the whole log. TestASnapshotIsTheLog checks the same for a snapshot of a
+// snapshot.
 func TestASnapshotIsTheLog(t *testing.T) {
 	kinds, kept := map[string]bool{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -40,7 +40,7 @@ func TestWatchingAfterTheLogHasLetGo(t *testing.T) {
 		if diff := cmp.Diff(want, watch(goesOn)); diff != "" {
 			t.Errorf("a job of before the snapshot: -then +now\n%s", diff)
 		}
-		// A watcher that follows the job misses nothing while the log drops the events that it has read.
+		// A watcher that follows the job misses nothing while the log drops the events that the watcher has read.
 		followed := make(chan []string)
 		go func() {
 			var kinds []string

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// If a new fleet file removes a grant, the publications that need it are withdrawn, and nothing else is.
-// Their node is not good until it has run by itself (finding F9).
+// If a new fleet file removes a grant, the server withdraws only the publications that need this grant.
+// After that the node is not good until it has run again (finding F9).
 func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 	const granted = "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]"
 	cases := map[string]struct {

@@ -19,7 +19,7 @@ import (
 )
 
 // leaving is a blob store that stores content but returns an error. So the server does not know about this content.
-// The store does the same as when a node disconnects before it gets the answer.
+// The effect is the same as when a node disconnects before it gets the answer.
 type leaving struct {
 	tutti.Blobs
 	left atomic.Int64 // bytes
@@ -34,7 +34,7 @@ func (b *leaving) Put(ctx context.Context, content []byte) (tutti.Digest, error)
 	return "", tutti.Errorf(tutti.CodeDeadline, "nobody waits")
 }
 
-// The content that a node sends counts when the server stores it, not when the log has it.
+// The content that a node sends counts as soon as the server stores it, even if the log does not name it yet.
 func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &leaving{Blobs: memory.NewBlobs()}
@@ -111,7 +111,7 @@ func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 		for i := range 12 {
 			wantCode(t, told(i), tutti.CodeDeadline, "nobody waits")
 		}
-		wantCode(t, told(12), tutti.CodeUnavailable, "so many reports within a minute")
+		wantCode(t, told(12), tutti.CodeUnavailable, "too many reports within a minute")
 		time.Sleep(2 * time.Minute)
 		blobs.on.Store(false)
 		wantCode(t, told(13), "", "")
@@ -138,9 +138,9 @@ func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
 		taken := func() int {
 			return strings.Count(strings.Join(servertest.Kinds(f.Events()), " "), "run.foreign")
 		}
-		wantCode(t, told(db, 2), tutti.CodeUnavailable, "so much of foreign runs within an hour, 1024 KiB at most")
+		wantCode(t, told(db, 2), tutti.CodeUnavailable, "too much about foreign runs within an hour, 1024 KiB at most")
 		f.HasTold("web-01", 0, server.MaxReports-10)
-		wantCode(t, told(web, 3), tutti.CodeUnavailable, "so many reports of foreign runs within an hour, 64 MiB at most")
+		wantCode(t, told(web, 3), tutti.CodeUnavailable, "too many reports of foreign runs within an hour, 64 MiB at most")
 		if n := taken(); n != 1 {
 			t.Errorf("%d foreign runs were taken, want 1", n)
 		}

@@ -262,8 +262,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 		}
 		return list[0]
 	}
-	// The first machine has come back with its old key. The machine that had the secret as web-02 is named until the
-	// secret has a new value, no matter which nodes have got it since.
+	// The first machine has come back with its old key. The list names the machine that had the secret as web-02
+	// until the secret has a new value, no matter which nodes have got the secret since.
 	replaced := []tutti.NodeName{"web-02"}
 	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || !slices.Equal(s.Replaced, replaced) {
 		t.Errorf("listed as %+v", s)
@@ -303,7 +303,7 @@ func TestANodePublishesASecret(t *testing.T) {
 		t.Fatalf("told %+v, %v", to, err)
 	}
 	_, err = ask(db, order.Run, "db/undeclared")
-	wantCode(t, err, tutti.CodeRefused, "its catalog has not named it at the gate")
+	wantCode(t, err, tutti.CodeRefused, "the run has not named this key at its gate")
 	in := v.sealed("db/password", 1, `"made here"`, "group:web")
 	text := tutti.SecretText{Key: in.Key, ID: in.ID, Value: json.RawMessage(`"made here"`)}
 	own, err := seal.Batches(tutti.Secret{}, text, []tutti.Recipient{{Node: "db-01", BoxKey: seal.PublicKey(servertest.Box(string(db.Key)))}})
@@ -370,11 +370,12 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
+	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for that node")
 }
 
 // TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
-// published secrets for this node under a key that it may not read, the node does not get their pieces.
+// published secrets for this node under a key that this node may not read, this node does not get the pieces of
+// these secrets.
 func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
 	synctest.Test(t, anotherKeyNowAndThen)
 }
@@ -496,7 +497,7 @@ func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 }
 
 // TestWhoIsMeantFromNowOnIsNotGood checks a node that used a default because a secret was not for
-// it. When the secret becomes a secret for this node, the node is not good.
+// this node. After the node's group becomes a target of the secret, the node is not good.
 func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 	v := newVault(t)
 	v.Join("web-01", "web")

@@ -111,8 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs. If want is "good: ", the text must begin with it. If want
-// is another text, the result must contain it.
+// wantWhy checks what db-01 needs. If `want` is "good: ", the text must begin with it. If `want` is
+// another text, the result must contain it.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()
@@ -216,7 +216,7 @@ func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
 	}
 }
 
-// A log that was restored from a backup does not have what its nodes have done since the backup.
+// A log that was restored from a backup does not contain what the nodes have done since the backup.
 func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -421,7 +421,8 @@ func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 	}
 }
 
-// The snapshot of the machine was taken during its last run. The node has begun this run, and now reports another end.
+// The snapshot of the machine was taken during the machine's last run. The node has begun this run, and now reports
+// another end.
 func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	f := newFenced(t)
 	run := f.pass()
@@ -441,7 +442,8 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	}
 }
 
-// If an agent is upgraded after it has claimed a run and before it begins, it keeps a fence of that run as well.
+// If an agent is upgraded after it has claimed a run and before the run begins, the new agent keeps a fence of this run
+// as well.
 func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	f := newFenced(t)
 	f.db.Agent = wire.Claim{}

@@ -19,7 +19,7 @@ func trust(counter uint64, keys []string, by ...string) tutti.Statement {
 	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
 }
 
-// pushes sends the server code with one file. The function sign signs the code.
+// pushes sends the server code with one file. The parameter `sign` is the function that signs the code.
 func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte(content))
@@ -192,7 +192,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 	wantCode(t, f.TrustOperators(servertest.Operator(), acting), "", "")
 	nothing := func([]api.NodeAnswer) error { return nil }
 	ask := api.NodesQuestion{Action: tutti.RemoteDisable, On: "true", Wait: 1}
-	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeRefused, "this is not signed")
+	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeRefused, "this request is not signed")
 	if len(asked) != 0 {
 		t.Errorf("asked %v", asked)
 	}
@@ -209,7 +209,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 		"ada has signed the action enable, and the request is for disable": func(s *tutti.SignedAction) { s.Action = tutti.RemoteEnable },
 		`has signed the message "another"`:                                 func(s *tutti.SignedAction) { s.Message = "another" },
 		"has signed force":                                                 func(s *tutti.SignedAction) { s.Force = true },
-		"bob has signed the action disable, and ada asks for it":           func(s *tutti.SignedAction) { s.Operator = "bob" },
+		"bob has signed the action disable, but ada requests it":           func(s *tutti.SignedAction) { s.Operator = "bob" },
 	} {
 		n := len(f.Events())
 		ask.Signed = signed(change)

@@ -77,7 +77,7 @@ func newStoredFixture(t *testing.T) storedFixture {
 	return f
 }
 
-// compile compiles for db-01. If run is empty, Puppet's daemon has caused the compile.
+// compile compiles for db-01. If `run` is empty, Puppet's daemon has caused the compile.
 func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.ServedCatalog {
 	t.Helper()
 	if run == "" {
@@ -113,7 +113,7 @@ func (f storedFixture) tuttis() []string {
 }
 
 // PuppetDB may store a catalog before, between or after its two answers and Tutti's answer. In each case
-// the compile gets exactly what Tutti's digest stands for, or the answer names an exporter that lags.
+// the compile gets exactly the exports of Tutti's digest, or the answer names an exporter that lags.
 func TestALagIsNeverMissed(t *testing.T) {
 	f := newStoredFixture(t)
 	lagged := 0
@@ -156,8 +156,9 @@ func TestALagIsNeverMissed(t *testing.T) {
 	}
 }
 
-// The server compares only nodes whose catalogs the Puppet Server compiles, and only types that they may
-// export. Other nodes have exports only in PuppetDB or only in Tutti, so a comparison would always fail.
+// The server compares only nodes whose catalogs the Puppet Server compiles, and only types that these
+// nodes may export. Other nodes have exports only in PuppetDB or only in Tutti, so a comparison would
+// always fail.
 func TestWhomPuppetDBIsBehind(t *testing.T) {
 	const other = "00000000-0000-4000-8000-00000000000a"
 	for name, tc := range map[string]struct {
@@ -227,8 +228,8 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	}
 }
 
-// The exports that go to PuppetDB become the exports of the node before PuppetDB has them, no matter who started the
-// run and how it ends. A run that Tutti did not start has no other effect.
+// The exports that go to PuppetDB become the exports of the node before PuppetDB has them. It does not matter who
+// started the run and how the run ends. A run that Tutti did not start has no other effect.
 func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f := newStoredFixture(t)
 	check := func(what string, want ...string) {
@@ -289,9 +290,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
-// A node does not apply a catalog that was made while PuppetDB had not stored another catalog yet.
-// The test checks this in a plan and in a converge job. If the run got no catalog for this reason,
-// it also counts as stopped.
+// A node does not apply a catalog that was compiled before PuppetDB had stored the catalog of
+// another node. The test checks this in a plan and in a converge job. If the run got no catalog for
+// this reason, it also counts as stopped.
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}
@@ -351,5 +352,5 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 // If PuppetDB has exports of a node whose catalog Tutti does not know, the message names the node and says what to do.
 func TestWhatALagSays(t *testing.T) {
 	got := tutti.Lag{Node: "db-01"}.String()
-	wantContains(t, got, "node db-01, of which PuppetDB has exports, was not compiled since its Puppet Server has the module")
+	wantContains(t, got, "PuppetDB has exports of node db-01, but the node was not compiled since its Puppet Server got the module")
 }

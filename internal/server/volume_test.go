@@ -89,7 +89,7 @@ func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 
 // TestThePastIsBounded checks that the data of a server does not grow with the number of its old
 // jobs. Each of these jobs has a run that exports a resource and sends a record. All numbers are a
-// tenth of those of a real server. The package bench does the same with 10,000 jobs.
+// tenth of a real server's numbers. The package bench does the same with 10,000 jobs.
 func TestThePastIsBounded(t *testing.T) {
 	bus := bustest.Start(t)
 	v := startVolume(t, bus)
@@ -155,8 +155,8 @@ func (v *volume) wantBounded(t *testing.T, state server.State) {
 	if err := v.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// There are a set of exports and a record for each stored job, and for each job whose events are still
-	// in the log (nine events per job). There are also a segment for each snapshot, and code.
+	// Each stored job has a set of exports and a record. So has each job whose events are still in the log
+	// (nine events per job). There are also a segment for each snapshot, and code.
 	if got, blobs := v.messages(t, "TUTTI_BLOBS"), 2*(volumeKeep+volumeEvery/9)+9*volumeJobs/volumeEvery+10; got > uint64(blobs) {
 		t.Errorf("%d blobs are stored after a sweep, want at most %d", got, blobs)
 	}

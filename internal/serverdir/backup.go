@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// CallBackup is the path for requesting a backup from a running server on its own socket.
+	// CallBackup is the path for requesting a backup from a running server on the server's own socket.
 	CallBackup    = "/v1/server/backup"
 	statusDamaged = http.StatusConflict // content that a backup needs is lost
 )
@@ -198,7 +198,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	if err == nil {
 		_, err = io.Copy(io.Discard, body) // the rest is only padding of the tar format
 	}
-	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
+	return end, tutti.Wrap("", err, "read the backup; the server's log may have the reason")
 }
 
 // BackupHandler answers requests of backupRunning. If a backup fails after it has begun, the

@@ -23,7 +23,7 @@ type Config struct {
 	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
-// ConfigFile is the name, in a server's directory, of the file with its Config.
+// ConfigFile is the name of the file with the Config in a server's directory.
 const ConfigFile = "server.json"
 
 // ReadConfig reads the configuration of the server in dir. ReadConfig returns CodeNotFound

@@ -23,7 +23,7 @@ func Restore(ctx context.Context, file, dir string) (archive.Head, archive.End, 
 		return archive.Head{}, archive.End{}, err
 	}
 	if len(entries) > 0 {
-		return archive.Head{}, archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s is not empty; a server is restored into a directory of its own", dir)
+		return archive.Head{}, archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s is not empty; restore a server into a new or empty directory", dir)
 	}
 	f, err := os.Open(file)
 	if err != nil {

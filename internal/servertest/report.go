@@ -112,7 +112,7 @@ func TestReports(t *testing.T, side Side) {
 }
 
 // testLatest asks for the latest run of a node, even if the run has not ended. If a word is both
-// the name of a node and the end of a run's id, it means the node.
+// the name of a node and the end of a run's id, the word means the node.
 func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	t.Helper()
 	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {

@@ -109,7 +109,7 @@ func TestJobs(t *testing.T, side Side) {
 	want(t, "whose the node is", job, nodes[0].HeldBy, err)
 }
 
-// follow watches a job and lets the job's node continue when it sees certain events.
+// follow watches a job and lets the job's node continue when certain events arrive.
 func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(Operator(), 20*time.Second)

@@ -46,8 +46,8 @@ func NewReadings() *Readings {
 	return &Readings{free: maxReadings, at: map[tutti.NodeKey]bool{}, waiting: map[tutti.NodeKey][]*reading{}}
 }
 
-// Enter waits until a reading for a node may begin. The caller must call leave when the content is no longer in
-// memory. The caller may call leave more than once. While Enter waits, another call may use its place at the
+// Enter waits until a reading for a node may begin. The caller must call `leave` when the content is no longer
+// in memory. The caller may call leave more than once. While Enter waits, another call may use its place at the
 // bus. Enter returns CodeUnavailable if the wait was too long.
 func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
 	if cost <= SmallReading {
@@ -68,18 +68,18 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	case <-one.begun:
 		return leave, nil
 	case <-patience.C:
-		err = tutti.Errorf(tutti.CodeUnavailable, "waited %s for content that is read for this node and others, %d MiB at once; ask again", readingWait, maxReadings>>20)
+		err = tutti.Errorf(tutti.CodeUnavailable, "waited %s for its turn to read content: the server reads at most %d MiB for this node and others at once; ask again", readingWait, maxReadings>>20)
 	case <-ctx.Done():
 		err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting because the server reads at most %d MiB for this node and others at once", maxReadings>>20)
 	}
-	if !r.withdraw(key, one) { // the reading was let in at the same time
+	if !r.withdraw(key, one) { // the reading has begun in the meantime
 		leave()
 	}
 	return nil, err
 }
 
-// Read calls Enter and then the function read. If this function fails or panics, the room is free again. Otherwise
-// the caller must call leave.
+// Read calls Enter and then the function `read`. If this function fails or panics, the room is free again.
+// Otherwise the caller must call `leave`.
 func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read func() error) (leave func(), err error) {
 	leave, err = r.Enter(ctx, key, cost)
 	if err != nil {

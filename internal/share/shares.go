@@ -41,14 +41,14 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// refused counts the bytes of the large gates that the server has refused to one run of a node: the last run with a
-// refused gate.
+// refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one run
+// count: the last run with a refused gate.
 type refused struct {
 	run   tutti.RunID
 	bytes int
 }
 
-// share is what a node had left at a time.
+// share says how much of its share a node had left at a certain time.
 type share struct {
 	left int
 	at   time.Time
@@ -75,7 +75,7 @@ func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take subtracts a cost from a node's share if the share is not below the argument least.
+// take subtracts a cost from a node's share if the share is not below the argument `least`.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *Shares) Refused(key tutti.NodeKey, run tutti.RunID) int {
 	return 0
 }
 
-// Enter waits until the server may answer a costly question. The caller must call leave.
+// Enter waits until the server may answer a costly question. The caller must call `leave`.
 func (s *Shares) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.slots <- struct{}{}:

@@ -50,8 +50,8 @@ const (
 	lookEvery = time.Second
 )
 
-// Reserve is space in a directory that new work must leave free. With this space, work
-// that has begun can finish. Any number of goroutines may use it.
+// Reserve is space in a directory that new work must leave free. With this space, work that has
+// begun can finish. Any number of goroutines may use a Reserve.
 type Reserve struct {
 	whose string // whose disk it is, as in `the server's disk is full`
 	dir   string
@@ -96,7 +96,7 @@ func (r *Reserve) below(part uint64) error {
 	if r.err != nil || r.room.Free >= keep/part {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeUnavailable, "%s disk is full: %s free in %s, it keeps %s to finish what has begun; free some space, it goes on by itself",
+	return tutti.Errorf(tutti.CodeUnavailable, "%s disk is full: %s free in %s, and %s are reserved to finish running work; after you free some space, work goes on by itself",
 		r.whose, Size(r.room.Free), r.dir, Size(keep))
 }
 

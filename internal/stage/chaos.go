@@ -71,7 +71,7 @@ func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	c.Say("seed %d: %d jobs, %d runs wanted, %d started, %d lost", c.Seed, len(h.Jobs), len(h.Wanted), len(h.Started), lost)
 	found := chaos.Judge(h)
 	if last.Verdict != tutti.VerdictSucceeded {
-		found = append(found, fmt.Sprintf("undisturbed at the end, job %s %s: %s", last.Job, last.Verdict, last.Message))
+		found = append(found, fmt.Sprintf("without faults at the end, job %s %s: %s", last.Job, last.Verdict, last.Message))
 	}
 	wrong, err := c.falseGood(ctx)
 	if found = append(found, wrong...); err != nil || !c.Turns {

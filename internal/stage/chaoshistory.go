@@ -38,8 +38,8 @@ func (c Chaos) remember(ctx context.Context) (remembered, error) {
 	return r, err
 }
 
-// last waits until every node is back and every job has ended. After that, last executes
-// the plan once more.
+// last waits until every node is back and every job has ended. After that, the method executes the
+// plan once more.
 func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	if err := c.settle(ctx); err != nil {
 		return api.JobView{}, err
@@ -60,8 +60,8 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	return jobs[i], c.settle(ctx)
 }
 
-// settle waits until every node is connected and has sent its results, and every job has
-// its verdict. After a third of settleDeadline, settle returns without an error.
+// settle waits until every node is connected and has sent its results, and every job has its
+// verdict. After a third of settleDeadline, the method returns without an error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {

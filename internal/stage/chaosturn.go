@@ -161,7 +161,7 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 			return found, c.Fleet.Client.KeepNode(ctx, api.KeepNode{Node: name, Boot: hex})
 		}
 	}
-	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
+	return nil, fmt.Errorf("node %s has no machine on this host: %v", name, d.Machines)
 }
 
 // falseGood makes a noop run on all nodes that the server calls good. The method returns a message for each node whose

@@ -12,10 +12,10 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// RunServers starts servers in the cloud of the compute example, through the cloud's API. The number of servers is that
-// of the compute nodes. RunServers returns when one server is running on each compute node. The servers have an empty
-// disk and no network, because the example has no service for that. Before the call, the cloud must have no servers,
-// because a new server goes to the node with the most free memory.
+// RunServers starts servers in the cloud of the compute example, through the cloud's API. RunServers starts as many
+// servers as there are compute nodes. RunServers returns when one server is running on each compute node. The servers
+// have an empty disk and no network, because the example has no service for that. Before the call, the cloud must have
+// no servers, because a new server goes to the node with the most free memory.
 func (f *LabFleet) RunServers(ctx context.Context) error {
 	controller, err := f.node("controller-")
 	if err != nil {

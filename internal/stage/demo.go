@@ -137,7 +137,7 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	if err := f.Push(ctx, dir); err != nil {
 		return err
 	}
-	say("Executing the plan %q: the order that the modules need, unmodified as Debian ships them", demoPlan)
+	say("Executing the plan %q in the order that the modules need; they are unmodified, as Debian ships them", demoPlan)
 	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: demoPlan, Mode: tutti.ModeApply})
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string,
 		return err
 	}
 	for _, why := range []string{
-		"Converging: no plan; what the nodes read and publish says who runs after whom",
+		"Converging without a plan: the order follows from what the nodes read and publish",
 		"Converging again: nothing has changed, so nothing runs",
 	} {
 		say("%s", why)

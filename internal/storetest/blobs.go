@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenBlobs makes an empty store. The function reopen opens the same store again.
+// OpenBlobs makes an empty store. The function `reopen` opens the same store again.
 type OpenBlobs func(t *testing.T) (blobs tutti.Blobs, reopen func() tutti.Blobs)
 
 // TestBlobs runs the suite of tutti.Blobs.

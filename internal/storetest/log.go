@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// OpenLog makes an empty log. The function reopen opens the same log again, as a second writer or after a crash.
+// OpenLog makes an empty log. The function `reopen` opens the same log again, as a second writer or after a crash.
 type OpenLog func(t *testing.T) (log tutti.Log, reopen func() tutti.Log)
 
 // TestLog runs the suite of tutti.Log.

@@ -35,7 +35,7 @@ func trimming(t *testing.T, log tutti.Log) tutti.Trimming {
 	return trimming
 }
 
-// wantChain verifies the links of entries. The argument before is the link of the entry before the first one.
+// wantChain verifies the links of entries. The argument `before` is the link of the entry before the first one.
 func wantChain(t *testing.T, before tutti.Digest, entries []tutti.Entry) {
 	t.Helper()
 	for _, e := range entries {

@@ -1,6 +1,6 @@
 // Package sweep removes content that nothing names any more, while other goroutines store and use content.
 // Content that Put, Get or Has confirmed stays for the time Idle, so that its user can name it. While
-// content is being removed, it does not exist for anybody: a Put waits and stores it again.
+// content is being removed, nobody can use this content. A Put waits and then stores the content again.
 //
 // The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
 package sweep
@@ -46,7 +46,7 @@ var (
 	_ tutti.Sizing = (*Blobs)(nil)
 )
 
-// New returns the Blobs of a store. The function now is the clock of the Blobs.
+// New returns the Blobs of a store. The function `now` is the clock of the Blobs.
 func New(store Store, now func() time.Time) *Blobs {
 	return &Blobs{store: store, now: now, since: now(), used: map[tutti.Digest]*use{}}
 }
@@ -134,7 +134,7 @@ type Swept struct {
 	Removed int
 }
 
-// Sweep removes content that the function named does not return and that nobody has used for the time
+// Sweep removes content that the function `named` does not return and that nobody has used for the time
 // Idle. Sweep calls this function after it has listed the store, so that it does not remove content that
 // is stored and named later. Sweep removes nothing until the time Idle has passed since New.
 func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (Swept, error) {
@@ -188,7 +188,7 @@ func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	return err == nil, err
 }
 
-// forget deletes the records of content that was not used for so long that its record does not matter.
+// forget deletes the records of content that nobody has used for the time Idle. Sweep does not need these records.
 func (b *Blobs) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

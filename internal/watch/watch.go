@@ -47,8 +47,8 @@ func NewHub() Hub {
 	return Hub{mu: &sync.Mutex{}, subs: map[chan tutti.Live]tutti.JobID{}}
 }
 
-// Subscribe returns a channel with the live messages of a job's runs from now on. The
-// function stop ends the subscription.
+// Subscribe returns a channel with the live messages of a job's runs from now on. The function
+// `stop` ends the subscription.
 func (h Hub) Subscribe(job tutti.JobID) (lives <-chan tutti.Live, stop func()) {
 	ch := make(chan tutti.Live, liveBuffer)
 	h.mu.Lock()
@@ -73,7 +73,7 @@ func (h Hub) Watched(job tutti.JobID) bool {
 	return false
 }
 
-// Publish passes live messages of a job's runs to its watchers. Publish does not wait for them.
+// Publish passes live messages of a job's runs to its watchers. Publish does not wait for the watchers.
 func (h Hub) Publish(job tutti.JobID, lives []tutti.Live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

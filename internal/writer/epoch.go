@@ -11,8 +11,8 @@ import (
 // was lost completely from a new log.
 type Epochs interface {
 	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The second result,
-	// above, is positive if the log was restored. In this case the server must begin another epoch, whose number is
-	// at least above.
+	// `above`, is positive if the log was restored. In this case the server must begin another epoch, whose number
+	// is at least `above`.
 	Last() (last tutti.Epoch, above uint64)
 	// Began stores the present epoch before the server serves.
 	Began(tutti.Epoch) error
@@ -30,7 +30,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	now := w.state.Engine.Epoch
 	if !next && last.Number > 0 && (now.Number < last.Number || now.Number == last.Number && now.Random != last.Random) {
 		return tutti.Errorf(tutti.CodeDamaged,
-			"the log has %d events and is of epoch %s, and epoch %s was served here: this is another log, or an earlier one; nothing was changed; put back a backup: tutti server restore; or go on from this log: tutti server new-epoch",
+			"the log has %d events and is of epoch %s, but epoch %s was served here: this is another log, or an earlier one; nothing was changed; put back a backup: tutti server restore; or go on from this log: tutti server new-epoch",
 			w.state.Seq, now, last)
 	}
 	if next || now.Random == "" {

@@ -50,8 +50,8 @@ func (w *Writer) needsSnapshot() bool {
 }
 
 // snapshotFirst takes a due snapshot before the server serves. The snapshot is due if the last
-// server ended before it could take it. Without this, a server that ends soon after each start
-// would never take a snapshot, and its log would grow.
+// server ended before it could take the snapshot. Without this, a server that ends soon after each
+// start would never take a snapshot, and its log would grow.
 func (w *Writer) snapshotFirst(ctx context.Context) error {
 	if !w.needsSnapshot() {
 		return nil

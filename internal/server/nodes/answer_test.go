@@ -22,7 +22,7 @@ func TestAnAnswerThatIsTooLargeNamesWhoFillsIt(t *testing.T) {
 		}
 	}
 	err := nodes.TooLarge(70_000_000, exports)
-	wantCode(t, err, tutti.CodeInternal, "the answer has 70000000 bytes, at most 67108864; the largest of 15 exports from 5 nodes are those of n4 (5050 bytes), n3 (4040 bytes), n2 (3030 bytes)")
+	wantCode(t, err, tutti.CodeInternal, "the answer has 70000000 bytes, at most 67108864; of 15 exports from 5 nodes, the largest are those of n4 (5050 bytes), n3 (4040 bytes), n2 (3030 bytes)")
 	wantCode(t, nodes.TooLarge(70_000_000, nil), tutti.CodeInternal, "at most 67108864")
 }
 

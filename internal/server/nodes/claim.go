@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// claim gives a node the order for its next run. If the node's agent does not know such an
-// order, claim ends the run as failed.
+// claim gives a node the order for its next run. If the node's agent would misread the order, the
+// server ends the run as failed.
 func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Claim](wire.OpClaim, payload)
 	if err == nil {

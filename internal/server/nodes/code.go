@@ -25,7 +25,7 @@ func (s *Nodes) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	return out, nil
 }
 
-// signedCode reads the code that a node was told to run. The caller must call leave, as with Readings.Read.
+// signedCode reads the code that a node was told to run. The caller must call `leave`, as with Readings.Read.
 func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement
@@ -65,7 +65,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	return out, leave, err
 }
 
-// blobGet gives a node one file of the code in its order. The function gives no other content of the server.
+// blobGet gives a node one file of the code in its order. The function gives the node no other content.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -191,13 +191,14 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	case n.LastClaimed == "":
 		return refused("node %s never claimed a run", n.Node)
 	case n.Unended == 0:
-		return refused("node %s has no run whose result is to come", n.Node)
+		return refused("every run of node %s already has its result", n.Node)
 	}
 	return tx.mayKeep(n, size, MaxStored)
 }
 
-// mayKeep counts the bytes of content that a node stores before the server knows the run of this content. A node may
-// disconnect before it gets the answer. If the node disconnects, the content stays without a run.
+// mayKeep counts the bytes of content that a node stores before the server knows which run this content belongs to.
+// A node may disconnect before it gets the answer. If the node disconnects, the server keeps the content, although
+// no run uses it.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",

@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxRecords is how often the record of a run may be replaced. While its environment
-// changes, Puppet's agent requests at most four catalogs.
+// maxRecords is how often the record of a run may be replaced. Puppet's agent requests at most four
+// catalogs while its environment changes.
 const maxRecords = 10
 
 // beginServed tells a compile host to which run a compile on its Puppet Server belongs
@@ -57,8 +57,8 @@ func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []b
 	if err := s.Opts.Space(); err != nil {
 		return nil, err
 	}
-	// Check without the writer's queue before the server stores anything, and check again
-	// when the writer appends.
+	// First check outside the writer's queue, before the server stores anything. The writer checks
+	// again before it appends.
 	ours, publishes := true, publishing(in.Exports, nil)
 	if err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.servedRun(key, in.Run, in.For)
@@ -173,9 +173,9 @@ func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	case r == nil || r.Foreign != nil:
 		return host, n, nil, nil
 	case r.Node != name:
-		return deny(tutti.Errorf(tutti.CodeRefused, "run %s is of node %s, the catalog is for %q", id, r.Node, string(name)))
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s belongs to node %s, but the catalog is for %q", id, r.Node, string(name)))
 	case r.Program != tutti.ProgramAgent:
-		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on its own node", id, name))
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on the node itself", id, name))
 	case r.ClaimedAt.IsZero() || n == nil:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, name))
 	case r.Ended() || tx.Engine.Active[name] != id:
@@ -187,7 +187,7 @@ func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 }
 
 // recording calls servedRun for a run that must exist. The function also checks that the node of
-// the run may export what now goes to PuppetDB.
+// the run has the grants for exports that now go to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.servedRun(key, id, name)
@@ -239,15 +239,16 @@ func (tx *tx) askerOf(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*
 }
 
 // withServed returns a gate with the report of the run's Puppet Server in place of the node's own
-// report. The node has not seen what the Puppet Server handed over. The result served is the report
-// of the Puppet Server, or nil if there is none. The caller must call leave, as with Readings.Read.
+// report. The node has not seen what the Puppet Server handed over. The result `served` is the
+// report of the Puppet Server, or nil if there is no report. The caller must call `leave`, as with
+// Readings.Read.
 func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Questions
 	err = s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
 			in.Exports = nil
-			served, asked = r.Served, r.Asked // no code changes the contents of served and asked
+			served, asked = r.Served, r.Asked // no code changes the contents of `served` and `asked`
 		}
 		return err
 	})
@@ -266,8 +267,8 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	return in, served, leave, err
 }
 
-// payServed makes a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent
-// them. payServed returns the cost of reading these exports.
+// payServed makes a node pay for the exports that its run's Puppet Server has handed over, as if the node had sent
+// these exports. payServed returns the cost of reading these exports.
 func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (reading int64, err error) {
 	if served.Count == 0 {
 		return 0, nil
@@ -288,17 +289,17 @@ func absentKeys(asked *tutti.Questions) []tutti.KeyRead {
 	return out
 }
 
-// besidesServed adds to a record the reads of the run's Puppet Server. The node itself
-// reads only for Deferred values.
+// besidesServed adds the reads of the run's Puppet Server to a record. The node itself reads only
+// for Deferred values.
 func besidesServed(record tutti.Record, before *tutti.Questions) tutti.Record {
 	record.Reads = slices.Concat(before.Reads, record.Reads)
 	record.Keys = slices.Concat(absentKeys(before), record.Keys)
 	return record
 }
 
-// waitsFor adds to a result what the catalog of a Puppet Server waits for, because the node
-// does not know this. A run that got no catalog because of such a wait gets the outcome
-// waiting. A run that got no catalog because PuppetDB lagged counts as stopped, and its
+// waitsFor adds to a result the questions for which a Puppet Server's catalog waits, because the
+// node does not know these questions. A run that got no catalog because of such a wait gets the
+// outcome waiting. A run that got no catalog because PuppetDB lagged counts as stopped, and its
 // node compiles again.
 func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
 	switch {

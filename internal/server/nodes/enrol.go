@@ -129,7 +129,7 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 			in.Name, in.Name, in.Name, in.Name)
 	}
 	if other := tx.Registry.ByKey(in.Key); other != nil && other.Node != in.Name {
-		return nil, refused("this key is node %s", other.Node)
+		return nil, refused("this key already belongs to node %s", other.Node)
 	}
 	return t, nil
 }

@@ -13,8 +13,8 @@ func DecidesItself(size, exports, keys int) bool {
 	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
 }
 
-// Decides returns two decisions on the exports of a node: the one outside the writer, and the one that the
-// writer then uses.
+// Decides returns two decisions on the exports of a node. The first decision is made outside the writer.
+// The writer uses the second one.
 func (s *Nodes) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
 	p := publishing(exports, nil)
 	_ = s.Look(ctx, func(v explain.View) error {

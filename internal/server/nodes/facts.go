@@ -13,8 +13,8 @@ import (
 // factsEvery is how often a node may report changed facts without a run.
 const factsEvery = 10 * time.Second
 
-// facts handles the report of a node that its facts have changed since its last run. The function
-// ignores known facts and the facts of an earlier run.
+// facts handles a message in which a node reports that its facts have changed since its last run.
+// The function ignores known facts and the facts of an earlier run.
 func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {
@@ -36,7 +36,7 @@ func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
 		}
 		if run := tx.Engine.Active[n.Node]; run != "" { // the run may never begin to apply
-			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: report facts after its end", run, n.Node)
+			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s has not ended: report facts after its end", run, n.Node)
 		}
 		body := tx.Engine.Tell(n.Node, in, tx.Now)
 		if body == nil {
@@ -45,7 +45,7 @@ func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
 			// a negative time means that the server's clock was set back
 			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery {
-				return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported its facts %s ago: it may do so once in %s", n.Node, since.Round(time.Second), factsEvery)
+				return tutti.Errorf(tutti.CodeUnavailable, "node %s has reported its facts %s ago: it may report facts once in %s", n.Node, since.Round(time.Second), factsEvery)
 			}
 		}
 		if err := tx.Core.Opts.Space(); err != nil {

@@ -25,9 +25,9 @@ const (
 )
 
 var (
-	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may send no more")
-	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it must report this run later", presence.MaxReports>>20)
-	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it must report this run later", presence.MaxTold>>10)
+	errTellsMuch   = errors.New("its node has sent too many reports within a minute")
+	errReportsMuch = fmt.Errorf("its node has sent too many reports of foreign runs within an hour, %d MiB at most: it must report this run later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour, %d KiB at most: it must report this run later", presence.MaxTold>>10)
 )
 
 // foreign handles the message about a foreign run, which includes its report. The function records
@@ -101,7 +101,7 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
 	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
-		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: correct the wrong clock",
+		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, but by the server's clock it is only %s: correct the wrong clock",
 			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
 	}
 	if !tx.Engine.KeepsForeign(n.Node, in) {

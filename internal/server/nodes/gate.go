@@ -81,7 +81,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing is what a run reports at its gate. The server reads a handing outside the writer's queue.
+// handing contains the data that a run reports at its gate. The server reads a handing outside the writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -89,7 +89,7 @@ type handing struct {
 	reads     *data.Comparison
 }
 
-// handed is what the server has stored of a handing.
+// handed contains the parts of a handing that the server has stored.
 type handed struct {
 	set   tutti.Digest // digest of the exports
 	asked past.StoredQuestions
@@ -104,7 +104,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // do not compare in a version: it belongs to another fold, whose pointers differ
+		if !tx.Looks && r.Served != in.served { // a version belongs to another fold with other pointers
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -118,7 +118,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		}
 	}
 	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
-		err := tutti.Errorf(tutti.CodeRefused, "run %s has come to its gate a second time with another catalog: it was begun twice", r.Run)
+		err := tutti.Errorf(tutti.CodeRefused, "run %s has come to its gate a second time with another catalog: the run was begun twice", r.Run)
 		return wire.Gated{}, tx.Deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
 	}
 	if r.Held() && tx.Engine.Converges(r) {

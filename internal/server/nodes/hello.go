@@ -51,7 +51,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute, a machine used the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
 		if t.Conflicted == "" && t.Rival(has) && !s.Presence.MayReturn(n.Node, tx.Now) {
-			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another one had become the node", n.Node, presence.MaxReturns)})
+			tx.Emit(core.ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour, a machine has come back after another machine had become the node", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.NotTheNode(n, has); err != nil {
 			s.Presence.Met(n.Node, has, has, in)
@@ -84,7 +84,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err == nil && onTrial { // the node may have missed a doorbell
 		time.AfterFunc(presence.TrialFor, func() { s.RingClaims([]tutti.NodeKey{key}) })
 	}
-	if err == nil { // a running copy answers this doorbell, so the server need not wait for its next beat
+	if err == nil { // a running copy answers this doorbell, so the server need not wait for the copy's next beat
 		if err := s.Opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
 			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}

@@ -26,8 +26,8 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// live passes on live messages of a run to its watchers. The function does not use the writer
-// either. If nobody watches the run, live does not read the message.
+// live passes the live messages of a run to the run's watchers. The function does not use the
+// writer either. If nobody watches the run, live does not read the message.
 func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {

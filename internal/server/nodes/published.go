@@ -8,9 +8,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// published is what a run wants to publish, together with the decision whether it may. The server reads these
-// exports and decides about them outside the writer's queue. The writer uses the decision as long as its basis
-// does not change. The writer does not decide itself, because the check of one node's exports can take seconds.
+// published contains what a run wants to publish, and the decision whether the run may publish it. The server
+// reads these exports and decides about them outside the writer's queue. The writer uses the decision as long
+// as its basis does not change. The writer does not decide itself, because the check of one node's exports can
+// take seconds.
 type published struct {
 	exports []policy.Inspected
 	keys    []string
@@ -59,5 +60,5 @@ func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size i
 		return nil
 	}
 	return tx.Deny(tutti.ActorNode(n.Node), "come to its gate again and again",
-		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all, at most %d are looked at", r.Run, n.Node, had, MaxTried))
+		tutti.Errorf(tutti.CodeRefused, "run %s of node %s was refused at its gate with %d bytes in all; the server reads at most %d", r.Run, n.Node, had, MaxTried))
 }

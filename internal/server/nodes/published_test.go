@@ -56,8 +56,8 @@ func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
 	}
 }
 
-// A gate with many parts is decided outside the writer even if it has few bytes. A message of 64 KiB can name thousands
-// of keys. A message of 100 bytes can stand for everything that a Puppet Server has reported.
+// The server decides outside the writer about a gate with many parts, even if the gate has few bytes. A message of 64
+// KiB can name thousands of keys. A message of 100 bytes can stand for everything that a Puppet Server has reported.
 func TestWhatIsMuchIsDecidedBesideTheWriter(t *testing.T) {
 	for _, tc := range []struct {
 		size, exports, keys int

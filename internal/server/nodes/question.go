@@ -73,12 +73,12 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Question) (data.Asker, error) {
 func (tx *tx) answer(in wire.Question, asker data.Asker) (wire.Answer, error) {
 	if in.Query.Kind == tutti.QueryPublished {
 		out := wire.Answer{Seq: tx.Seq}
-		// A node that reads what others published needs a grant, and must ask for that value
-		// by name.
+		// QueryPublished returns only the node's own value. To read another node's value, a node
+		// needs a grant and must send QueryValue.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
 			if sealed := tx.Data.Answer(tutti.Query{Kind: tutti.QueryValue, Key: in.Query.Key}, asker); sealed.Found {
-				out.Value = sealed.Value // the sealed value has the piece for the node that has sealed it
+				out.Value = sealed.Value // the sealed value contains the asking node's own piece
 			}
 		}
 		return out, nil
@@ -112,7 +112,7 @@ func tooLarge(size int, exports []tutti.Export) error {
 	}
 	says := ""
 	if len(largest) > 0 {
-		says = fmt.Sprintf("; the largest of %d exports from %d nodes are those of %s: if a node is not to export so much, "+
+		says = fmt.Sprintf("; of %d exports from %d nodes, the largest are those of %s: to let a node export less, "+
 			"take its grant out of the fleet file or lower its most_mib", len(exports), len(nodes), strings.Join(largest, ", "))
 	}
 	return tutti.Errorf(tutti.CodeInternal, "the answer has %d bytes, at most %d%s", size, maxAnswered, says)
@@ -152,8 +152,8 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value after Puppet has applied its resource. The function takes values only from the
-// latest run of the node, even if the server has given up that run in the meantime.
+// publish sets a value after Puppet has applied the value's resource. The function takes values only
+// from the latest run of the node, even if the server has given up that run in the meantime.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 				"run %s of node %s has changed values %d times, with %d bytes in all: at most %d times and %d bytes", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
-			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+			return tx.Deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has %d published values, at most %d", n.Node, maxValues, maxValues))
 		}
 		if in.Secret != nil {
 			return tx.Seal(tutti.ActorNode(n.Node), n.Node, r, *in.Secret)

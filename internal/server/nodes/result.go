@@ -97,8 +97,8 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 // has as many questions as a gate may have, the questions and their places need half of this size.
 const maxRecord = 16 << 20
 
-// enterRecord waits until the server may read the record of a result, if it needs the record for the run's
-// questions. After that, enterRecord returns what the server still expects from the result. The caller must call leave.
+// enterRecord waits until the server may read the record of a result, if it needs the record for the run's questions.
+// After that, enterRecord returns what the server still expects from the result. The caller must call `leave`.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
@@ -111,7 +111,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 		return of, nil, err
 	}
 	leave, err := s.Readings.Read(ctx, key, share.CostOfRecord*min(size, maxRecord), func() (err error) {
-		if share.CostOfRecord*size > share.SmallReading { // the same result may have been taken while this one waited
+		if share.CostOfRecord*size > share.SmallReading { // the server may have accepted the same result meanwhile
 			of, err = s.expects(ctx, key, in)
 		}
 		return err
@@ -186,8 +186,8 @@ func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.End
 			size += len(part)
 		}
 	}
-	// Store nothing that the node may not send: each run has one result, and its size is
-	// limited.
+	// Store nothing that the node may not send: each run has one result, and the size of a result
+	// is limited.
 	wanted := false
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeOwnRun(key, in.Run)

@@ -34,7 +34,7 @@ func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byt
 			node = n.Node
 			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
 				return 0, tx.Deny(tutti.ActorNode(n.Node), "ask for the recipients of a secret "+in.Key,
-					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
+					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: the run has not named this key at its gate", r.Run, n.Node, in.Key))
 			}
 			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
 				return 0, tx.Deny(tutti.ActorNode(n.Node), "write "+in.Key, err)
@@ -64,14 +64,14 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	case !is:
 		return nil
 	case !opens:
-		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
+		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on this node", v.Key)
 	case v.Sealed == nil:
-		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: use `tutti secret reseal --for` with that node as well", v.Key, asker.Node, asker.Opener)
+		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for that node: use `tutti secret reseal --for` with the compiling node as well", v.Key, asker.Node, asker.Opener)
 	}
 	return nil
 }
 
-// pieces returns to a node the pieces that are sealed to it.
+// pieces returns the pieces that are sealed to the asking node.
 func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
 	var out wire.OwnPieces
 	return &out, s.do(ctx, func(tx *tx) error {
@@ -85,7 +85,7 @@ func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, e
 			out.Pieces = append(out.Pieces, p)
 		}
 		if size > wire.MaxOwnPieces {
-			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, wire.MaxOwnPieces)
+			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join again with new keys", n.Node, size, wire.MaxOwnPieces)
 		}
 		return nil
 	})

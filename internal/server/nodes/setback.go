@@ -18,8 +18,8 @@ func (s *base) wentBack(node tutti.NodeName, err error) {
 	}
 }
 
-// compare finds out whether the node or the log was set back (ADR 0018). For this, compare looks up in the log the last
-// order that the node has begun, as the node reports it. If an agent reports no fence, it is too old to keep fences.
+// compare finds out whether the node or the log was set back (ADR 0018). The node reports the last order that it has
+// begun, and the server looks up this order in the log. If an agent reports no fence, it is too old to keep fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)
@@ -49,7 +49,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 }
 
-// moved records that the node is another machine than the one that did its last run. The server does not know how much
+// moved records that another machine has become the node since the node's last run. The server does not know how much
 // of that run is on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)

@@ -36,12 +36,13 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 		if v.Registry.Acting == nil || len(in.Signed) > 0 {
 			return nil
 		}
-		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
+		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this request is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
 	})
 }
 
-// fits refuses a signed action that differs from the request. The audit trail has the request, but nodes would do
-// what is signed. Root on the server has no operator's name, and signs with the directory of some operator.
+// fits refuses a signed action that differs from the request. The audit trail records the request, but nodes
+// would do the signed action. Root on the server has no operator's name, and signs with the directory of some
+// operator.
 func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {
@@ -52,7 +53,7 @@ func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) er
 	case said.Force != in.Force:
 		return tutti.Errorf(tutti.CodeRefused, "%s has signed force %t, and the request has force %t", said.Operator, said.Force, in.Force)
 	case v != nil && v.Name != said.Operator:
-		return tutti.Errorf(tutti.CodeRefused, "%s has signed the action %s, and %s asks for it: ask for what you have signed yourself", said.Operator, said.Action, v.Name)
+		return tutti.Errorf(tutti.CodeRefused, "%s has signed the action %s, but %s requests it: request only what you have signed yourself", said.Operator, said.Action, v.Name)
 	}
 	return nil
 }

@@ -151,9 +151,9 @@ func (tx *tx) othersFollow(left []string) error {
 	}
 	switch {
 	case !follow:
-		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server can connect, through the local socket; to do it anyway, add --last")
 	case !admin:
-		return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+		return tutti.Errorf(tutti.CodeConflict, "after this no admin has a valid certificate; then only root on the server can change the fleet file, through the local socket; to do it anyway, add --last")
 	}
 	return nil
 }
@@ -211,7 +211,8 @@ func listOf(names []string) string {
 	return text
 }
 
-// rotated appends the event of a step. If the step ends the old CA, rotated also ends the join tokens that pin this CA.
+// rotated appends the event of a step. If the step ends the old CA, the method also ends the join tokens that pin this
+// CA.
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
@@ -223,8 +224,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that could no longer connect if the argument stays were the only key set.
-// The function sorts the nodes and operators by name.
+// behind returns the nodes and operators that could no longer connect if the argument `stays` were the only key
+// set. The function sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }
@@ -247,7 +248,7 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 			signer = r.From.CA
 		}
 		if len(op.Good(now)) > 0 && signer != stays.CA {
-			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that will end; any command of the operator renews it"})
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is from the CA that will end; any command of the operator renews it"})
 		}
 	}
 	return nodes, operators
@@ -335,7 +336,7 @@ func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, ope
 	return nodes, operators
 }
 
-// strange returns the nodes that trust a CA which is not a CA of the server now.
+// strange returns the nodes that trust a CA which the server does not use now.
 func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
@@ -346,7 +347,7 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
 				out = append(out, api.BehindRotation{Node: name, Why: "the node still trusts a CA that has ended; it forgets this CA when it connects"})
 			default:
-				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never a CA of this server: treat the node as taken over"})
 			}
 			break
 		}

@@ -289,7 +289,7 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 }
 
 // setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are not
-// stored yet. The parameter nothing is set if an earlier try with the same file found nothing to withdraw.
+// stored yet. The parameter `nothing` is set if an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
 	// A file that an old release stored has another meaning.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&
@@ -327,7 +327,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		for _, key := range u.Values {
 			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
-		// Emit a set of exports even if the file only withdraws values: a set of exports that no run
+		// Emit a set of exports even if the file only withdraws values. A set of exports that no run
 		// has published shows that the node must run.
 		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}

@@ -57,7 +57,7 @@ func choose(met []tutti.Machine, begins string) (kept tutti.Digest, others []tut
 
 func describeMachines(met []tutti.Machine) string {
 	if len(met) == 0 {
-		return "no machine has; each says it every half minute"
+		return "no machine has said hello yet; each machine says hello every half minute"
 	}
 	var out []string
 	for _, m := range met {

@@ -59,8 +59,8 @@ func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	}
 	return out, s.lasting(ctx, "renew a certificate", func(tx *tx) error {
 		if n := tx.Registry.Operators[name].IssuedSince(tx.Now.Add(-renewalsIn)); n >= maxRenewals {
-			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
-				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
+			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and can renew again only tomorrow; the present certificate stays good; "+
+				"to get a new one now, ask another operator, or run as root on the server: tutti operator create %s", name, n, name)
 		}
 		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
@@ -75,7 +75,7 @@ func (tx *tx) isKnown(ctx context.Context, what string) error {
 	if v == nil || tx.Registry.Operators[v.Name].Knows(v.Serial, tx.Now) {
 		return nil
 	}
-	return tx.Deny(core.ActorOperator+v.Name, what, v.IsStrange("and so it takes no part in that: "))
+	return tx.Deny(core.ActorOperator+v.Name, what, v.IsStrange("and so it is not valid for this call: "))
 }
 
 // RevokeOperator implements tutti.Operators.
@@ -86,10 +86,10 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 			return tutti.Errorf(tutti.CodeNotFound, "there is no operator %q; see: tutti operator list", in.Operator)
 		}
 		if !in.Last && !tx.othersRemain(tutti.Actor(ctx), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server can connect, through the local socket; to do it anyway, add --last")
 		}
 		if !in.Last && core.VisitOf(ctx) != nil && len(tx.Fleet().Access) > 0 && !tx.Admins(ctx, tx.Fleet(), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+			return tutti.Errorf(tutti.CodeConflict, "after this no admin has a valid certificate; then only root on the server can change the fleet file, through the local socket; to do it anyway, add --last")
 		}
 		tx.Emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
 		out = tx.cancelJobs(tutti.Actor(ctx), in)
@@ -118,7 +118,7 @@ func (s *Keys) RevokeToken(ctx context.Context, id tutti.TokenID) error {
 		case t == nil:
 			return tutti.Errorf(tutti.CodeNotFound, "no token %q; see: tutti token list", string(id))
 		case t.BoundTo != "":
-			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to take that out: tutti node remove %s", id, t.Node, t.Node)
+			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to remove the node: tutti node remove %s", id, t.Node, t.Node)
 		case !t.Revoked:
 			tx.Emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
 		}

@@ -36,7 +36,7 @@ func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
 	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// lasting is like do, but for lasting changes, see isKnown.
+// lasting is like the method `do`, but for lasting changes (see isKnown).
 func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
 	return h.do(ctx, func(tx *tx) error {
 		if err := tx.isKnown(ctx, what); err != nil {

@@ -49,7 +49,7 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if q.signed, err = s.signedActions(ctx, q.in); err != nil {
 		return err
 	}
-	if len(q.signed) > 0 { // the nodes of the signed actions are asked, whatever the selector says
+	if len(q.signed) > 0 { // ask the nodes of the signed actions, and ignore the selector
 		q.in.On = "signed for " + several(slices.Sorted(maps.Keys(q.signed)))
 	}
 	selected, undecided, err := q.choose(ctx, views)
@@ -112,8 +112,8 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	}
 }
 
-// choose returns the nodes that the operator has selected. If the selection needs facts, choose asks the
-// nodes for their facts. The list undecided has the nodes whose facts remain unknown.
+// choose returns the nodes that the operator has selected. If the selection needs facts, the method asks
+// the nodes for their facts. The list `undecided` has the nodes whose facts remain unknown.
 func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
 	if len(q.signed) > 0 { // the operator has named the nodes
 		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
@@ -201,8 +201,8 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce appends the change that the nodes will make, before the server tells any node.
-// If there are many nodes, announce appends several events with their names at once.
+// announce appends the change that the nodes will make, before the server tells any node. If there
+// are many nodes, the method appends several events with their names at once.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
@@ -276,8 +276,9 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls the function got with an answer for each node. If several answers have arrived at the
-// same time, got receives them in one call. When ctx ends, the nodes that have not answered count as silent.
+// round asks nodes and calls the function `got` with an answer for each node. If several answers have arrived at
+// the same time, one call of `got` receives all of them. When ctx ends, the nodes that have not answered count as
+// silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView

@@ -51,13 +51,13 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 }
 
 // mayPush checks whether signed code may become the current code of its environment. The function refuses code that
-// nodes would refuse. The result again is true if the code is the current code already. The parameter counted is true
-// if some environment has code with a counter.
+// nodes would refuse. The result `again` is true if the code is the current code already. The parameter `counted` is
+// true if some environment has code with a counter.
 func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
 	case said.Old() && counted:
-		return false, tutti.Errorf(tutti.CodeRefused, "this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push")
+		return false, tutti.Errorf(tutti.CodeRefused, "this tutti is too old to push here: its signature has no counter, and nodes refuse code without a counter; upgrade tutti where you push")
 	case said.Old():
 		return now.Code == code, nil
 	case now.Statement != nil && bytes.Equal(now.Statement.Body, in.Statement.Body):

@@ -24,6 +24,6 @@ func (tx *tx) fewValues(ctx context.Context, key string, volume data.Volume, add
 	if after.Within(mostSet) || after.Within(has) {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeConflict, "%q: operator %s has set %d values of %d KiB, and without admin an operator sets at most %d of %d MiB together "+
+	return tutti.Errorf(tutti.CodeConflict, "%q: operator %s has set %d values with %d KiB in all; without admin the limit is %d values with %d MiB in all "+
 		"(a secret counts once for each %d nodes); unset some first: tutti data unset KEY", key, v.Name, has.Events, has.Bytes>>10, mostSet.Events, mostSet.Bytes>>20, tutti.MaxPieces)
 }

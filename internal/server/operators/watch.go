@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
-// WatchJob implements tutti.Jobs. WatchJob reads the log itself, and reads older events from the snapshot.
-// WatchJob begins at the start of the job, so that a watcher that comes back misses nothing. WatchJob yields an event
-// when readers know the event, too. So a watcher that has seen the end of a job finds the verdict in the list of jobs.
+// WatchJob implements tutti.Jobs. WatchJob reads the log itself, and reads older events from the snapshot. WatchJob
+// begins at the start of the job, so that a watcher that comes back misses nothing. WatchJob yields an event only
+// after readers know this event. So a watcher that has seen the end of a job finds the verdict in the list of jobs.
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
@@ -49,8 +49,8 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
-			// A caller who does not follow wants all known events, also those of a node that
-			// reported after it was given up.
+			// A caller who does not follow wants all known events. Some of them come after the
+			// job's end, because a node can report after its run was given up.
 			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}

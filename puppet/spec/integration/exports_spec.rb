@@ -10,7 +10,7 @@ RSpec.describe 'exported resources' do
 
   after { run.clean }
 
-  # The fixture does not contain positions and the directory of the run.
+  # The fixture contains neither positions nor the directory of the run.
   def portable(export)
     export.reject { |name, _| %w[file line].include?(name) }
   end

@@ -3,8 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/cases'
 
-# The examples check the data about a run besides its outcome. This data is its report, and the
-# other places to which the report goes.
+# The examples check a run's report, and the other places to which the report goes.
 RSpec.describe 'reports' do
   let(:run) { RealRun.new }
   let(:other) { RealRun.new }

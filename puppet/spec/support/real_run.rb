@@ -157,7 +157,7 @@ class RealRun
                   in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
   end
 
-  # Returns whether the run is warm. A warm run cannot have another environment than its parent.
+  # Returns whether the run is warm. A warm run always has the environment of its parent.
   def warm?
     !@parent.nil? && environment == @parent.environment
   end

@@ -12,7 +12,7 @@ class SystemFiles
 
   AUTHORITY = Certificates.make('authority').certificate.to_pem
 
-  # first is the file that is read, and last is the file that changes.
+  # `first` is the file that is read, and `last` is the file that changes.
   attr_reader :first, :last
 
   # @param text [String, nil] of the first one, with a place for the other one's name; nil: there is one only

@@ -48,7 +48,7 @@ class WarmParent
     @facts = { 'facts_for' => dir, 'facts_age' => age }
   end
 
-  # collect is like begin_collection, but waits for the end of the collection.
+  # `collect` is like `begin_collection`, but waits for the end of the collection.
   def collect(dir, age: 60)
     before = children # a run may have ended, and its end not be taken
     begin_collection(dir, age: age)

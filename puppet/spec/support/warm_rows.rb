@@ -7,7 +7,7 @@ require 'puppet'
 # itself.
 module WarmRows
   # `between` means that another run of the same parent comes first. The given change happens after that run.
-  # `cold` is the reason why the run becomes cold. `changed` is the file because of which the parent ends.
+  # `cold` is the reason why the run becomes cold. `changed` is the changed file that makes the parent end.
   Row = Struct.new(:reason, :setup, :between, :cold, :changed, :order, :shows, keyword_init: true)
 
   LIB = 'code/production/modules/m/lib'

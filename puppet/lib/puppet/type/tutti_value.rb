@@ -99,7 +99,7 @@ Puppet::Type.newtype(:tutti_value) do
     raise Puppet::Error, 'nothing to publish: give value or source_file (a shared value is never undef)'
   end
 
-  # Puppet passes the clear value of a Sensitive parameter, and reports only by name that it was Sensitive.
+  # Puppet passes the clear value of a Sensitive parameter. A separate list names the parameters that were Sensitive.
   def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
     if deferred?(:value)
       raise Puppet::ResourceError.new("#{ref}: the value is Deferred: #{PuppetX::Tutti::Run::LAZY}, or publish what the manifest has", file, line)

@@ -8,8 +8,8 @@ module PuppetX
     # file without a name, because all children of the parent would have a copy of everything in the parent's memory.
     # If a run begins during the collection, it waits for the collection and does not start again.
     class Ahead
-      # The parent waits for this pipe while the collection runs. The parent reads one byte from the pipe, or
-      # its end.
+      # The parent waits for this pipe while the collection runs. The parent reads one byte or the end of the
+      # pipe.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows

@@ -25,7 +25,7 @@ module PuppetX
       # @param uris [Array<String>] `puppet:` addresses, all alternatives
       # @param texts [Array<String>] what may name files of the code by their path: find_file(), module_directory()
       # @return [String, nil] the digest of their content, or nil if the content is unknown.
-      #   The content is unknown for another mount than `modules`, for another server, and for an unreadable file.
+      #   The content is unknown for a mount other than `modules`, for another server, and for an unreadable file.
       def sources(uris, texts = [])
         named = uris.uniq.sort.map { |uri| [uri, of(path(uri))] }
         listed((named + places(texts)).map { |entry| [entry] }) { |entry| entry }

@@ -57,7 +57,8 @@ module PuppetX
 
         private
 
-        # Returns the name of the group that is cached as a whole, or of the fact, or of the file of an external fact.
+        # Returns the name of the fact's group if Facter caches the group as a whole. Otherwise returns the name of the
+        # fact, or of the file of an external fact.
         def name(groups, fact)
           group, = groups.find { |_, facts| Array(facts).any? { |of| fact == of || fact.start_with?("#{of}.") } }
           group || fact

@@ -103,7 +103,7 @@ module PuppetX
         nil
       end
 
-      # Returns the path from the module's directory on.
+      # Returns the part of the path that begins with the module's directory.
       def short(path)
         path[%r{[^/]+/lib/facter/.*}] || path
       end

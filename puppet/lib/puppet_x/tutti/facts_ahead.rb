@@ -13,8 +13,8 @@ module PuppetX
     # up to the lock. It has its own directory and no agent. It uses the settings of a run and asks Facter through
     # Puppet's terminus. If the process ends before it has facts, the next run collects its own facts.
     class FactsAhead < Launcher
-      # NOW is the file with the result of comparing the new facts with those of a run. The file is in the
-      # directory of this run, and the agent reads it.
+      # NOW is the file with the result of comparing the new facts with the facts of a run. The file is in
+      # the directory of this run, and the agent reads it.
       NOW = 'facts-now.json'
       # NAMES is the largest number of changed facts that the file NOW names.
       NAMES = 10
@@ -61,9 +61,8 @@ module PuppetX
         end
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
-        # have used a type that sets the environment, and other code of a module may need a library that a fact has
-        # loaded.
-        # @return [String, nil] why that cannot be
+        # have used a type that sets the environment. Or other code of a module may need a library that a fact has
+        # loaded. @return [String, nil] why that cannot be
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
 
@@ -161,8 +160,8 @@ module PuppetX
       end
       private_class_method :elsewhere
 
-      # Identifies the last Puppet run of any kind, because each run replaces its summary. The time alone would not be
-      # enough, because a run may change the clock.
+      # Identifies the last Puppet run of any kind by the summary file, because each run replaces this file. The time
+      # alone would not be enough, because a run may change the clock.
       def self.last_run
         stat = File.stat(Puppet[:lastrunfile])
         [stat.mtime, stat.ino]

@@ -5,9 +5,9 @@ require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # This module writes the normal form of a collector's filter, with prefix lists, tags in lower case, and the two
-    # sides of `and` and `or` sorted. The same question always has the same data, regardless of who asks it and how
-    # it is written.
+    # This module writes the normal form of a collector's filter. This form has prefix lists and tags in lower case,
+    # and the two sides of `and` and `or` are sorted. The same question always has the same data, regardless of who
+    # asks it and how it is written.
     module Filter
       OPERATORS = { '==' => '=', '!=' => '!=' }.freeze
 
@@ -24,9 +24,8 @@ module PuppetX
         end
       end
 
-      # Returns the filter as a collector would give it, which is the opposite of normal.
-      # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
-      # @return [Array]
+      # Returns the filter in the form in which a collector gives it. This method reverses the
+      # method `normal`. @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]` @return [Array]
       def self.infix(prefix)
         operator, *operands = prefix
         case operator

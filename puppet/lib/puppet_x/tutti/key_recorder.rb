@@ -16,7 +16,7 @@ module PuppetX
         @scope = nil
       end
 
-      # outer is another recorder that also gets each key. It is nil if there is no such recorder.
+      # `outer` is another recorder that also gets each key. It is nil if there is no such recorder.
       attr_writer :outer
 
       # Lookups inside the block belong to this scope.

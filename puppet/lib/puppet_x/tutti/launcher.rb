@@ -41,8 +41,7 @@ module PuppetX
           current.start
         end
 
-        # Writes the process of a run to the file pid in its directory.
-        # @return [Hash]
+        # Writes the process of a run to the file `pid` in the run's directory. @return [Hash]
         def mark(dir, pid)
           start = File.read("/proc/#{pid}/stat").rpartition(')').last.split[19]
           { 'pid' => pid, 'start' => Integer(start) }.tap { |process| Journal.replace(File.join(dir, 'pid'), process) }

@@ -68,7 +68,7 @@ module PuppetX
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # Returns the directories of the files to which data files are links.
+      # Some data files are links. Returns the directories of the files to which they lead.
       def behind_links
         links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
         links.map { |path| File.dirname(File.realpath(path)) }

@@ -4,7 +4,8 @@ module PuppetX
   module Tutti
     # Preload is the code that the warm parent has loaded for its children. The warm parent loads only
     # code of Puppet, in an empty environment and without settings. No fact is resolved. If a run would
-    # have loaded some of this code differently, the run must not use it (docs/adr/0014-warm-runner.md).
+    # have loaded some of this code differently, the run must not use the loaded code
+    # (docs/adr/0014-warm-runner.md).
     class Preload
       # FILES are files other than types that a run loads when it needs them.
       FILES = %w[
@@ -24,8 +25,8 @@ module PuppetX
       # Matches a type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # ahead is the collection of facts for the next child. If ahead is nil, the child collects its own facts.
-      # @return [Ahead, nil]
+      # `ahead` is the collection of facts for the next child. If `ahead` is nil, the child collects its own
+      # facts. @return [Ahead, nil]
       attr_accessor :ahead
 
       def self.call
@@ -234,7 +235,7 @@ module PuppetX
         [ENV.fetch(OpenSSL::X509::DEFAULT_CERT_FILE_ENV, OpenSSL::X509::DEFAULT_CERT_FILE)]
       end
 
-      # Returns the directories in which Ruby would find a file before a loaded file.
+      # Returns the directories where Ruby could find a new file in place of a loaded file.
       def directories
         @path + @path.product(@folders).map { |dir, folder| File.join(dir, folder) }.select { |dir| File.directory?(dir) } +
           Gem::Specification.dirs

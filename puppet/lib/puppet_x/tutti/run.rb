@@ -40,8 +40,8 @@ module PuppetX
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
-        # present is like current, but on a Puppet Server it returns nil outside of a compile. Hooks use this
-        # method, because every call passes through them.
+        # `present` is like `current`, but on a Puppet Server it returns nil outside of a compile. Hooks use
+        # this method, because every call passes through them.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
         end

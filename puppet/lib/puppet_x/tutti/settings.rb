@@ -13,7 +13,7 @@ module PuppetX
       ROOT = File.realpath('../../..', __dir__)
 
       class << self
-        # site_hiera is the node's own hiera.yaml, after a merged file for the run was made from it.
+        # `site_hiera` is the path of the node's own hiera.yaml, if the run uses a merged file that was made from it.
         attr_accessor :site_hiera
       end
 
@@ -43,8 +43,8 @@ module PuppetX
          *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
-      # Does everything that is possible only after Puppet has read its settings. The caller calls apply before the
-      # application's own setup.
+      # Does everything that is possible only after Puppet has read its settings. The caller calls this method
+      # before the application's own setup.
       def apply
         refuse_contradictions
         refuse_strange_servers if @order.agent?

@@ -29,7 +29,7 @@ module PuppetX
         { 'query' => { 'kind' => kind, (kind == 'collect' ? 'type' : 'key') => name }, 'at' => position }
       end
 
-      # Returns the message about a secret for the node that is not yet sealed to it.
+      # Returns the message about a secret that is for the node but is not yet sealed to the node.
       def self.secret(key)
         "the secret #{key.inspect} is for this node and not sealed to it yet: an operator does it with `tutti secret reseal`"
       end
@@ -58,9 +58,9 @@ module PuppetX
         waits.empty? ? [] : @noted + (waits - @noted)
       end
 
-      # Returns the unanswered question that caused an error. If code has rescued the error, the question is not
-      # the cause, because the new error does not contain its message.
-      # @return [Unanswered, nil]
+      # Returns the unanswered question that caused an error. Code may have rescued the question's error and
+      # raised another error. If the other error does not contain the question's message, the question is not
+      # the cause. @return [Unanswered, nil]
       def self.cause(error)
         inner = error
         inner = inner.cause until inner.nil? || inner.is_a?(Unanswered)

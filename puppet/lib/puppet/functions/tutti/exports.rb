@@ -4,11 +4,11 @@ require 'puppet_x/tutti/compiles'
 require 'puppet_x/tutti/exports'
 require 'puppet_x/tutti/filter'
 
-# Lists the resources that other nodes export, without adding them to the catalog. The question is the same as that of
-# the collector `Type <<| filter |>>` and is part of the run's record. Because of this question, the exporting nodes
-# run before this node. When the answer changes, this node runs again. Outside of a run of Tutti the function lists
-# the resources that a collector in the same code would find. Without storeconfigs the function lists nothing and logs
-# one warning.
+# Lists the resources that other nodes export, without adding them to the catalog. The question is the same as the
+# question of the collector `Type <<| filter |>>` and is part of the run's record. Because of this question, the
+# exporting nodes run before this node. When the answer changes, this node runs again. Outside of a run of Tutti the
+# function lists the resources that a collector in the same code would find. Without storeconfigs the function lists
+# nothing and logs one warning.
 Puppet::Functions.create_function(:'tutti::exports', Puppet::Functions::InternalFunction) do
   # @param type the resource type, as a word or by its name
   # @param filter `['=', NAME, VALUE]` or `['!=', NAME, VALUE]`, where NAME is a parameter, `title` or `tag`.

@@ -5,7 +5,7 @@ require 'puppet_x/tutti/run'
 
 # Evaluates a block after other nodes export enough resources of a type. Before that number is reached, the
 # block is left out of the catalog, Puppet applies the rest, and the run ends `waiting`. The question is the
-# same as that of a collector `Type <<| |>>`.
+# same as the question of a collector `Type <<| |>>`.
 Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::InternalFunction) do
   # @param type the resource type, as a word or by its name
   # @param at_least how many exports of other nodes are enough

@@ -34,7 +34,7 @@ Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFun
     nil
   end
 
-  # Puppet itself calls a block with too many values without a message.
+  # If there are too many values, Puppet itself calls the block and gives no message.
   def check(arity, count)
     least = arity.negative? ? -arity - 1 : arity
     return if count == least || (arity.negative? && count > least)

@@ -6,7 +6,7 @@ require 'puppet_x/tutti/run'
 Puppet::Type.type(:tutti_value).provide(:socket) do
   desc 'Publishes through the agent that ordered this run. Outside of such a run it does nothing.'
 
-  # Returns the published value now, which Puppet compares with the wanted value.
+  # Returns the state of the published value. Puppet compares this state with the wanted state.
   # @return [Symbol] :present, :outdated or :absent
   def state
     if run.nil?
