@@ -89,7 +89,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"its disk is full", func(f *doctor.Facts) { f.Server.Asked = errors.New("full") }, "ask", "full"},
 		{"the operator was revoked", func(f *doctor.Facts) { f.Operator.Asked = errors.New("revoked") }, "ask", "tutti operator create ada"},
 		{"a node is silent", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = now.Add(-time.Hour) }, "nodes", "db-01 was last heard of 1h0m0s ago"},
-		{"a node never came", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = time.Time{} }, "nodes", "not heard of"},
+		{"a node never came", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = time.Time{} }, "nodes", "has sent nothing"},
 		{"a node's agent is too old", func(f *doctor.Facts) {
 			f.Server.Nodes[0].Version, f.Server.Nodes[0].TooOldFor = "0.2.0", []tutti.Capability{"debug"}
 		}, "nodes", "node db-01: its agent (0.2.0) does not know debug: upgrade tutti on db-01"},

@@ -407,8 +407,7 @@ func TestALargeCallHasSomeTries(t *testing.T) {
 	}
 }
 
-// Only a few calls with content in chunks run at once. Other calls of this kind wait. They do not delay calls without
-// chunks.
+// Only a few calls with content in chunks run at once. Waiting calls of this kind do not delay calls without chunks.
 func TestLargeCallsHoldUpNoOthers(t *testing.T) {
 	bus := bustest.Start(t)
 	hold, entered := make(chan struct{}), make(chan struct{}, 100)

@@ -64,7 +64,7 @@ func TestExports(t *testing.T) {
 		{"the alias of Nagios is its own", "{to: web, exports: [Nagios_host], dangerous: true}", tutti.Export{Type: "Nagios_host", Title: "x", Parameters: parameters("alias", `"y"`)}, ""},
 		{"a call", "{to: web, exports: [Sshkey]}", sshkey("key", deferred), `the value of "key" contains more than data`},
 		{"a call inside", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `[{"b":`+deferred+`}]`)}, `the value of "a" contains more than data`},
-		{"a call in disguise", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", strings.Replace(deferred, "__p", `\u005f\u005fp`, 1))}, `the value of "a" is more`},
+		{"a call in disguise", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", strings.Replace(deferred, "__p", `\u005f\u005fp`, 1))}, `the value of "a" contains more`},
 		{"an object of a type that the value describes", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `{"__ptype":{"__ptype":"Pcore::ObjectType"}}`)}, "contains more than data"},
 		{"a type of Ruby", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `{"__ptype":"Pcore::RuntimeType"}`)}, "contains more than data"},
 		{"a call, with the word", "{to: web, exports: [A::B], dangerous: true}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", deferred)}, ""},

@@ -73,7 +73,7 @@ func TestPolicy(t *testing.T) {
 		{"and only that one", mayExport, "storage-01", []tutti.GroupName{"storage"}, "Swift::Ringsync",
 			`node "storage-01" (in storage) may not export resources of type Swift::Ringsync: no grant; to allow this, add to the grants of the fleet file: - {to: storage, exports: [Swift::Ringsync]}`},
 		{"root types need the word, also if listed", mayExport, "storage-01", []tutti.GroupName{"storage"}, "File",
-			`node "storage-01" (in storage) may not export File[x]: anyone who can export File becomes root on every node that collects it: it takes ` + "`dangerous: true`" + `; if it is to, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
+			`node "storage-01" (in storage) may not export File[x]: anyone who can export File becomes root on every node that collects it: it takes ` + "`dangerous: true`" + `; to allow this, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
 		{"and are granted with it", mayExport, "admin", []tutti.GroupName{"trusted"}, "File", ""},
 		{"of its groups the one with the fewest nodes is named", mayExport, "db-01", []tutti.GroupName{"all", "db", "web"}, "Database",
 			`node "db-01" (in all, db, web) may not export resources of type Database: no grant; to allow this, add to the grants of the fleet file: - {to: db, exports: [Database], dangerous: true} ` +

@@ -339,7 +339,7 @@ func TestTheLastAdminStays(t *testing.T) {
 	serial := issue("grace")
 	ada := f.as("ada", tutti.VerbAdmin)
 	_, err := f.SetFleet(ada, fleet("nobody"))
-	wantCode(t, err, tutti.CodeConflict, "nobody who has a good certificate is admin")
+	wantCode(t, err, tutti.CodeConflict, "no admin has a valid certificate")
 	wantCode(t, err, tutti.CodeConflict, "add: - {to: ada, may: admin}")
 	if _, err := f.SetFleet(ada, fleet("grace")); err != nil {
 		t.Fatalf("grace has a certificate: %v", err)

@@ -203,7 +203,7 @@ func TestANodeCannotOwnMoreThanARunMayWithdraw(t *testing.T) {
 		job = f.Start("deploy", tutti.ModeApply)
 		order = f.db.MustClaim()
 	}
-	wantCode(t, err, tutti.CodeRefused, "5000 values")
+	wantCode(t, err, tutti.CodeRefused, "5000 published values")
 	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
 	if values, err := f.ListValues(t.Context(), ""); err != nil || len(values) != 0 {

@@ -171,7 +171,7 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	}
 
 	_, err = f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(source)})
-	wantCode(t, err, tutti.CodeInvalid, "who exports Service is root")
+	wantCode(t, err, tutti.CodeInvalid, "anyone who can export Service becomes root")
 	without := exporting("exports: [Host]")
 	if err := f.Emit(&tutti.FleetSet{Fleet: old, Digest: tutti.DigestOf([]byte(without)), Source: without}); err != nil {
 		t.Fatal(err)

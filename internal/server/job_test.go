@@ -338,7 +338,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 			t.Errorf("it is the node's record still: -want +got\n%s", diff)
 		}
 		nodes, err := f.ListNodes(servertest.Operator())
-		if err != nil || nodes[0].Node != "db-01" || nodes[0].Outcome != tutti.Failed || !strings.Contains(nodes[0].Message, "this came later") {
+		if err != nil || nodes[0].Node != "db-01" || nodes[0].Outcome != tutti.Failed || !strings.Contains(nodes[0].Message, "the result came later") {
 			t.Errorf("%+v, %v: want how the run of db-01 ended, though that came late", nodes, err)
 		}
 		wantVerdict(t, f, job, tutti.VerdictFailed)

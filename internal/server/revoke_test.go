@@ -74,7 +74,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			if err != nil || got.Standing.Needs != tc.needs {
 				t.Errorf("db-01 needs %q (%s), %v; want %q", got.Standing.Needs, got.Standing.Why, err, tc.needs)
 			}
-			if tc.needs == "apply" && !strings.Contains(got.Standing.Why, "that was withdrawn") {
+			if tc.needs == "apply" && !strings.Contains(got.Standing.Why, "data that it published was withdrawn") {
 				t.Errorf("db-01 is not good because %q", got.Standing.Why)
 			}
 		})

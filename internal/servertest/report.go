@@ -123,7 +123,7 @@ func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	f.Join(tutti.NodeName(end))
 	_, err := server.RunReport(Operator(), end)
 	wantCode(t, "a node whose name is the end of an id", err, tutti.CodeNotFound)
-	if want := "run it: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "run the node: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a node that never ran: %v, want %q", err, want)
 	}
 }

@@ -239,7 +239,7 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 		return err
 	}
 	if len(fleet.Access) > 0 && !tx.Admins(ctx, fleet, "") {
-		return tutti.Errorf(tutti.CodeConflict, "with the access of this fleet file nobody who has a good certificate is admin; then only root on the server could change the file again, "+
+		return tutti.Errorf(tutti.CodeConflict, "with the access of this fleet file no admin has a valid certificate; then only root on the server could change the file again, "+
 			"through the local socket; add: - %s", tutti.Access{To: []string{VisitOf(ctx).Name}, May: []tutti.Verb{tutti.VerbAdmin}})
 	}
 	return nil
