@@ -54,12 +54,13 @@ func (l *Local) Kind() string {
 const KeptForeign = 5
 
 // Disturbs reports whether this run, or an unknown run before it, may have changed the results of other
-// runs. A local run has no counts if it ended while applying and left no report.
+// runs. A local run has no counts if it ended while applying and left no report. Puppet's noop runs change resources with
+// `noop => false`.
 func (f Foreign) Disturbs() bool {
-	if f.Unwatched || f.Noop {
-		return f.Unwatched
+	if f.Unwatched || f.Result.Counts.Changed > 0 {
+		return true
 	}
-	return f.Result.Counts.Changed > 0 || f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate()
+	return !f.Noop && (f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate())
 }
 
 // Validate checks a node's report about a foreign run.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // answers are the answers that a compile gets. The map `values` contains each value under
@@ -78,18 +79,26 @@ func (s *sim) actions() []func() {
 			out = append(out, func() { s.publish(r.Run, p, which) })
 		case r.Gate == tutti.GateGo && p.catalog.fails != "":
 			out = append(out, func() {
-				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke", Counts: tutti.Counts{Changed: s.changes}})
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke", Counts: s.counts(r)})
 			})
 		case r.Gate == tutti.GateGo:
 			out = append(out, func() {
 				if m := s.manifests[r.Code][n]; m.makes != nil {
 					s.facts[n] = m.makes(s.facts[n])
 				}
-				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed, Counts: tutti.Counts{Changed: s.changes}})
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed, Counts: s.counts(r)})
 			})
 		}
 	}
 	return out
+}
+
+// counts returns the counts of a run that found s.changes resources out of sync. A noop run does not change them.
+func (s *sim) counts(r *engine.Run) tutti.Counts {
+	if r.Mode != tutti.ModeApply {
+		return tutti.Counts{OutOfSync: s.changes}
+	}
+	return tutti.Counts{OutOfSync: s.changes, Changed: s.changes}
 }
 
 // compile asks the node's questions and stores the answers.

@@ -188,7 +188,7 @@ func pending(r *tutti.Result, left *engine.Run) string {
 func foreignWhy(f *engine.Run) string {
 	r, what := f.Result, f.Foreign.Local.Kind()
 	switch {
-	case f.Foreign.Unwatched && (f.Foreign.Noop || f.Outcome().Good() && r.Counts.Changed == 0):
+	case f.Foreign.Unwatched && r.Counts.Changed == 0 && (f.Foreign.Noop || f.Outcome().Good()):
 		return fmt.Sprintf("%s %s ended while the agent was off: what ran before it in that time is not known", what, r.Run)
 	case f.Outcome().Good():
 		return fmt.Sprintf("%s %s has changed what Tutti's last run left: resources changed: %d", what, r.Run, r.Counts.Changed)

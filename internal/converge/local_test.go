@@ -43,7 +43,11 @@ func TestLocalRuns(t *testing.T) {
 		{"as a run that nobody knows", func(tutti.RunID) tutti.Foreign {
 			return byItself("f0000000-0000-4000-8000-000000000000", changed)
 		}, converge.Apply, false},
-		{"a noop run", func(tutti.RunID) tutti.Foreign { return byItself("", changed, noop) }, converge.Nothing, false},
+		{"a noop run that found something", func(tutti.RunID) tutti.Foreign {
+			return byItself("", noop, func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Counts.OutOfSync = tutti.Changed, 3 })
+		}, converge.Nothing, false},
+		{"a noop run that was cut off", func(tutti.RunID) tutti.Foreign { return byItself("", noop, cutOff("apply")) }, converge.Nothing, false},
+		{"a noop run of an older agent, which changed what is noop => false", func(tutti.RunID) tutti.Foreign { return byItself("", changed, noop) }, converge.Apply, false},
 		{"by a person while the server was there", func(tutti.RunID) tutti.Foreign { return atHand(others(changed)) }, converge.Apply, true},
 	} {
 		for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {

@@ -258,7 +258,11 @@ func denied(passed *engine.Run, has Has) string {
 // only repaired the node.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
-		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {
+		kind := "with tags"
+		if r.Mode != tutti.ModeApply {
+			kind = "in noop mode"
+		}
+		switch what := fmt.Sprintf("run %s, %s,", r.Run, kind); {
 		case r.Result == nil && r.Lost == "":
 		case r.Result == nil:
 			return what + " was given up: " + r.Lost

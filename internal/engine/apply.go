@@ -174,6 +174,7 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r.ToldSeq, r.ToldAt = e.Seq, e.At
 	s.endRun(e, r)
 	r.Restored = r.Restored || r.Fence.Epoch != s.Epoch.Number // also if the run was given up before the restore
+	changedAnyway(s, r)
 	return s.report(r)
 }
 

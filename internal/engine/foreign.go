@@ -54,11 +54,11 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 }
 
 // foreignAfter returns the foreign runs that are later than all runs in the argument
-// `ours`. The method leaves out a noop run, unless another run may have happened unseen
+// `ours`. The method leaves out a noop run that changed nothing, unless another run may have happened unseen
 // before it.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
-		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
+		return f.Foreign.Noop && !f.Foreign.Disturbs() || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
 	})
 }
 

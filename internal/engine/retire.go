@@ -171,6 +171,15 @@ func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 	return gone
 }
 
+// changedAnyway notes a noop run that has changed its node. Agents of release 0.3 and earlier let Puppet change resources
+// with `noop => false`. Such a run counts like a run with tags.
+func changedAnyway(s *State, r *Run) {
+	before := s.partial[r.Node]
+	if r.Mode != tutti.ModeApply && r.Result.Counts.Changed > 0 && len(before) < retain.MaxPartial {
+		s.partial[r.Node] = append(before[:len(before):len(before)], r.Run)
+	}
+}
+
 func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
 	before := s.last[r.Node]
 	now := before

@@ -134,6 +134,10 @@ func noteResult(l *Ledger, e tutti.Event) {
 	if result.Tells() && l.applies[result.Run] {
 		keep(l.left)
 	}
+	noop := !l.applies[result.Run] && !l.parts[result.Run]
+	if noop && result.Counts.Changed > 0 && len(l.partial[node]) < MaxPartial {
+		l.partial[node] = append(l.partial[node], result.Run)
+	}
 	if o, previews := l.previews[result.Run]; previews && result.Foretells(o.Mode) {
 		l.preview[node] = l.preview[node].Add(PreviewOf(result, o.Code, l.wanted[result.Run]))
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -14,8 +16,13 @@ import (
 // inPart makes db-01 run with tags. The digest of the run's catalog is the digest of the text `catalog`.
 func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	f.t.Helper()
-	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
-		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: []string{"part"}},
+	return f.runs(tutti.ModeApply, []string{"part"}, catalog, result)
+}
+
+func (f *fenced) runs(mode tutti.Mode, tags []string, catalog string, result tutti.Result) tutti.RunID {
+	f.t.Helper()
+	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
+		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: tags},
 	}})
 	if err != nil {
 		f.t.Fatal(err)
@@ -55,6 +62,48 @@ func TestARunWithTagsThatChangedANode(t *testing.T) {
 		check("at once")
 		f.inPart("same", servertest.Result("", tutti.Unchanged))
 		check("after another one")
+		f.restart()
+		check("after a start")
+		if tc.want != "good: " {
+			f.applies(tc.reason, tc.want)
+		}
+	}
+}
+
+// TestANoopRunThatChangedANode checks a noop run of an older agent. The agent let Puppet change a resource with
+// `noop => false`. Only a full run makes the node good again.
+func TestANoopRunThatChangedANode(t *testing.T) {
+	changed := servertest.Result("", tutti.Changed)
+	changed.Counts.Changed = 1
+	const want = "in noop mode, has changed the node since its last full run: resources changed: 1"
+	for _, tc := range []struct {
+		reason, catalog string
+		tags            []string
+		result          tutti.Result
+		want            string
+	}{
+		{"it changed nothing", "other", nil, servertest.Result("", tutti.Unchanged), "good: "},
+		{"it repaired, with the catalog of the full run", "same", nil, changed, "good: "},
+		{"it applied another catalog", "other", nil, changed, want},
+		{"it applied a part of another catalog", "other", []string{"part"}, changed, want},
+	} {
+		f := newFenced(t)
+		f.restart(func(o *server.Options) { o.Keep = engine.Keep{Jobs: 1, Runs: 1} })
+		f.pass()
+		f.runs(tutti.ModeNoop, tc.tags, tc.catalog, tc.result)
+		check := func(when string) { t.Helper(); f.wantWhy(tc.reason+", "+when, tc.want) }
+		check("at once")
+		for range 3 { // the server forgets the run's job and keeps the run
+			f.runs(tutti.ModeNoop, []string{"part"}, "same", servertest.Result("", tutti.Unchanged))
+		}
+		check("after others")
+		events := f.Events()
+		if err := server.Hydrate(f.Blobs, events); err != nil {
+			t.Fatal(err)
+		}
+		if diff := server.Fold(events).Diff(server.Fold(needed(events)), events[len(events)-1].At); diff != "" {
+			t.Errorf("%s: -whole +from a snapshot\n%s", tc.reason, diff)
+		}
 		f.restart()
 		check("after a start")
 		if tc.want != "good: " {

@@ -41,6 +41,20 @@ RSpec.describe 'what a resource notifies' do
     expect(notifies(run)).to eq('Exec[fails]' => ['Exec[/bin/true]'], 'Notify[changes]' => ['Exec[/bin/true]']), run.said
   end
 
+  it 'is nothing in a noop run, also for a resource with noop => false' do
+    run.order['mode'] = 'noop'
+    run.manifest(<<~PUPPET).call
+      file { '#{run.path('conf.txt')}': content => 'new', noop => false }
+      ~> exec { '/bin/touch #{run.path('refreshed')}': refreshonly => true, noop => false }
+      class insists { exec { '/bin/touch #{run.path('made')}': } }
+      class { 'insists': noop => false }
+    PUPPET
+    expect([run.path('conf.txt'), run.path('refreshed'), run.path('made')].select { |file| File.exist?(file) }).to eq([]), run.said
+    statuses = run.report['resource_statuses']
+    expect(statuses.values.select { |status| status['changed'] }).to eq([])
+    expect(statuses["File[#{run.path('conf.txt')}]"].slice('out_of_sync', 'skipped')).to eq('out_of_sync' => true, 'skipped' => false)
+  end
+
   it 'is nothing in a noop run' do
     run.order['mode'] = 'noop'
     run.manifest("notify { 'direct': } ~> exec { '/bin/echo': refreshonly => true }\n").call

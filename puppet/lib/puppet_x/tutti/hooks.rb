@@ -19,6 +19,7 @@ module PuppetX
         Puppet::Transaction.prepend(Transaction)
         Puppet::Transaction::ResourceHarness.prepend(Harness)
         Puppet::Transaction::EventManager.prepend(EventManager)
+        Puppet::Type.prepend(Noop) if order.noop?
         Redaction.install
         order.agent? ? agent : apply
       end
@@ -37,6 +38,14 @@ module PuppetX
         Puppet::Transaction::Persistence.prepend(Persistence)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
         Questions.install
+      end
+
+      # This hook keeps a noop run from changing resources with `noop => false`, which Puppet alone would change.
+      module Noop
+        # Settings and files of Puppet's own are in a catalog that is not the host's.
+        def noop?
+          catalog.nil? || catalog.host_config? || super
+        end
       end
 
       # These hooks for `puppet apply` cover the run's settings, the lock around everything, and the phases.
