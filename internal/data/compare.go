@@ -2,6 +2,7 @@ package data
 
 import (
 	"github.com/tutti-project/tutti"
+	"iter"
 )
 
 // Comparison contains the reads of a run, prepared for a comparison with the present answers. Making a Comparison
@@ -52,6 +53,20 @@ func comparedOf(query tutti.Query) *compared {
 		q.filter, _ = ParseFilter(normal.Filter) // cannot fail, because the filter is in normal form
 	}
 	return q
+}
+
+// Keys yields the keys of the values that the reads name. Hiera keys are not among them, because each node has its own.
+func (c *Comparison) Keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, q := range c.questions {
+			if q.refused || q.query.Kind == tutti.QueryCollect || q.query.Kind == tutti.QueryHiera {
+				continue
+			}
+			if !yield(q.query.Key) {
+				return
+			}
+		}
+	}
 }
 
 // Cost returns the largest number of comparisons that Outdated will make (see State.Cost). A question that is in a

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +163,45 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 		if why := f.why(); strings.HasPrefix(why, "good: ") != tc.good {
 			t.Errorf("%s: %s", tc.reason, why)
 		}
+	}
+}
+
+// TestAGateConfirmsNoGuess checks a node that names reads of values without a grant, with the digests of guesses. The
+// gate gives the same refusal to a right guess and to a wrong one.
+func TestAGateConfirmsNoGuess(t *testing.T) {
+	f := newFenced(t)
+	if err := f.SetValue(servertest.Operator(), "db/pin", []byte(`"4711"`)); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, guess := range []string{`"1234"`, `"4711"`, ""} {
+		for _, kind := range []tutti.QueryKind{tutti.QueryValue, tutti.QueryPublished} {
+			f.converge()
+			order := f.claim()
+			gate := full(order.Run)
+			gate.Reads = []tutti.Read{{Query: tutti.Query{Kind: kind, Key: "db/pin"}}}
+			if guess != "" {
+				gate.Reads[0].Found, gate.Reads[0].Digest = true, tutti.DigestOf([]byte(guess))
+			}
+			err := f.db.Call(wire.OpGate, gate, nil)
+			if kind == tutti.QueryValue {
+				wantCode(t, err, tutti.CodeRefused, `may not read "db/pin": no grant`)
+			}
+			said = append(said, fmt.Sprint(kind, ": ", err))
+			f.db.Finish(order.Run)
+		}
+	}
+	slices.Sort(said)
+	if said = slices.Compact(said); len(said) != 2 {
+		t.Errorf("the gate tells guesses apart: %q", said)
+	}
+	denied := false
+	for _, e := range f.Events() {
+		d, is := e.Body.(*tutti.Denied)
+		denied = denied || is && d.What == "read db/pin"
+	}
+	if !denied {
+		t.Error("the audit log does not have the refusal")
 	}
 }
 

@@ -110,7 +110,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
 			return wire.Gated{}, err
 		}
-		if err := tx.mayRead(n, in.reads, tx.Asker(r)); err != nil {
+		if err := tx.mayRead(n, r, in.reads); err != nil {
 			return wire.Gated{}, err
 		}
 		if kept != nil {
@@ -171,10 +171,18 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	}
 }
 
-// mayRead refuses reads that would keep the writer busy for long, because the gate answers
-// each read again.
-func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
-	if reads.Cost(tx.Data, asker) > maxGateCost {
+// mayRead refuses reads of values without a grant, because the gate's decision would show a guessed value to be right
+// or wrong. mayRead also refuses reads that would keep the writer busy for long, because the gate answers each read
+// again.
+func (tx *tx) mayRead(n *fold.Node, r *engine.Run, reads *data.Comparison) error {
+	keys := policy.KeysOf(tx.Fleet(), tx.Registry.Groups(n), n.Node)
+	for key := range reads.Keys() {
+		if err := keys.MayRead(key); err != nil {
+			tx.refused(r, []tutti.Grant{{Read: []string{key}}})
+			return tx.Deny(tutti.ActorNode(n.Node), "read "+key, err)
+		}
+	}
+	if reads.Cost(tx.Data, tx.Asker(r)) > maxGateCost {
 		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads, the server needs more than %d comparisons of exports", maxGateCost))
 	}
 	return nil
