@@ -50,6 +50,19 @@ RSpec.describe "the gate's points" do
     end
   end
 
+  it 'count the facts that a type reads while Puppet applies the catalog, and no other facts' do
+    acting = {
+      'm/lib/facter/role.rb' => '%w[role site].each { |name| Facter.add(name) { setcode { File.read(File.join(Puppet[:confdir], name)) } } }',
+      'm/lib/puppet/type/probe.rb' => 'Puppet::Type.newtype(:probe) { newparam(:name); newproperty(:text) { defaultto { Facter.value(:role) } } }'
+    }
+    of = lambda do |role, site|
+      point("probe { 'x': }", acting) { |run| { 'role' => role, 'site' => site }.each { |name, value| run.write("conf/#{name}", value) } }
+    end
+    one = of.call('db', 'north')
+    expect(differing(one, of.call('web', 'north'))).to eq(%w[lib])
+    expect(differing(one, of.call('db', 'south'))).to eq([])
+  end
+
   it 'count each invalid byte of a content' do
     of = ->(byte) { point("file { '/x': content => file('m/latin') }", files.merge('m/files/latin' => "caf#{byte}\n".b)) }
     expect(differing(of.call("\xE9"), of.call("\xE8"))).to eq(%w[digest])

@@ -2,6 +2,7 @@
 
 require 'puppet'
 require_relative 'errors'
+require_relative 'acting_facts'
 require_relative 'catalog_digest'
 require_relative 'collectors'
 require_relative 'content'
@@ -208,7 +209,15 @@ module PuppetX
         leaves = Leaves.new(catalog)
         content = Content.new(Puppet.lookup(:current_environment))
         { **digest,
-          'sources' => content.sources(leaves.sources, leaves.texts), 'lib' => content.lib, 'deferred' => leaves.deferred? }
+          'sources' => content.sources(leaves.sources, leaves.texts), 'lib' => acting(content.lib, catalog), 'deferred' => leaves.deferred? }
+      end
+
+      # Adds the facts that types and providers read while Puppet applies the catalog to the digest of the modules' code.
+      def acting(lib, catalog)
+        read = ActingFacts.new(Puppet.lookup(:current_environment).modulepath, catalog).among(FactsDigest.stable(facts.merge(outside), order.volatile_facts))
+        read.empty? || lib.nil? ? lib : Canonical.digest([lib, read])
+      rescue SystemCallError
+        nil
       end
 
       def ask(operation, fields = {}, **options)
