@@ -32,8 +32,8 @@ func newLeaveCommand(o *options) *cobra.Command {
 		Use:   "leave",
 		Short: "Undo the join: this machine is not a node afterwards",
 		Long: `Tells the server, which withdraws the data that the node published. Then
-the command stops the agent, and removes the agent's unit and state. The command keeps what
-Puppet applied, and the program tutti. The command refuses while a run goes on.`,
+the command stops the agent, and removes the agent's unit and state. The command does not remove
+the program tutti, or anything that Puppet applied. The command refuses while a run goes on.`,
 		Example: "  tutti leave",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -50,7 +50,7 @@ func (r *reader) onFailure(n *yaml.Node, what string) bool {
 	word, ok := r.text(n, what+": on_failure")
 	known := []string{"restore", "keep"}
 	if ok && !slices.Contains(known, word) {
-		r.report(n, r.suggest(word, known), "%s: on_failure: %q; there are restore and keep", what, word)
+		r.report(n, r.suggest(word, known), "%s: on_failure: %q is not known; use restore or keep", what, word)
 	}
 	return word == "keep"
 }

@@ -23,8 +23,8 @@ import (
 // this token.
 const tokenGrace = 30 * 24 * time.Hour
 
-// Ledger collects the data that the rules need about a sequence of events. At first Add gets all events in order.
-// After that, Needs reports for each event whether it is needed.
+// Ledger collects the data that the rules need about a sequence of events. First, the caller passes all events to
+// the method Add, in order. After that, the method Needs reports for each event whether it is needed.
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key

@@ -85,7 +85,7 @@ func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	return run
 }
 
-// kept returns which of the report, the log and the record of a run the server still has.
+// kept returns what the server still has of a run: its report, its log, its record.
 func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	ctx := servertest.Operator()

@@ -47,8 +47,8 @@ func sizeOfAnswer(out any) (size, memory int64) {
 	return 0, 0
 }
 
-// checkAnswer refuses an answer that is too large for the bus. The check comes before the server encodes the
-// answer, because no share could pay for it.
+// checkAnswer refuses an answer that is too large for the bus. The server checks the answer before it encodes it, because
+// so large an answer needs more memory than the server reserves for any node.
 func checkAnswer(out any) error {
 	answer, is := out.(*wire.Answer)
 	if !is {
