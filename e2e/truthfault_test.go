@@ -138,7 +138,7 @@ func (w *truth) ticket(name string) string {
 func (w *truth) restore() {
 	w.say("restore")
 	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")
-	name := truthNodes[w.rnd.IntN(len(truthNodes))]
+	name := w.names[w.rnd.IntN(len(w.names))]
 	w.rewrite(name)
 	w.push()
 	w.connected()
