@@ -128,7 +128,12 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 // is for measuring the benefit of warm runs. With E2E_WARM=0 the tests of warm runs and of the
 // agent's unit fail.
 func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*stage.LabFleet, error) {
-	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
+	return startFleetWith(ctx, running, serverHost, binary, dir)
+}
+
+// startFleetWith is like startFleet, but the hosts get another program.
+func startFleetWith(ctx context.Context, running *lab.Running, serverHost, program, dir string) (*stage.LabFleet, error) {
+	f, err := app.StartLabFleet(ctx, running, serverHost, program, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {
 		return f, err
 	}
@@ -160,7 +165,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Program = []string{program}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab(), truthLab()} {
+		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab(), truthLab(), chaosLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

@@ -26,10 +26,14 @@ import (
 // E2E_SEEDS replaces the seeds.
 const truthFor = 22 * time.Minute
 
-var truthNodes = []string{"node-01", "node-02", "node-03", "node-04", "node-05"}
+// truthHosts are the hosts that can be nodes. Each seed uses at least truthFewest of them.
+var truthHosts = []string{"node-01", "node-02", "node-03", "node-04", "node-05", "node-06", "node-07"}
 
-// truthSpare is a machine that sometimes becomes a copy of a node.
-const truthSpare = "spare"
+const (
+	truthFewest = 3
+	// truthSpare is a machine that sometimes becomes a copy of a node.
+	truthSpare = "spare"
+)
 
 func truthLab() string { return labName("e2e-truth") }
 
@@ -45,15 +49,15 @@ func TestTruth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := truthFleetUp(t)
+	f, c := truthFleetUp(t)
 	for _, seed := range seeds(t, "E2E_SEEDS", fmt.Sprintf("%d,%d", time.Now().Unix(), time.Now().Unix()+1)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			w := newTruth(t, f, seed)
+			w := newTruth(t, f, c, seed)
 			defer w.cleanUp()
 			for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 				w.round()
 			}
-			t.Logf("seed %d: %d checks in %d rounds, %d false, %d nodes were not called good; %v", seed, w.checks, w.rounds, w.wrong, w.notGood, w.did)
+			t.Logf("seed %d: %d nodes, %d checks in %d rounds, %d false, %d nodes were not called good; %v", seed, len(w.names), w.checks, w.rounds, w.wrong, w.notGood, w.did)
 			if w.checks == 0 {
 				t.Error("no node was called good in any round: the test checked nothing")
 			}
@@ -68,6 +72,8 @@ type truth struct {
 	rnd *rand.Rand
 
 	fleet       *stage.LabFleet
+	clocks      *clocks
+	names       []string // of the nodes, sorted
 	environment string
 	node        map[string]*truthNode
 	granted     bool
@@ -91,39 +97,81 @@ type truthNode struct {
 	named     int  // named is a number in a file of a module. The catalog names this file by its path.
 }
 
-// truthFleetUp boots a lab with the fleet of this test. The spare machine is not part of the fleet.
-func truthFleetUp(t *testing.T) *stage.LabFleet {
+// truthFleetUp boots a lab with the fleet of this test, in which each host has a clock of its own. The spare machine is
+// not part of the fleet.
+func truthFleetUp(t *testing.T) (*stage.LabFleet, *clocks) {
 	t.Helper()
 	spec := mustReadSpec(t, "truth.yaml")
 	spec.Name = truthLab()
+	program := clockedProgram(t)
 	running := bootLab(t, spec)
-	f, err := startFleet(t.Context(), running, "tutti", t.TempDir())
+	c := newClocks(t, running)
+	for _, h := range running.Hosts { // the fleet begins in the past, so that its credentials are valid after a clock was set back
+		c.set(t, h, -clocksBegin)
+	}
+	f, err := startFleetWith(t.Context(), running, "tutti", program, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	spare, err := running.Host(truthSpare)
-	if err != nil {
-		t.Fatal(err)
+	leaveFleet(t, f, truthSpare)
+	c.check(t, f)
+	for _, h := range running.Hosts {
+		c.set(t, h, 0)
 	}
-	sh(t, spare, "systemctl disable --now --quiet tutti-agent; rm -rf /var/lib/tutti/agent")
-	if err := f.Client.RemoveNode(t.Context(), truthSpare); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return f, c
 }
 
-func newTruth(t *testing.T, f *stage.LabFleet, seed uint64) *truth {
+// leaveFleet makes a host a machine that is not part of the fleet.
+func leaveFleet(t *testing.T, f *stage.LabFleet, name string) {
+	t.Helper()
+	h, err := f.Lab.Host(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, h, "systemctl disable --now --quiet tutti-agent; rm -rf /var/lib/tutti/agent")
+	if err := f.Client.RemoveNode(t.Context(), tutti.NodeName(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newTruth(t *testing.T, f *stage.LabFleet, c *clocks, seed uint64) *truth {
 	w := &truth{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), fleet: f, environment: "production", granted: true,
+		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), fleet: f, clocks: c, environment: "production", granted: true,
 		node: map[string]*truthNode{}, out: map[string]bool{}, taken: map[string]bool{}, did: map[string]int{},
 	}
-	for _, name := range truthNodes {
+	w.draw()
+	for _, name := range w.names {
 		w.node[name] = &truthNode{}
 		w.rewrite(name)
 	}
 	w.wipe()
 	w.push()
 	return w
+}
+
+// draw chooses the hosts that are nodes. Other hosts leave the fleet, and missing hosts join it.
+func (w *truth) draw() {
+	w.t.Helper()
+	w.names = slices.Clone(truthHosts)
+	w.rnd.Shuffle(len(w.names), func(i, j int) { w.names[i], w.names[j] = w.names[j], w.names[i] })
+	w.names = w.names[:truthFewest+w.rnd.IntN(len(truthHosts)-truthFewest+1)]
+	slices.Sort(w.names)
+	w.t.Logf("the nodes are %v", w.names)
+	nodes, err := w.fleet.Client.ListNodes(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range truthHosts {
+		is := slices.ContainsFunc(nodes, func(n api.NodeView) bool { return string(n.Node) == name })
+		switch wanted := slices.Contains(w.names, name); {
+		case is && !wanted:
+			leaveFleet(w.t, w.fleet, name)
+		case wanted && !is:
+			if err := w.fleet.Join(w.t.Context(), w.host(name)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
 }
 
 func (w *truth) host(name string) *lab.Host {
@@ -137,7 +185,7 @@ func (w *truth) host(name string) *lab.Host {
 
 // wipe removes everything that the code creates, and the values that it reads.
 func (w *truth) wipe() {
-	for _, name := range truthNodes {
+	for _, name := range w.names {
 		sh(w.t, w.host(name), "rm -rf /run/truth /etc/facter/facts.d/truth_* /etc/puppet/truth; mkdir -p /etc/facter/facts.d")
 		w.levels(name, "one", "two")
 	}
@@ -155,7 +203,8 @@ func (w *truth) wipe() {
 }
 
 func (w *truth) cleanUp() {
-	for _, name := range truthNodes {
+	w.rightClocks(func() bool { return true })
+	for _, name := range w.names {
 		if err := w.host(name).Heal(w.t.Context()); err != nil {
 			w.t.Error(err)
 		}
@@ -182,7 +231,7 @@ func (w *truth) rewrite(name string) {
 		n.publishes = w.rnd.IntN(4)
 	case 3:
 		// the code has no cycles, because other tests cover cycles
-		if n.of = truthNodes[w.rnd.IntN(len(truthNodes))]; n.of >= name {
+		if n.of = w.names[w.rnd.IntN(len(w.names))]; n.of >= name {
 			n.of = ""
 		}
 	case 4:
@@ -200,7 +249,7 @@ func (w *truth) rewrite(name string) {
 func (w *truth) site() string {
 	var s strings.Builder
 	s.WriteString("define truth_line($content) {\n  file { \"/run/truth/line-${title}\": content => \"${content}\" }\n}\n")
-	for _, name := range truthNodes {
+	for _, name := range w.names {
 		n := w.node[name]
 		fmt.Fprintf(&s, "node '%s' {\n  file { '/run/truth': ensure => directory }\n", name)
 		file := func(title, content string) {
@@ -249,13 +298,8 @@ func (w *truth) files() map[string]string {
 const truthFleet = `
 fleet: e2e
 environment: {name: ENVIRONMENT, path: ./code}
-groups: {every: {nodes: [node-01, node-02, node-03, node-04, node-05]}, granted: {nodes: [MEMBERS]}}
+groups: {every: {nodes: [NODES]}, granted: {nodes: [MEMBERS]}}
 GRANTSplans:
-  look-node-01: {steps: [{run: node-01}]}
-  look-node-02: {steps: [{run: node-02}]}
-  look-node-03: {steps: [{run: node-03}]}
-  look-node-04: {steps: [{run: node-04}]}
-  look-node-05: {steps: [{run: node-05}]}
 `
 
 func (w *truth) push() {
@@ -264,8 +308,12 @@ func (w *truth) push() {
 	if w.granted {
 		grants = "grants:\n  - {to: granted, write: [truth/**], read: [truth/**], exports: [{type: Truth_line, defined: true}]}\n"
 	}
-	members := slices.DeleteFunc(slices.Clone(truthNodes), func(name string) bool { return w.out[name] })
-	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants, "MEMBERS", strings.Join(members, ", ")).Replace(truthFleet), w.site(), w.files())
+	members := slices.DeleteFunc(slices.Clone(w.names), func(name string) bool { return w.out[name] })
+	text := strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants, "NODES", strings.Join(w.names, ", "), "MEMBERS", strings.Join(members, ", ")).Replace(truthFleet)
+	for _, name := range w.names {
+		text += fmt.Sprintf("  look-%s: {steps: [{run: %[1]s}]}\n", name)
+	}
+	dir := write(w.t, text, w.site(), w.files())
 	if out, code := tuttiCLI(w.t, w.fleet, "code", "push", "--yes", "-f", filepath.Join(dir, "tutti.yaml")); code != 0 {
 		w.t.Fatalf("push after %v: exit code %d: %s", w.last, code, out)
 	}
@@ -285,6 +333,7 @@ func (w *truth) round() {
 			delete(w.taken, key)
 		}
 	}
+	w.rightClocks(func() bool { return w.rnd.IntN(2) == 0 })
 	for range 1 + w.rnd.IntN(3) {
 		w.do()
 	}
@@ -302,6 +351,7 @@ func (w *truth) say(what string) {
 	word, _, _ := strings.Cut(what, " ")
 	w.did[word]++
 	w.last = append(w.last, what)
+	w.t.Logf("round %d: %s", w.rounds, what)
 }
 
 // do makes one change in the fleet.
@@ -313,7 +363,7 @@ func (w *truth) do() {
 			t.Fatalf("%v: %v", w.last, err)
 		}
 	}
-	name := truthNodes[w.rnd.IntN(len(truthNodes))]
+	name := w.names[w.rnd.IntN(len(w.names))]
 	h := w.host(name)
 	set := func(key string) {
 		if w.rnd.IntN(3) == 0 {
@@ -324,7 +374,7 @@ func (w *truth) do() {
 		w.say("set " + key + " " + value)
 		must(w.fleet.Client.SetValue(ctx, key, []byte(value)))
 	}
-	switch w.rnd.IntN(25) {
+	switch w.rnd.IntN(28) {
 	case 0, 1, 2:
 		w.say("code of " + name)
 		w.rewrite(name)
@@ -399,6 +449,10 @@ func (w *truth) do() {
 		})
 	case 24:
 		w.byHand(name)
+	case 25, 26:
+		w.wrongClock(h)
+	case 27:
+		w.wrongClock(w.fleet.Server)
 	}
 }
 
@@ -416,7 +470,7 @@ func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
 		nodes, err := w.fleet.Client.ListNodes(w.t.Context())
-		return err == nil && len(nodes) == len(truthNodes) && !slices.ContainsFunc(nodes, func(n api.NodeView) bool {
+		return err == nil && len(nodes) == len(w.names) && !slices.ContainsFunc(nodes, func(n api.NodeView) bool {
 			return !n.Connected || n.Active != "" || n.Conflicted != ""
 		})
 	})
@@ -428,7 +482,7 @@ func (w *truth) look() {
 	w.connected()
 	called := func() map[string]api.NodeDetail {
 		out := map[string]api.NodeDetail{}
-		for _, name := range truthNodes {
+		for _, name := range w.names {
 			d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 			if err != nil {
 				w.t.Fatal(err)
@@ -440,7 +494,7 @@ func (w *truth) look() {
 	before := called()
 	// there is one job for each node, because in one job the nodes would see each other's planned exports
 	jobs := map[string]*job{}
-	for _, name := range truthNodes {
+	for _, name := range w.names {
 		if before[name].Standing.State == api.NodeGood {
 			jobs[name] = start(w.t, w.fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
 		}
@@ -449,7 +503,7 @@ func (w *truth) look() {
 		j.end()
 	}
 	after := called()
-	for _, name := range truthNodes {
+	for _, name := range w.names {
 		was, is := before[name].Standing, after[name].Standing
 		if was.State != api.NodeGood {
 			w.notGood++

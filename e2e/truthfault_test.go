@@ -43,9 +43,12 @@ func (w *truth) unset(key string) {
 }
 
 // byHand runs Puppet twice while the agent is off. The first run changes something that the code has made, and the
-// second run changes nothing.
+// second run changes nothing. Sometimes the node's clock is wrong.
 func (w *truth) byHand(name string) {
 	w.t.Helper()
+	if w.rnd.IntN(2) == 0 {
+		w.wrongClock(w.host(name))
+	}
 	w.say("by-hand " + name)
 	h := w.host(name)
 	sh(w.t, h, `systemctl stop tutti-agent
@@ -138,7 +141,7 @@ func (w *truth) ticket(name string) string {
 func (w *truth) restore() {
 	w.say("restore")
 	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")
-	name := truthNodes[w.rnd.IntN(len(truthNodes))]
+	name := w.names[w.rnd.IntN(len(w.names))]
 	w.rewrite(name)
 	w.push()
 	w.connected()

@@ -85,7 +85,8 @@ func (a *Agent) saw(at tutti.Position) error {
 }
 
 // wantedFile is in the directory of a run that may begin. If a directory has this file but no marker, Puppet was not
-// started. If a directory was made only to refuse a run, it never has this file.
+// started. If a directory was made only to refuse a run, it never has this file. The file contains the number of the run
+// among the runs of this node. Agents of earlier releases left the file empty.
 const wantedFile = "wanted"
 
 // mayBeginOnce returns the reason why an order must not begin. The reason is empty if the order may

@@ -101,6 +101,39 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 	}
 }
 
+// TestFactsAreOfTheLastRunWhateverTheClockSays: the clock of the node was a day ahead during the first run, and was set
+// right before the second run. The agent looks at the facts after the second run, and keeps the directory of this run.
+func TestFactsAreOfTheLastRunWhateverTheClockSays(t *testing.T) {
+	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
+	l := started(t, func(o *agent.Options) { o.Facts, o.Beat, o.KeepRuns = f, 10*time.Millisecond, 1 })
+	run := func() (dir string) {
+		l.inRun(func(p *puppet) {
+			dir = p.dir
+			if err := os.WriteFile(filepath.Join(dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+		f.collected(t)
+		return dir
+	}
+	first := run()
+	l.line.until(wire.OpFacts, 1) // from now on, nothing is written to the directory
+	tomorrow := time.Now().Add(24 * time.Hour)
+	if err := os.Chtimes(first, tomorrow, tomorrow); err != nil {
+		t.Fatal(err)
+	}
+	last := run()
+	l.kill()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dir != last {
+		t.Errorf("facts are collected after run %s, want %s", filepath.Base(f.dir), filepath.Base(last))
+	}
+	if _, err := os.Stat(last); err != nil {
+		t.Errorf("the directory of the last run: %v", err)
+	}
+}
+
 // TestFactsBehindLinksAreWatched: the agent watches a directory that is a link, and
 // a file in a directory that is a link.
 func TestFactsBehindLinksAreWatched(t *testing.T) {

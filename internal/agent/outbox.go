@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -341,27 +340,6 @@ func (t *told) notTaken(key string, why error) {
 	if r.Outcome.Good() {
 		r.Outcome, r.Reason, r.Message = tutti.Failed, tutti.BecauseResources, failure.String()
 	}
-}
-
-// runDirs returns the directories of all runs, the oldest first.
-func (a *Agent) runDirs() ([]string, error) {
-	entries, err := os.ReadDir(a.runsDir())
-	if err != nil {
-		return nil, err
-	}
-	times := map[string]int64{}
-	var out []string
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !e.IsDir() {
-			continue
-		}
-		dir := filepath.Join(a.runsDir(), e.Name())
-		times[dir] = info.ModTime().UnixNano()
-		out = append(out, dir)
-	}
-	sort.Slice(out, func(i, k int) bool { return times[out[i]] < times[out[k]] })
-	return out, nil
 }
 
 // tidy removes the oldest directories whose results the server has, and the directories of runs that never began.

@@ -86,7 +86,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if refused := a.mayBeginOnce(claimed, had); refused != "" {
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: refused})
 	}
-	if err := os.WriteFile(filepath.Join(dir, wantedFile), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, wantedFile), []byte(nextNumber(a.runsDir())), 0o600); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	killpoint.Here("agent.run-dir")

@@ -163,7 +163,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			return out
 		}
 		_, second := foreign(2, tutti.Changed)
-		_, later := foreign(62, tutti.Changed)
+		future, later := foreign(62, tutti.Unchanged)
 		none := func(*tutti.Foreign) {}
 		for _, tc := range []struct {
 			reason string
@@ -182,7 +182,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			{"no uuid", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Run = "2" }), second, tutti.CodeInvalid, "not a UUID"},
 			{"stopped at a gate", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Stopped = true }), second, tutti.CodeInvalid, "it has a gate"},
 			{"waiting", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Waiting }), second, tutti.CodeInvalid, "outcome"},
-			{"of the future", f.web1, as(62, none), later, tutti.CodeInvalid, "began at 2000-01-01T01:02:00Z by the clock of node web-01, but by the server's clock it is only 2000-01-01T00:0"},
+			{"of the future", f.web1, future, later, tutti.CodeInvalid, "began at 2000-01-01T01:02:00Z by the clock of node web-01, but by the server's clock it is only 2000-01-01T00:0"},
 			{"lost", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Lost }), second, tutti.CodeInvalid, "outcome"},
 		} {
 			before := len(f.Events())
@@ -214,6 +214,30 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			t.Errorf("an old one is noted: %v", got)
 		}
 	})
+}
+
+// TestAForeignRunOfTheFutureThatMakesItsNodeWorse: the clock of a node is hours ahead. The server keeps a run that
+// changed the node or failed, because otherwise the node would count as good.
+func TestAForeignRunOfTheFutureThatMakesItsNodeWorse(t *testing.T) {
+	changed := func(f *tutti.Foreign) { f.Result.Counts.Changed = 1 }
+	unwatched := func(f *tutti.Foreign) { f.Unwatched = true }
+	for reason, run := range map[string]func() (tutti.Foreign, []byte){
+		"it changed something": func() (tutti.Foreign, []byte) { return foreign(600, tutti.Changed, changed) },
+		"it failed":            func() (tutti.Foreign, []byte) { return foreign(600, tutti.Failed) },
+		"others ran unseen":    func() (tutti.Foreign, []byte) { return foreign(600, tutti.Unchanged, unwatched) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := servertest.Start(t)
+			db := f.Join("db-01")
+			one, report := run()
+			if err := tell(t, db, one, report); err != nil {
+				t.Fatalf("%s: %v", reason, err)
+			}
+			if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.LastRun != one.Result.Run {
+				t.Errorf("%s: the last run is %q, %v: want %s", reason, n.LastRun, err, one.Result.Run)
+			}
+		})
+	}
 }
 
 // TestAForeignRunAfterTheServersClockWasSetBack checks that the server accepts a new foreign run at

@@ -165,7 +165,7 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 }
 
 // falseGood makes a noop run on all nodes that the server calls good. The method returns a message for each node whose
-// noop run failed or would change something.
+// noop run failed or would change something. A Notify resource does not count, because each run reports it as a change.
 func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	good, err := c.good(ctx)
 	if err != nil || len(good) == 0 {
@@ -195,13 +195,19 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	still, err := c.good(ctx)
 	var found []string
 	for _, n := range good {
-		switch r, is := results[n]; {
+		r, is := results[n]
+		first := slices.IndexFunc(r.Changes, func(change tutti.Change) bool { return !strings.HasPrefix(change.Resource, "Notify[") })
+		switch {
 		case !is:
 			return nil, fmt.Errorf("job %s has no result of %s", job, n)
 		case !r.Outcome.Good():
 			found = append(found, fmt.Sprintf("%s counted as good, but its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
-		case !slices.Contains(still, n) && len(r.Changes) > 0:
-			found = append(found, fmt.Sprintf("%s counted as good, but noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
+		case !slices.Contains(still, n) && first >= 0:
+			found = append(found, fmt.Sprintf("%s counted as good, but noop run %s would change %s: %s", n, r.Run, r.Changes[first].Resource, r.Changes[first].Message))
+		case !slices.Contains(still, n):
+			if d, err := c.Fleet.Client.ShowNode(ctx, n); err == nil {
+				c.Say("%s does not count as good after noop run %s: %s, %s", n, r.Run, d.Standing.State, d.Standing.Why)
+			}
 		}
 	}
 	return found, err

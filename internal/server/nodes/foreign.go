@@ -20,7 +20,8 @@ const (
 	// maxForeign is the largest size, in bytes, of a foreign run with its report.
 	maxForeign = 2*report.MaxYAML + maxHead
 	// maxAhead is how far the clock of a node may be ahead. The server keeps the runs that
-	// started last, so a run with a start in the future would displace later runs.
+	// started last, so a run with a start in the future would displace later runs. The limit is
+	// not for runs that make their node worse, because without them the node would count as good.
 	maxAhead = time.Hour
 )
 
@@ -94,13 +95,14 @@ func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
 }
 
 // mayTell reports whether the server should keep a foreign run. The function returns CodeInvalid if the run is
-// from the future. The function returns CodeUnavailable if the run comes too soon after the last foreign run.
+// from the future, and does not make its node worse. The function returns CodeUnavailable if the run comes too soon after the last foreign run.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
-	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
+	worse := in.Disturbs() || !in.Noop && !in.Result.Outcome.Good()
+	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead && !worse {
 		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, but by the server's clock it is only %s: correct the wrong clock",
 			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
 	}
