@@ -66,8 +66,6 @@ func parts(rows budget) []part {
 		{"lab", "the lab itself", on("lab")},
 		{"fleet", "the small fleet: tests that check leaves out, with waits of real length", on("fleet")},
 		{"truth", "whether nodes that count as good are good, after random changes and faults; docs/truth.md has the sum", on("truth")},
-		{"simulated-1", "the same test for half a million simulated fleets", simulated(1)},
-		{"simulated-2", "the other half", simulated(1 + simulatedFleets)},
 		{"services", "Swift, the web site and the compute cloud on Puppet 8", on("services")},
 		{"puppetserver", "a Puppet Server with PuppetDB, with and without the module", on("puppetserver")},
 		{"puppet7", "the fleet's tests on Puppet 7", on("puppet7")},
@@ -76,6 +74,10 @@ func parts(rows budget) []part {
 			{name: "build", run: commands([]string{"make", "build"})},
 			{name: "bench", after: []string{"build"}, run: counted(benchRE, []string{"go", "run", "./internal/bench"})},
 		}},
+	}
+	for i := range simulatedParts {
+		what := fmt.Sprintf("the same test for %d simulated fleets, share %d/%d", simulatedFleets, i+1, simulatedParts)
+		all = append(all, part{fmt.Sprintf("simulated-%d", i+1), what, simulated(1 + i*simulatedFleets)})
 	}
 	for i := 1; i <= defenceParts; i++ {
 		share := fmt.Sprintf("%d/%d", i, defenceParts)
@@ -90,8 +92,11 @@ func parts(rows budget) []part {
 // less than an hour.
 const defenceParts = 3
 
-// simulatedFleets is the number of fleets that can be simulated in less than an hour.
-const simulatedFleets = 500_000
+// Each part simulates simulatedFleets in less than an hour. All parts together simulate more than a million.
+const (
+	simulatedParts  = 3
+	simulatedFleets = 340_000
+)
 
 // simulated tests `simulatedFleets` random fleets, beginning with a seed. GOGC is high because
 // there are many small fleets.
