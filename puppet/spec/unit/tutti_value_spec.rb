@@ -16,7 +16,7 @@ RSpec.describe 'the type tutti_value' do
   end
 
   def published(found, value = nil)
-    allow(run).to receive(:published).with('t/k').and_return(PuppetX::Tutti::Run::Answer.new(found, value))
+    allow(run).to receive(:published).with('t/k', anything).and_return(PuppetX::Tutti::Run::Answer.new(found, value))
   end
 
   def is(resource)
