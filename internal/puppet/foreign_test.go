@@ -59,7 +59,7 @@ func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run, raw, err := Local{Root: root}.LastReport(t.Context(), "web-01")
+	run, raw, err := Local{Root: root}.LastReport(t.Context(), "web-01", file)
 	if err == nil && run.Result.Report != tutti.DigestOf(raw) {
 		t.Errorf("the report is %s, named %s", tutti.DigestOf(raw), run.Result.Report)
 	}
