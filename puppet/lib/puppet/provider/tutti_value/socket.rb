@@ -38,7 +38,7 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
     return :absent unless answer.found
     return :present if resource[:ensure] == :absent
 
-    answer.value == desired ? :present : :outdated
+    answer.value.eql?(desired) ? :present : :outdated # 1 and 1.0 are different values in Puppet
   end
 
   def run
