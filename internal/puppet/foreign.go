@@ -175,5 +175,9 @@ func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")
 	return (synced || asked) && !r.Noop && r.CachedCatalogStatus == "not_used" && r.Environment == environment &&
-		r.total() > 0 && r.metric("skipped") == 0
+		r.total() > 0 && r.metric("skipped") == 0 && !slices.ContainsFunc(r.Logs, func(l logLine) bool { return strings.HasPrefix(l.Message, bare) })
 }
+
+// bare is the beginning of the module's warning (puppet_x/tutti/run.rb) in a run with a `tutti_value` that Tutti did not
+// start. Such a run publishes nothing.
+const bare = "tutti: this Puppet was not started by Tutti"
