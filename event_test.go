@@ -107,7 +107,8 @@ var (
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,
 				Clock: tutti.Clock{Line: string(aRun), Count: 7}, Owed: []tutti.Owed{{Resource: "Service[x]", Run: aRun}},
 			},
-			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Ago: time.Minute, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
+			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Ago: time.Minute,
+			Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun, Unpublished: []string{"db/port"}},
 		}},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1, CatalogUUID: string(aRun)},
 		&tutti.SecretSealed{Secret: tutti.Secret{

@@ -35,8 +35,12 @@ type Local struct {
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
 	// As contains the id of the earlier run that had the same code, environment, program, answers and catalog. If one
-	// of these was different, As is empty.
+	// of these was different, or Unpublished has keys, As is empty.
 	As RunID `json:"as,omitempty"`
+	// Unpublished are the first keys, sorted, that this run would have published or withdrawn if the server had ordered
+	// it. A key is also here if the agent does not know what the node has published. Agents of release 0.3 and earlier
+	// never report these keys.
+	Unpublished []string `json:"unpublished,omitempty"`
 }
 
 // Kind returns words for the kind of a run that no server ordered. If l is nil, nobody knows who began the run.
@@ -54,10 +58,10 @@ func (l *Local) Kind() string {
 const KeptForeign = 5
 
 // Disturbs reports whether this run, or an unknown run before it, may have changed the results of other
-// runs. A local run has no counts if it ended while applying and left no report. Puppet's noop runs change resources with
+// runs, or should have published something. A local run has no counts if it ended while applying and left no report. Puppet's noop runs change resources with
 // `noop => false`.
 func (f Foreign) Disturbs() bool {
-	if f.Unwatched || f.Result.Counts.Changed > 0 {
+	if f.Unwatched || f.Result.Counts.Changed > 0 || f.Local != nil && len(f.Local.Unpublished) > 0 {
 		return true
 	}
 	return !f.Noop && (f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate())
@@ -92,6 +96,14 @@ func (f Foreign) validateLocal() error {
 	}
 	if f.Local.As != "" {
 		if err := f.Local.As.Validate(); err != nil {
+			return err
+		}
+	}
+	if len(f.Local.Unpublished) > MaxFailures {
+		return Errorf(CodeInvalid, "local run %s: %d keys, at most %d", r.Run, len(f.Local.Unpublished), MaxFailures)
+	}
+	for _, key := range f.Local.Unpublished {
+		if err := ValidateKey(key); err != nil {
 			return err
 		}
 	}

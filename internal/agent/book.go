@@ -35,7 +35,9 @@ type entry struct {
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
 	Missing   *tutti.Wait     `json:"missing,omitempty"` // a question that the agent could not answer
-	Asked     *askedEntry     `json:"asked,omitempty"`
+	// Unpublished is a key that a local run would have published or withdrawn.
+	Unpublished string      `json:"unpublished,omitempty"`
+	Asked       *askedEntry `json:"asked,omitempty"`
 	// Overlapped are the Puppet processes without a lock that ran at the same time as this run.
 	Overlapped []string `json:"overlapped,omitempty"`
 	// Gated is when the run came to its gate. Before that, the run had changed
@@ -207,6 +209,18 @@ func (b *book) unanswered() []tutti.Wait {
 		}
 	}
 	return out
+}
+
+// unpublished lists the keys that a local run would have published or withdrawn, sorted.
+func (b *book) unpublished() []string {
+	var out []string
+	for _, e := range b.entries {
+		if e.Unpublished != "" {
+			out = append(out, e.Unpublished)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // reads lists the questions with the digests of their answers, and the hiera keys for which Tutti's

@@ -21,12 +21,13 @@ import (
 
 // Witness reads the report of Puppet's last run, whoever started the run.
 type Witness interface {
-	// ReportFile returns the path at which Puppet writes its report by rename. ReportFile returns
-	// CodeNotFound if Puppet is not installed yet.
-	ReportFile() (string, error)
-	// LastReport reads this file and judges the run. LastReport returns fs.ErrNotExist if
+	// ReportFiles returns the paths at which Puppet writes its report by rename: the path of `puppet agent`, and the path
+	// of `puppet apply` if it differs. The paths depend on the file conf. ReportFiles returns CodeNotFound if Puppet is
+	// not installed yet.
+	ReportFiles() (files []string, conf string, err error)
+	// LastReport reads one of these files and judges the run. LastReport returns fs.ErrNotExist if
 	// there is no report.
-	LastReport(ctx context.Context, node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
+	LastReport(ctx context.Context, node tutti.NodeName, file string) (run tutti.Foreign, report []byte, err error)
 }
 
 const (
@@ -70,7 +71,7 @@ func (h heard) untold(now tutti.Epoch) bool {
 // runs are foreign and local runs. After its first look, foreigns closes the channel `looked`. Only the first ordered
 // run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
-	w := &watch{Agent: a}
+	w := newWatches(a)
 	defer w.close()
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -133,7 +134,7 @@ var errNotNoted = errors.New("the report of Puppet's last run could not be looke
 
 // cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
 // server at once. A nil error means that the agent has stored all these runs.
-func (w *watch) cannotNote(err error) {
+func (w *watches) cannotNote(err error) {
 	w.mu.Lock()
 	changed := errorText(err) != errorText(w.unnoted)
 	w.unnoted = err
@@ -143,13 +144,17 @@ func (w *watch) cannotNote(err error) {
 	}
 }
 
-// watch compares the reports that arrived with the reports that the agent has read.
+// watch compares the reports that arrived at one file with the reports that the agent has read.
 type watch struct {
 	*Agent
-	reports *reportWatch    // nil if there is no witness, or if the agent could not make the watch yet
-	bell    <-chan struct{} // the bell of reports
-	said    string          // the reason why a report was skipped
-	failed  bool            // the last look could not be completed
+	name    string       // distinguishes the files of this watch from the files of other watches
+	reports *reportWatch // nil if the agent could not make the watch yet
+	bell    chan struct{}
+	file    string
+	conf    string // a change of this file rings the bell, too
+	failed  bool   // the last look could not be completed
+	// leaves reports whether our run in a directory leaves its report in this file.
+	leaves func(dir string) bool
 
 	// done is the place up to which the agent has dealt with all reports.
 	done  place
@@ -168,11 +173,11 @@ const noReport tutti.RunID = "unreadable"
 
 // open begins to watch.
 func (w *watch) open() error {
-	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile))
+	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile+w.name), w.bell)
 	if err != nil {
 		return tutti.Wrap("", err, "runs that others start are not seen")
 	}
-	w.reports, w.bell = reports, reports.bell
+	w.reports = reports
 	w.begin()
 	return nil
 }
@@ -185,7 +190,7 @@ func (w *watch) close() {
 
 // begin continues where the previous agent ended.
 func (w *watch) begin() {
-	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile))
+	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile+w.name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		w.opts.Logger.Warn("the last reported run is not known: the agent reports the present report again", "error", err)
 	}
@@ -213,25 +218,18 @@ const looks = 4
 // something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
-	if w.opts.Witness == nil {
-		return false, nil
-	}
 	if w.reports == nil {
 		if err := w.open(); err != nil {
 			w.failed = true
 			return false, err
 		}
 	}
-	file, err := w.opts.Witness.ReportFile()
-	if err != nil {
-		return false, nil //nolint:nilerr // there is no Puppet; look asks again after the next run of Tutti's
-	}
 	var found []sighting // fresh reports, in order of arrival
 	for round := 1; ; round++ {
 		began := time.Now()
-		before, beforeErr := w.reach(ctx, file)
+		before, beforeErr := w.reach(ctx)
 		last, err := w.sight(ctx)
-		after, afterErr := w.reach(ctx, file)
+		after, afterErr := w.reach(ctx)
 		if ctx.Err() != nil {
 			return false, nil //nolint:nilerr // the agent ends
 		}
@@ -257,9 +255,9 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 
 // reach watches the directories of the report file and returns the place up to which it
 // has read the events.
-func (w *watch) reach(ctx context.Context, file string) (place, error) {
+func (w *watch) reach(ctx context.Context) (place, error) {
 	for range looks {
-		others, err := w.reports.follow(file)
+		others, err := w.reports.follow(w.file, w.conf)
 		if err != nil {
 			return place{}, err
 		}
@@ -268,12 +266,12 @@ func (w *watch) reach(ctx context.Context, file string) (place, error) {
 			return at, err
 		}
 	}
-	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", file)
+	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", w.file)
 }
 
 // sight reads the present report.
 func (w *watch) sight(ctx context.Context) (sighting, error) {
-	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node)
+	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node, w.file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound:
 		return sighting{}, nil
@@ -333,7 +331,7 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	if w.noted {
 		return heard, nil
 	}
-	if err := writeSealed(filepath.Join(w.foreignDir(), seenFile), seen{last.id}); err != nil {
+	if err := writeSealed(filepath.Join(w.foreignDir(), seenFile+w.name), seen{last.id}); err != nil {
 		return heard, err
 	}
 	w.noted = true
@@ -377,7 +375,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 	return why, passed
 }
 
-// left returns our runs that are known to have left a report.
+// left returns our runs that are known to have left a report in this file.
 func (w *watch) left() []tutti.RunID {
 	dirs, err := w.runDirs()
 	if err != nil {
@@ -385,7 +383,7 @@ func (w *watch) left() []tutti.RunID {
 	}
 	var out []tutti.RunID
 	for _, dir := range dirs {
-		if hasFile(dir, reportFile) {
+		if hasFile(dir, reportFile) && w.leaves(dir) {
 			out = append(out, tutti.RunID(filepath.Base(dir)))
 		}
 	}

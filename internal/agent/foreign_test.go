@@ -32,6 +32,8 @@ type witness struct {
 	reading func() // called before a look reads the report; nil if not needed
 
 	mu    sync.Mutex
+	apply string // the file of `puppet apply`; empty if it is the same file
+	fails error
 	hold  func() // called once before a look reads the report
 	looks int
 	next  chan struct{} // closed by the next look
@@ -43,6 +45,9 @@ func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
 	w.makeDir(t)
+	if err := os.MkdirAll(filepath.Dir(w.conf()), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	return w, func(o *agent.Options) { o.Witness = w }
 }
 
@@ -54,17 +59,21 @@ func (w *witness) makeDir(t *testing.T) {
 	}
 }
 
-// ReportFile is called at the beginning of each look.
-func (w *witness) ReportFile() (string, error) {
+// ReportFiles is called at the beginning of each look.
+func (w *witness) ReportFiles() (files []string, conf string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
 	close(w.next)
 	w.next = make(chan struct{})
-	return w.file, nil
+	files = []string{w.file}
+	if w.apply != "" {
+		files = append(files, w.apply)
+	}
+	return files, w.conf(), w.fails
 }
 
-func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []byte, error) {
+func (w *witness) LastReport(_ context.Context, _ tutti.NodeName, file string) (tutti.Foreign, []byte, error) {
 	w.mu.Lock()
 	once := w.hold
 	w.hold = nil
@@ -75,13 +84,13 @@ func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []
 	if w.reading != nil {
 		w.reading()
 	}
-	raw, err := os.ReadFile(w.file)
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
 	}
 	var out tutti.Foreign
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, nil, tutti.Wrap(tutti.CodeInvalid, err, "%s", w.file)
+		return out, nil, tutti.Wrap(tutti.CodeInvalid, err, "%s", file)
 	}
 	out.Result.Report = tutti.DigestOf(raw)
 	return out, raw, nil

@@ -1,11 +1,15 @@
 package agent
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
@@ -42,6 +46,15 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil
+}
+
+// forget removes an answer that is about to change. The answer stays removed after a power failure.
+func (k *knownAnswers) forget(q tutti.Query) error {
+	err := os.Remove(k.path(q))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return cmp.Or(err, durable.SyncDir(k.dir))
 }
 
 // hieraQuery is the key of the whole hiera level among the known answers.

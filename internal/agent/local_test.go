@@ -2,8 +2,10 @@ package agent_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +90,7 @@ func TestALocalRun(t *testing.T) {
 		if r := p.say(dbX); !r.OK || !r.Degraded || r.Found {
 			t.Errorf("the last known answer: %+v", r)
 		}
-		if r := p.say(ask{"op": "published", "key": "db/x"}); !r.OK || r.Found {
+		if r := p.say(ask{"op": "published", "key": "db/x", "value": 1}); !r.OK || r.Found {
 			t.Errorf("published: %+v", r)
 		}
 		out := applies(p)
@@ -209,6 +211,81 @@ func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 			stale := err == nil && shown.Standing.State == api.NodeStale && strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run))
 			if stale == change.same {
 				t.Errorf("the node is %+v, %v", shown.Standing, err)
+			}
+		})
+	}
+}
+
+// TestALocalRunThatWouldPublish: a local run publishes nothing. If the run has another value than the node has published,
+// the node becomes stale, although the run had the same catalog. The other nodes still read the old value.
+func TestALocalRunThatWouldPublish(t *testing.T) {
+	const key = "db/x"
+	secret := func(value string) ask {
+		return ask{"op": "published", "key": key, "value": value, "sensitive": true, "for": []string{"group:db"}}
+	}
+	value := func(value any) ask { return ask{"op": "published", "key": key, "value": value} }
+	withdrawn := ask{"op": "published", "key": key, "withdraw": true}
+	for name, tc := range map[string]struct {
+		before, local ask // what the ordered run publishes, and what the local run would publish
+		good          bool
+	}{
+		"the same":                    {value(1), value(1), true},
+		"another value":               {value(1), value(2), false},
+		"another type":                {value(1), value("1"), false},
+		"the same hash":               {value(ask{"a": 1, "b": 2.5}), value(ask{"b": 2.5, "a": 1}), true},
+		"a key that nobody asked for": {nil, value(1), false},
+		"nothing to withdraw":         {withdrawn, withdrawn, true},
+		"something to withdraw":       {value(1), withdrawn, false},
+		"published again":             {withdrawn, value(1), false},
+		"no file to publish":          {value(1), value(nil), false},
+		"an older module":             {value(1), ask{"op": "published", "key": key}, false},
+		"the same secret":             {secret("canary-1"), secret("canary-1"), true},
+		"another secret":              {secret("canary-1"), secret("canary-2"), false},
+		"a secret in place of it":     {value("canary-1"), secret("canary-1"), false},
+		"no secret any more":          {secret("canary-1"), value("canary-1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, func(p *puppet) tutti.Result {
+				p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}, "values": []string{key}})
+				if tc.before != nil {
+					if r := p.say(tc.before); !r.OK || r.Found {
+						t.Errorf("published: %+v", r)
+					}
+					if publish := maps.Clone(tc.before); publish["withdraw"] == nil {
+						publish["op"] = "publish"
+						if r := p.say(publish); !r.OK {
+							t.Errorf("publish: %+v", r)
+						}
+					}
+				}
+				return changed()
+			})
+			l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nsecrets: {recovery: "+recovery+"}\ngroups: {", 1))
+			l.start(impatient, serves, opening)
+			ordered := l.end(l.job())
+			l.ruby.does(func(p *puppet) tutti.Result {
+				p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}, "values": []string{key}})
+				if r := p.say(tc.local); !r.OK || !r.Local {
+					t.Errorf("published: %+v", r)
+				}
+				out := changed()
+				out.Counts = tutti.Counts{Total: 2, Changed: 1}
+				return out
+			})
+			run := l.asked(tutti.ModeApply)
+			l.await(run)
+			l.line.wait("the server to know of the local run", func() bool { return l.view().LastRun == run })
+			if how := l.view().Local; (how.As == ordered.Run) != tc.good || slices.Contains(how.Unpublished, key) == tc.good {
+				t.Errorf("it is told as %+v; the last run is %s", how, ordered.Run)
+			}
+			shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01")
+			stale := err == nil && shown.Standing.State == api.NodeStale && strings.Contains(shown.Standing.Why, key)
+			if stale == tc.good {
+				t.Errorf("the node is %+v, %v", shown.Standing, err)
+			}
+			if found := l.holding("canary"); tc.before["sensitive"] == true && tc.local["sensitive"] == true && len(found) > 0 {
+				t.Errorf("the secret is in %q", found)
 			}
 		})
 	}

@@ -160,7 +160,9 @@ func (a *Agent) hearLocal(dir string) error {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err == nil {
 		told.Environment, told.Noop = spec.Order.Environment, spec.Order.Mode != tutti.ModeApply
-		how.As = a.repeats(dir, spec)
+		if how.Unpublished = unpublished(dir); len(how.Unpublished) == 0 {
+			how.As = a.repeats(dir, spec)
+		}
 	}
 	report, err := readReport(dir, maxHeardReport)
 	if err == nil && len(report) > 0 {
@@ -192,6 +194,17 @@ func (a *Agent) puppetOf(dir string) string {
 	}
 	defer book.close()
 	return book.greeted().Puppet
+}
+
+// unpublished returns the first keys that a local run would have published or withdrawn.
+func unpublished(dir string) []string {
+	book, err := openBook(dir)
+	if err != nil {
+		return nil // then repeats returns an empty string
+	}
+	defer book.close()
+	keys := book.unpublished()
+	return keys[:min(len(keys), tutti.MaxFailures)]
 }
 
 // repeats returns the last applied run if a local run had the same code, answers and catalog as this

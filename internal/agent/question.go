@@ -284,12 +284,12 @@ func (s *socket) asked(req request) (response, error) {
 // not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
-		return response{"found": false, "local": true}, nil
+		return response{"found": false, "local": true}, s.noteUnpublished(req)
 	}
 	if req.Sensitive {
 		return s.publishedSecret(ctx, req)
 	}
-	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
+	q := publishedQuery(req.Key)
 	a, err := call[wire.Answer](ctx, s.agent, wire.OpAsk, wire.Question{Run: s.spec.Order.Run, Query: q})
 	if err == nil {
 		err = a.Validate(q)
@@ -300,11 +300,40 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.keepKnown(q, a)
 	out := response{"found": a.Found}
 	if a.Found {
 		out["value"] = a.Value
 	}
 	return out, nil
+}
+
+// noteUnpublished stores the key of a tutti_value that only an ordered run would publish or withdraw.
+func (s *socket) noteUnpublished(req request) error {
+	if err := tutti.ValidateKey(req.Key); err != nil {
+		return err
+	}
+	if s.spec.Order.Mode != tutti.ModeApply || s.isPublished(req) {
+		return nil
+	}
+	return s.book.write(entry{Unpublished: req.Key})
+}
+
+// isPublished reports whether a tutti_value is as this node has published it, according to the last known answer.
+func (s *socket) isPublished(req request) bool {
+	var known wire.Answer
+	if !s.agent.known.last(publishedQuery(req.Key), &known) {
+		return false
+	}
+	if req.Withdraw || !known.Found {
+		return req.Withdraw && !known.Found
+	}
+	clear, secret, err := s.agent.open(known.Value, true)
+	return err == nil && secret == req.Sensitive && sameValue(clear, req.Value)
+}
+
+func publishedQuery(key string) tutti.Query {
+	return tutti.Query{Kind: tutti.QueryPublished, Key: key}
 }
 
 // publish sets or withdraws a value. If the server is away, the agent stores the value durably and
@@ -315,6 +344,9 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	}
 	if s.local {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a local run publishes nothing")
+	}
+	if err := s.agent.known.forget(publishedQuery(req.Key)); err != nil {
+		return nil, err
 	}
 	if req.Sensitive && req.Op == "publish" {
 		digest, err := s.publishSecret(ctx, req)
@@ -333,6 +365,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.keepKnown(publishedQuery(p.Key), wire.Answer{Found: !p.Withdraw, Value: p.Value})
 	done := &publishedEntry{Key: p.Key}
 	if !p.Withdraw {
 		done.Digest = tutti.DigestOf(p.Value)

@@ -22,13 +22,15 @@ type reportWatch struct {
 	watcher *fsnotify.Watcher
 	mark    string        // a file of ours; the event of a touch comes after all earlier events
 	marked  chan struct{} // the event of the touched mark has come
-	bell    chan struct{} // rings when the report may have changed
+	bell    chan struct{} // rings when the report or the path of the report may have changed
+	settles *time.Timer   // rings the bell after a change of the file conf
 
 	mu     sync.Mutex
 	file   string
-	moved  string // the old name in the last rename in the report's directory
-	writer string // the process that saved the last report
-	saves  int    // how often the writer saved it
+	confs  []string // the path of puppet.conf and, if this is a symbolic link, of its target
+	moved  string   // the old name in the last rename in the report's directory
+	writer string   // the process that saved the last report
+	saves  int      // how often the writer saved it
 	at     place
 
 	followed int // the directories are watched for this value of at.others
@@ -50,18 +52,27 @@ const mostSaves = 2
 // once.
 const markWithin = 30 * time.Second
 
+// confSettles is the wait after a change of puppet.conf before the agent reads it. Editors and tools write a file in
+// several steps.
+const confSettles = time.Second
+
 // newReportWatch returns a watch that follows no report yet. The function creates the file `mark`.
-func newReportWatch(mark string) (*reportWatch, error) {
+func newReportWatch(mark string, bell chan struct{}) (*reportWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &reportWatch{watcher: watcher, mark: mark, marked: make(chan struct{}, 1), bell: make(chan struct{}, 1), at: place{gaps: 1}}
+	w := &reportWatch{watcher: watcher, mark: mark, marked: make(chan struct{}, 1), bell: bell, at: place{gaps: 1}}
+	w.settles = time.AfterFunc(time.Hour, func() { ring(bell) })
+	w.settles.Stop()
 	go w.read()
 	return w, nil
 }
 
-func (w *reportWatch) close() { w.watcher.Close() }
+func (w *reportWatch) close() {
+	w.settles.Stop()
+	w.watcher.Close()
+}
 
 // read reads the events until the watch is closed, so that the kernel's queue does not overflow.
 func (w *reportWatch) read() {
@@ -102,6 +113,9 @@ func (w *reportWatch) note(e fsnotify.Event) {
 			ring(w.marked)
 		}
 		return
+	case slices.Contains(w.confs, name):
+		w.settles.Reset(confSettles)
+		return
 	case name == w.file && e.Has(fsnotify.Create):
 		w.arrived()
 	case name == w.file: // the report was removed, or written in place
@@ -141,9 +155,14 @@ func (w *reportWatch) arrived() {
 
 // follow watches the report's directory and all directories above it. All are needed, because a
 // directory that is moved away sends no event itself. A missing directory is watched when it is
-// created. The result `others` identifies the set of directories.
-func (w *reportWatch) follow(file string) (others int, err error) {
+// created. The directories of conf are watched, too. The result `others` identifies the set of directories.
+func (w *reportWatch) follow(file, conf string) (others int, err error) {
+	confs := []string{conf}
+	if target, err := filepath.EvalSymlinks(conf); err == nil && target != conf {
+		confs = append(confs, target)
+	}
 	w.mu.Lock()
+	w.confs = confs
 	again := file != w.file || w.followed != w.at.others
 	if file != w.file {
 		w.at.gaps++
@@ -164,6 +183,9 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 		if err := w.watcher.Add(w.mark); err != nil {
 			return others, err
 		}
+	}
+	for _, conf := range confs {
+		_ = w.watcher.Add(filepath.Dir(conf)) // if there is no such directory, Puppet has its defaults
 	}
 	for _, dir := range above(file) {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {

@@ -205,6 +205,7 @@ type reply struct {
 	Awaits   any                        `json:"awaits"`
 	Closed   map[string]string          `json:"closed"`
 	Outdated bool                       `json:"outdated"`
+	Local    bool                       `json:"local"`
 	Degraded bool                       `json:"degraded"`
 	Data     map[string]json.RawMessage `json:"data"`
 	Exports  []tutti.Export             `json:"exports"`

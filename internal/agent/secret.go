@@ -102,8 +102,7 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 }
 
 // publishedSecret checks a tutti_value whose value is Sensitive. The method reports whether the value
-// is published for all its present recipients. The agent does not store the answer, because this node
-// has its own piece of the secret.
+// is published for all its present recipients. The agent stores only the sealed value.
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {
@@ -147,13 +146,17 @@ func (s *socket) recipients(ctx context.Context, req request) (wire.NodeRecipien
 // ownSecret returns the value that this node has published under a key, in clear. The method
 // returns nil if there is no value, or if the node cannot open it.
 func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
-	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
+	q := publishedQuery(key)
 	a, err := persist[wire.Answer](ctx, s.agent, wire.OpAsk, wire.Question{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
 		err = a.Validate(q)
 	}
-	if err != nil || !a.Found {
+	if err != nil {
 		return nil, err
+	}
+	s.keepKnown(q, a)
+	if !a.Found {
+		return nil, nil
 	}
 	clear, secret, err := s.agent.open(a.Value, true)
 	if err != nil || !secret {
@@ -199,6 +202,7 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 			return "", err
 		}
 	}
+	_, _ = s.ownSecret(ctx, req.Key) // for local runs, which compare their value with the published one
 	return tutti.Secret{ID: text.ID}.Digest(), nil
 }
 

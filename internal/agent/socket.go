@@ -123,6 +123,7 @@ type request struct {
 	// Sensitive is true if a published value must be sealed. For names its targets.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
+	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants no value
 
 	Stored      map[tutti.NodeName]wire.Stored `json:"stored"`
 	CatalogUUID string                         `json:"catalog_uuid"`

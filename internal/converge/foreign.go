@@ -190,6 +190,9 @@ func foreignWhy(f *engine.Run) string {
 	switch {
 	case f.Foreign.Unwatched && r.Counts.Changed == 0 && (f.Foreign.Noop || f.Outcome().Good()):
 		return fmt.Sprintf("%s %s ended while the agent was off: what ran before it in that time is not known", what, r.Run)
+	case f.Outcome().Good() && f.Foreign.Local != nil && len(f.Foreign.Local.Unpublished) > 0:
+		keys := f.Foreign.Local.Unpublished
+		return fmt.Sprintf("%s %s has not published %q (keys: %d), because local runs publish nothing", what, r.Run, keys[0], len(keys))
 	case f.Outcome().Good():
 		return fmt.Sprintf("%s %s has changed what Tutti's last run left: resources changed: %d", what, r.Run, r.Counts.Changed)
 	}

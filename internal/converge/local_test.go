@@ -20,6 +20,12 @@ func cutOff(phase string) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
 }
 
+// unpublished is a local run that would have published values.
+func unpublished(f tutti.Foreign) tutti.Foreign {
+	f.Local.Unpublished = []string{"db/x", "db/y"}
+	return f
+}
+
 // TestLocalRuns checks what a local run means for its node, according to ADR 0023. The
 // node's agent began this run.
 func TestLocalRuns(t *testing.T) {
@@ -48,6 +54,8 @@ func TestLocalRuns(t *testing.T) {
 		}, converge.Nothing, false},
 		{"a noop run that was cut off", func(tutti.RunID) tutti.Foreign { return byItself("", noop, cutOff("apply")) }, converge.Nothing, false},
 		{"a noop run of an older agent, which changed what is noop => false", func(tutti.RunID) tutti.Foreign { return byItself("", changed, noop) }, converge.Apply, false},
+		{"it changed nothing, and has another value than the published one", func(tutti.RunID) tutti.Foreign { return unpublished(byItself("")) }, converge.Apply, false},
+		{"by a person, with another value than the published one", func(tutti.RunID) tutti.Foreign { return unpublished(atHand(others())) }, converge.Apply, true},
 		{"by a person while the server was there", func(tutti.RunID) tutti.Foreign { return atHand(others(changed)) }, converge.Apply, true},
 	} {
 		for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {

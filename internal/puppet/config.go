@@ -47,9 +47,34 @@ var (
 // ReadConfig reads the settings of the Puppet below root (normally "/"). If ReadConfig cannot resolve a setting, it
 // returns an error that names the setting, and does not guess.
 func ReadConfig(root string) (Config, error) {
-	install, err := Find(root)
+	conf, err := readConf(root)
 	if err != nil {
 		return Config{}, err
+	}
+	settings := conf.settings("agent")
+	out := Config{Environment: settings["environment"], Certname: settings["certname"]}
+	for name, to := range map[string]*string{
+		"agent_disabled_lockfile": &out.DisabledLock, "agent_catalog_run_lockfile": &out.RunLock, "lastrunfile": &out.LastRun,
+		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile, "lastrunreport": &out.LastReport,
+	} {
+		if *to, err = conf.path(settings, name); err != nil {
+			return Config{}, err
+		}
+	}
+	return out, nil
+}
+
+// conf is a puppet.conf and the defaults of its Puppet.
+type conf struct {
+	root, file string
+	defaults   map[string]string
+	sections   map[string]map[string]string
+}
+
+func readConf(root string) (conf, error) {
+	install, err := Find(root)
+	if err != nil {
+		return conf{}, err
 	}
 	settings := maps.Clone(common)
 	for i, p := range places {
@@ -57,31 +82,34 @@ func ReadConfig(root string) (Config, error) {
 			maps.Copy(settings, packaged[i])
 		}
 	}
-	file := filepath.Join(root, settings["confdir"], "puppet.conf")
-	raw, err := excerpt.Read(file, maxLists)
+	out := conf{root: root, file: filepath.Join(root, settings["confdir"], "puppet.conf"), defaults: settings}
+	raw, err := excerpt.Read(out.file, maxLists)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Config{}, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
+		return out, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
 	}
-	maps.Copy(settings, parseConf(string(raw)))
-	out := Config{Environment: settings["environment"], Certname: settings["certname"]}
-	for name, to := range map[string]*string{
-		"agent_disabled_lockfile": &out.DisabledLock, "agent_catalog_run_lockfile": &out.RunLock, "lastrunfile": &out.LastRun,
-		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile, "lastrunreport": &out.LastReport,
-	} {
-		value, err := resolve(settings, name, 0)
-		if err != nil {
-			return Config{}, tutti.Wrap(tutti.CodeInvalid, err, "%s: setting %s", file, name)
-		}
-		*to = filepath.Join(root, value)
-	}
+	out.sections = parseConf(string(raw))
 	return out, nil
 }
 
-// sections are the sections that `puppet agent` reads. A later section takes precedence.
-var sections = []string{"main", "agent"}
+// settings returns the settings of a Puppet that reads this section and the section `main`.
+func (c conf) settings(section string) map[string]string {
+	out := maps.Clone(c.defaults)
+	maps.Copy(out, c.sections["main"])
+	maps.Copy(out, c.sections[section])
+	return out
+}
 
-// parseConf returns the settings of puppet.conf as `puppet agent` sees them.
-func parseConf(text string) map[string]string {
+// path returns a setting that is a path. The path is below the root.
+func (c conf) path(settings map[string]string, name string) (string, error) {
+	value, err := resolve(settings, name, 0)
+	if err != nil {
+		return "", tutti.Wrap(tutti.CodeInvalid, err, "%s: setting %s", c.file, name)
+	}
+	return filepath.Join(c.root, value), nil
+}
+
+// parseConf returns the settings of puppet.conf by section.
+func parseConf(text string) map[string]map[string]string {
 	found := map[string]map[string]string{}
 	section := "main"
 	for line := range strings.SplitSeq(text, "\n") {
@@ -99,11 +127,7 @@ func parseConf(text string) map[string]string {
 		}
 		found[section][strings.TrimSpace(name)] = plainValue(value)
 	}
-	out := map[string]string{}
-	for _, s := range sections {
-		maps.Copy(out, found[s])
-	}
-	return out
+	return found
 }
 
 // fileMode matches the text that Puppet allows after a file name: `{owner = service}`.

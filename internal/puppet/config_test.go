@@ -95,3 +95,32 @@ func TestReadConfig(t *testing.T) {
 		t.Errorf("no Puppet: %v", err)
 	}
 }
+
+// TestReportFiles: the expected paths are the output of `puppet config print lastrunreport --section agent` and
+// `--section user` of Puppet 7.23.
+func TestReportFiles(t *testing.T) {
+	const state = "/var/cache/puppet/state/last_run_report.yaml"
+	for _, tc := range []struct {
+		reason, conf, want string
+	}{
+		{"the defaults", "", state},
+		{"for both programs", "[main]\nlastrunreport = /l\n", "/l"},
+		{"for puppet agent", "[agent]\nlastrunreport = /a\n", "/a " + state},
+		{"for puppet apply", "[user]\nlastrunreport = /u\n", state + " /u"},
+		{"for each", "[user]\nstatedir = /u\n[agent]\nvardir = /v\n[main]\nlastrunreport = $statedir/l\n", "/v/state/l /u/l"},
+		{"the same for each", "[user]\nstatedir = /s\n[agent]\nlastrunreport = /s/last_run_report.yaml\n", "/s/last_run_report.yaml"},
+		{"for other programs", "[server]\nlastrunreport = /s\n", state},
+		{"other settings that nobody can resolve", "[main]\nclassfile = $datadir/l\n", state},
+		{"nothing is guessed", "[user]\nlastrunreport = $datadir/l\n", "setting lastrunreport: the agent of Tutti does not know $datadir"},
+	} {
+		root := rootWith(t, 1, tc.conf)
+		files, conf, err := Local{Root: root}.ReportFiles()
+		got := strings.ReplaceAll(strings.Join(files, " "), root, "")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, tc.want) || err == nil && conf != filepath.Join(root, "etc/puppet/puppet.conf") {
+			t.Errorf("%s: %q, %q, want %q", tc.reason, got, conf, tc.want)
+		}
+	}
+}

@@ -13,38 +13,51 @@ import (
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
-// ReportFile returns the path at which Puppet writes the report of its last run, whoever
-// started the run.
-func (l Local) ReportFile() (string, error) {
-	c, err := ReadConfig(l.Root)
-	return c.LastReport, err
+// ReportFiles returns the paths at which Puppet writes the report of its last run, whoever started the run. The first
+// path is of `puppet agent`. If `puppet apply` has another path, because it reads the section `user` of puppet.conf and
+// not the section `agent`, this path is the second one. The result `conf` is the path of puppet.conf.
+func (l Local) ReportFiles() (files []string, conf string, err error) {
+	c, err := readConf(l.Root)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, section := range []string{"agent", "user"} {
+		file, err := c.path(c.settings(section), "lastrunreport")
+		if err != nil {
+			return nil, "", err
+		}
+		if !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	return files, c.file, nil
 }
 
-// LastReport reads this report. LastReport returns the run and the report as JSON. LastReport judges the run only
+// LastReport reads the report in one of these files. LastReport returns the run and the report as JSON. LastReport judges the run only
 // by the report. LastReport returns fs.ErrNotExist if there is no report. LastReport returns CodeInvalid or
 // CodeDamaged if the report is not from this machine. A report is from this machine if its host is the node's
 // name or the certname that Puppet has for this machine.
-func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Foreign, []byte, error) {
-	c, err := ReadConfig(l.Root)
+func (l Local) LastReport(ctx context.Context, node tutti.NodeName, file string) (tutti.Foreign, []byte, error) {
+	c, err := readConf(l.Root)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
 	}
-	raw, err := excerpt.Read(c.LastReport, puppetreport.MaxYAML)
+	raw, err := excerpt.Read(file, puppetreport.MaxYAML)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
 	}
 	asJSON, err := puppetreport.FromYAML(raw)
 	if err != nil {
-		return tutti.Foreign{}, nil, tutti.Wrap("", err, "%s", c.LastReport)
+		return tutti.Foreign{}, nil, tutti.Wrap("", err, "%s", file)
 	}
-	out, err := judgeForeign(asJSON, c.Environment, func(host string) bool {
+	out, err := judgeForeign(asJSON, c.settings("agent")["environment"], func(host string) bool {
 		if host == string(node) {
 			return true
 		}
 		name, _, err := l.Certname(ctx) // puppet apply and cron use the host's full name, unless a certname is configured
 		return err == nil && host == name
 	})
-	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
+	return out, asJSON, tutti.Wrap("", err, "%s", file)
 }
 
 // foreignReport has more fields than the type report, because a foreign run leaves no other files
@@ -162,5 +175,9 @@ func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")
 	return (synced || asked) && !r.Noop && r.CachedCatalogStatus == "not_used" && r.Environment == environment &&
-		r.total() > 0 && r.metric("skipped") == 0
+		r.total() > 0 && r.metric("skipped") == 0 && !slices.ContainsFunc(r.Logs, func(l logLine) bool { return strings.HasPrefix(l.Message, bare) })
 }
+
+// bare is the beginning of the module's warning (puppet_x/tutti/run.rb) in a run with a `tutti_value` that Tutti did not
+// start. Such a run publishes nothing.
+const bare = "tutti: this Puppet was not started by Tutti"

@@ -59,7 +59,7 @@ func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run, raw, err := Local{Root: root}.LastReport(t.Context(), "web-01")
+	run, raw, err := Local{Root: root}.LastReport(t.Context(), "web-01", file)
 	if err == nil && run.Result.Report != tutti.DigestOf(raw) {
 		t.Errorf("the report is %s, named %s", tutti.DigestOf(raw), run.Result.Report)
 	}
@@ -76,6 +76,8 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 		{"by the host's whole name, as cron has it", good("host: web-01", "host: web-01.example.com"), "changed whole"},
 		{"resources failed", foreign(t, "7.23.0", "failed", synced...), "failed:resources: 1 resource failed [Exec[/bin/false] change from 'notrun' to ['0'] failed: '/bin/false' returned 1 instead of one of [0]]"},
 		{"of the agent, all of it", good(), "changed whole"},
+		{"the agent, which published nothing", good("logs:\n", "logs:\n- level: warning\n  message: 'tutti: this Puppet was not started by Tutti: shared values are not read, nothing is published'\n"+
+			"  source: Puppet\n  tags: []\n  time: '2026-11-21T22:29:13.0+00:00'\n"), "changed"},
 		{"the agent, limited by tags", foreign(t, "8.10.0", "tags", synced...), "changed"},
 		{"of another environment", good("environment: production", "environment: next"), "changed"},
 		{"a cached catalog that was asked for", good("cached_catalog_status: not_used", "cached_catalog_status: explicitly_requested"), "changed"},

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,6 +146,8 @@ func TestALocalRun(t *testing.T) {
 		func(f *tutti.Foreign) { f.Result.Stopped = true },
 		func(f *tutti.Foreign) { f.Local = &tutti.Local{As: "no id"} },
 		func(f *tutti.Foreign) { f.Local = &tutti.Local{Code: "no digest"} },
+		func(f *tutti.Foreign) { f.Local = &tutti.Local{Unpublished: []string{"no key\n"}} },
+		func(f *tutti.Foreign) { f.Local = &tutti.Local{Unpublished: slices.Repeat([]string{"db/x"}, 21)} },
 	} {
 		bad, _ := foreign(2, tutti.Failed, func(f *tutti.Foreign) { f.Local, f.Result.Report = local, "" }, spoil)
 		wantCode(t, tell(t, db, bad, nil), tutti.CodeInvalid, "")

@@ -126,7 +126,7 @@ func (a *anything) anyForeign(t *rapid.T) tutti.Foreign {
 	case 2:
 		f.Noop = true
 	case 3:
-		f.Local = &tutti.Local{Away: rapid.Bool().Draw(t, "away")}
+		f.Local = &tutti.Local{Away: rapid.Bool().Draw(t, "away"), Unpublished: [][]string{nil, {"db/x"}}[rapid.IntRange(0, 1).Draw(t, "unpublished")]}
 	case 4:
 		f.Local = &tutti.Local{As: r.Run}
 	}

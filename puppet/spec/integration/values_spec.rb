@@ -57,9 +57,20 @@ RSpec.describe 'shared values' do
 
   it 'publishes nothing in a local run, and changes all else' do
     run.agent.local = true
-    run.manifest("tutti_value { 'a': value => 1 }\ntutti_value { 'b': ensure => absent }\nnotify { 'x': }\n").call
+    File.write(run.path('ring'), 'ring')
+    run.manifest(<<~PUPPET).call
+      tutti_value { 'a': value => [1] }
+      tutti_value { 'b': ensure => absent }
+      tutti_value { 'c': source_file => '#{run.path('ring')}' }
+      tutti_value { 'd': source_file => '/does/not/exist' }
+      notify { 'x': }
+    PUPPET
     expect(run.status.exitstatus).to eq(2), run.said
     expect(run.agent.asked('publish') + run.agent.asked('withdraw')).to be_empty
+    expect(run.agent.asked('published').map { |request| request.slice('key', 'value', 'withdraw') }).to contain_exactly(
+      { 'key' => 'a', 'value' => [1] }, { 'key' => 'b', 'withdraw' => true },
+      { 'key' => 'c', 'value' => "sha256:#{Digest::SHA256.hexdigest('ring')}" }, { 'key' => 'd', 'value' => nil }
+    )
     expect(run.report['resource_statuses'].select { |_, status| status['changed'] }.keys).to eq(['Notify[x]'])
   end
 

@@ -16,7 +16,7 @@ RSpec.describe 'the type tutti_value' do
   end
 
   def published(found, value = nil)
-    allow(run).to receive(:published).with('t/k').and_return(PuppetX::Tutti::Run::Answer.new(found, value))
+    allow(run).to receive(:published).with('t/k', anything).and_return(PuppetX::Tutti::Run::Answer.new(found, value))
   end
 
   def is(resource)
@@ -95,6 +95,7 @@ RSpec.describe 'the type tutti_value' do
     { reason: 'it was never published', ensure: :present, found: false, is: :absent },
     { reason: 'another value is published', ensure: :present, found: true, value: '1', is: :outdated },
     { reason: 'the same value is published', ensure: :present, found: true, value: { 'b' => 1, 'a' => 2 }, is: :present },
+    { reason: 'a float is published, not an integer', ensure: :present, found: true, value: { 'a' => 2.0, 'b' => 1 }, is: :outdated },
     { reason: 'something is to be withdrawn', ensure: :absent, found: true, value: 7, is: :present },
     { reason: 'nothing is to be withdrawn', ensure: :absent, found: false, is: :absent }
   ].each do |row|
@@ -103,6 +104,12 @@ RSpec.describe 'the type tutti_value' do
       attributes = row[:ensure] == :absent ? { ensure: :absent } : { value: { 'a' => 2, 'b' => 1 } }
       expect(is(resource(attributes))).to eq(row[:is])
     end
+  end
+
+  it 'distinguishes integers and floats, and takes the two zeros for one' do
+    rows = [[1, 1.0], [[1.0], [1]], [1.0, 1.0], [0.0, -0.0]]
+    states = rows.map { |old, new| published(true, old) && is(resource(value: new)) }
+    expect(states).to eq(%i[outdated outdated present present])
   end
 
   it 'publishes the digest of a file, as the file is then' do

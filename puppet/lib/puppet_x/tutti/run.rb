@@ -165,10 +165,12 @@ module PuppetX
             timeout: order.lock_timeout + GRACE)['released'] == true
       end
 
+      # @param wanted [Hash] the value that the resource publishes, or that it withdraws the value; a local run tells the
+      #   server if this differs from what is published
       # @return [Answer, nil] what this node published last under a key, not a read of the record; nil in a local run, which
       #   publishes nothing
-      def published(key)
-        response = ask('published', { 'key' => key })
+      def published(key, wanted)
+        response = ask('published', { 'key' => key, **wanted })
         answer(response, 'published') unless response['local'] == true
       end
 

@@ -33,12 +33,12 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
 
   # @return [Symbol, nil] nil in a local run
   def published
-    answer = run.published(resource[:key])
+    answer = run.published(resource[:key], resource[:ensure] == :absent ? { 'withdraw' => true } : { 'value' => desired })
     return nil if answer.nil?
     return :absent unless answer.found
     return :present if resource[:ensure] == :absent
 
-    answer.value == desired ? :present : :outdated
+    answer.value.eql?(desired) ? :present : :outdated # 1 and 1.0 are different values in Puppet
   end
 
   def run
