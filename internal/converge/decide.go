@@ -48,6 +48,8 @@ type Has struct {
 	Environment string
 	// Groups are the node's groups, sorted.
 	Groups []tutti.GroupName
+	// Volatile are the names of facts that the fleet file calls volatile.
+	Volatile []string
 	// Meant reports whether the node is among the targets of a secret. If Meant is nil, the
 	// node is among no targets.
 	Meant func(targets []string) bool

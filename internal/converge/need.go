@@ -121,12 +121,25 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
 	case passed.Groups != nil && !slices.Equal(passed.Groups, has.Groups):
 		out.why = fmt.Sprintf("at its last run it was in %s, now it is in %s", inGroups(passed.Groups), inGroups(has.Groups))
+	case notCompared(passed, has) != "":
+		out.why = fmt.Sprintf("the fact %q was volatile at its last run, and nobody has compared it since", notCompared(passed, has))
 	case s.engine.Facts(node).Since(passed):
 		out.Facts, out.why = true, factsWhy(s.engine.Facts(node))
 	default:
 		out.Need = Nothing
 	}
 	return out
+}
+
+// notCompared returns a fact that the order of a run called volatile, and that the fleet file does not call volatile any
+// more. The node leaves out this fact until its next order. The function returns an empty string if there is no such fact.
+func notCompared(passed *engine.Run, has Has) string {
+	for _, name := range passed.VolatileFacts {
+		if !slices.Contains(has.Volatile, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 func inGroups(groups []tutti.GroupName) string {

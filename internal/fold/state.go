@@ -113,7 +113,10 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	}
 	mayRead := policy.KeysOf(f, groups, name).Reads
 	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
-	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Groups: groups, Recorded: policy.Compiles(f)}
+	return converge.Has{
+		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Groups: groups,
+		Volatile: f.VolatileFacts, Recorded: policy.Compiles(f),
+	}
 }
 
 // Job returns the job with this id. For an empty id, Job returns the latest job. If the job was

@@ -156,6 +156,35 @@ func (h *factsHouse) wants(state api.NodeState, why string) {
 	}
 }
 
+// TestAFactThatIsVolatileNoMore checks a fleet file that removes a name from the list of volatile facts. Nobody has compared
+// this fact, so the node is suspect until a compile has used the present list. A name that is added changes nothing.
+func TestAFactThatIsVolatileNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFactsHouse(t)
+		volatile := func(names string) { setFleet(t, h.f, everyFleet+"facts: {volatile: ["+names+"]}\n") }
+		volatile("role, site")
+		h.converge()
+		h.must(h.tell(h.pass("without role"), "without role"))
+		h.wants(api.NodeGood, "")
+		volatile("more, site, role")
+		h.wants(api.NodeGood, "")
+		volatile("site")
+		h.wants(api.NodeSuspect, `the fact "role" was volatile at its last run, and nobody has compared it since`)
+		h.converge()
+		proof, verdict := h.compiles("with role")
+		if verdict != tutti.GateStop {
+			t.Fatalf("the proof is told %s", verdict)
+		}
+		h.stopped(proof)
+		h.must(h.tell(proof, "with role"))
+		h.wants(api.NodeGood, "")
+		volatile("site, role")
+		h.wants(api.NodeGood, "")
+		setFleet(t, h.f, everyFleet)
+		h.wants(api.NodeSuspect, `the fact "site" was volatile at its last run, and nobody has compared it since`)
+	})
+}
+
 // TestFactsOfWhichNothingFollows checks reports of facts that have no effect: for a run that is
 // not the latest of the node, for a run of another node, and in a form that no agent sends.
 func TestFactsOfWhichNothingFollows(t *testing.T) {

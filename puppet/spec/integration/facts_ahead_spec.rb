@@ -210,6 +210,16 @@ RSpec.describe 'facts that are collected ahead' do
     end
   end
 
+  it 'are told to be other ones when a setting of puppet.conf changes' do
+    first.call
+    parent.collect(first.dir)
+    expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
+    expect(now['watch']).to include(first.path('conf/puppet.conf'))
+    first.puppet_conf("runinterval = 20m\n")
+    parent.collect(first.dir)
+    expect(now['changed']).to eq(['settings_of_puppet_conf'])
+  end
+
   it 'are told to be the same where only those are other ones that the order lists' do
     first.order['volatile_facts'] = ['mine']
     first.call

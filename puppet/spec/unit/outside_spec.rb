@@ -6,6 +6,8 @@ require 'puppet_x/tutti/outside'
 RSpec.describe PuppetX::Tutti::Outside do
   around { |example| Dir.mktmpdir { |dir| (@root = dir) && example.run } }
 
+  after { Puppet.settings.parse_config('') }
+
   before do
     Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
     Puppet[:environmentpath] = path('code')
@@ -44,6 +46,13 @@ RSpec.describe PuppetX::Tutti::Outside do
     path(name)
   end
 
+  # Puppet reads another puppet.conf.
+  def conf(text)
+    memory = { environmentpath: path('code'), hiera_config: path('hiera.yaml') }
+    Puppet.settings.parse_config(text)
+    memory.each { |name, value| Puppet[name] = value }
+  end
+
   def outside(manifest = Puppet::Node::Environment::NO_MANIFEST)
     described_class.new(Puppet::Node::Environment.create(:production, [path('code/production/modules'), path('modules')], manifest))
   end
@@ -58,7 +67,8 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'has the modules and the data that are not in the code' do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
     watched = outside.directories.map { |dir| dir.delete_prefix("#{File.realpath(@root)}/") }
-    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far', 'hiera.yaml')
+    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far', 'hiera.yaml',
+                                       Puppet[:config])
   end
 
   it 'has nothing where there is nothing' do
@@ -110,8 +120,44 @@ RSpec.describe PuppetX::Tutti::Outside do
     expect(changed { write('elsewhere/data/d.yaml', 'another') }).to eq([described_class::HIERA])
   end
 
+  it 'is another one for a setting that code reads in puppet.conf' do
+    conf("[main]\nruninterval = 10m\n")
+    expect(changed { conf("[main]\nruninterval = 20m\n") }).to eq([described_class::SETTINGS])
+  end
+
+  {
+    'a setting of the program' => "[main]\nruninterval = 10m\n[user]\nruninterval = 20m\n",
+    'another setting' => "[main]\nruninterval = 10m\nstrict_variables = false\n",
+    'a setting that is removed' => "[main]\n"
+  }.each do |reason, text|
+    it "is another one for #{reason} in puppet.conf" do
+      conf("[main]\nruninterval = 10m\n")
+      expect(changed { conf(text) }).to eq([described_class::SETTINGS])
+    end
+  end
+
+  {
+    'a comment' => "[main]\n# often\nruninterval = 10m\n",
+    'a setting that the order decides' => "[main]\nruninterval = 10m\nnoop = true\n",
+    'a section of another program' => "[main]\nruninterval = 10m\n[agent]\nruninterval = 20m\n"
+  }.each do |reason, text|
+    it "is the same for #{reason} in puppet.conf" do
+      allow(Puppet.settings).to receive(:set_by_cli) { |name| false if name == :noop } # --no-noop
+      conf("[main]\nruninterval = 10m\n")
+      expect(changed { conf(text) }).to eq([])
+    end
+  end
+
+  it 'has puppet.conf, and nothing else, where a Puppet Server compiles' do
+    conf("[main]\nenvironment = test\n")
+    served = described_class.new(nil)
+    expect([served.facts.keys, served.directories]).to eq([[described_class::SETTINGS], [Puppet[:config]]])
+  end
+
   it 'does not look at what the order calls volatile' do
-    quiet = described_class.new(outside.instance_variable_get(:@environment), [described_class::MODULES, described_class::HIERA])
+    conf("[main]\nruninterval = 10m\n")
+    names = [described_class::MODULES, described_class::HIERA, described_class::SETTINGS]
+    quiet = described_class.new(outside.instance_variable_get(:@environment), names)
     expect([quiet.facts, quiet.directories]).to eq([{}, []])
   end
 
@@ -124,6 +170,6 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'has no data but the file itself where that is invalid' do
     %w[modules code].each { |name| FileUtils.rm_rf(path(name)) }
     write('hiera.yaml', "version: 5\nhierarchy: {")
-    expect([outside.facts.keys, outside.directories]).to eq([[described_class::HIERA], [path('hiera.yaml')]])
+    expect([outside.facts.keys, outside.directories]).to eq([[described_class::HIERA], [path('hiera.yaml'), Puppet[:config]]])
   end
 end

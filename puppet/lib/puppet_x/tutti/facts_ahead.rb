@@ -256,7 +256,7 @@ module PuppetX
         single = asked.to_h { |name| [name, told.value(name)] }
         facts = Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
                           FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)
-        compare(found.values, external, @order.agent? ? nil : Outside.new(environment, @order.volatile_facts)) # last: it requires, too
+        compare(found.values, external, Outside.new(@order.agent? ? nil : environment, @order.volatile_facts)) # last: it requires, too
         @out.write(Marshal.dump(facts))
         @out.close
         exit
@@ -272,10 +272,10 @@ module PuppetX
       def compare(values, external, outside)
         volatile = @order.volatile_facts
         before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
-        values = values.merge(outside.facts) if outside
+        values = values.merge(outside.facts)
         changed = FactsDigest.changed(before, values, volatile)
         Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES),
-                                             'watch' => external + (outside&.directories || []), 'began' => @began.utc.iso8601(6) })
+                                             'watch' => external + outside.directories, 'began' => @began.utc.iso8601(6) })
       rescue SystemCallError, JSON::ParserError
         nil # it has collected none, or a full disk
       end

@@ -189,7 +189,7 @@ module PuppetX
       # continues.
       def facts(values)
         @fact_costs ||= FactCosts.record
-        Run.current.outside = Outside.new(Puppet.lookup(:current_environment), @order.volatile_facts).facts unless @order.agent?
+        Run.current.outside = Outside.new(@order.agent? ? nil : Puppet.lookup(:current_environment), @order.volatile_facts).facts
         Journal.replace(file('outside.json'), Run.current.outside)
         Journal.replace(file('facts.json'), values)
       rescue SystemCallError => e

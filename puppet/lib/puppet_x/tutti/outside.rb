@@ -2,25 +2,27 @@
 
 require 'digest'
 require 'find'
+require 'json'
 require 'puppet'
 require 'yaml'
 require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # This class finds the files that a compile uses from the node and not from the pushed code. There are two kinds:
-    # modules of $basemodulepath with the manifest, and Hiera data with the hiera.yaml that names this data. Each
-    # kind counts as one more fact. For example, a node becomes suspect after a package has installed another version
-    # of a module. Files are compared by path, size and change time, without reading them. The private files of a
-    # version control system are left out.
+    # This class finds the files that a compile uses from the node and not from the pushed code. There are three kinds:
+    # modules of $basemodulepath with the manifest, Hiera data with the hiera.yaml that names this data, and
+    # puppet.conf. Each kind counts as one more fact. For example, a node becomes suspect after a package has installed
+    # another version of a module. Files are compared by path, size and change time, without reading them. The private
+    # files of a version control system are left out. Of puppet.conf only the settings count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
+      SETTINGS = 'settings_of_puppet_conf'
       # The digest covers at most LIMIT files of each kind.
       LIMIT = 50_000
       APART = %w[.git .svn .hg].freeze
 
-      # @param environment [Puppet::Node::Environment]
+      # @param environment [Puppet::Node::Environment, nil] nil: a Puppet Server compiles, with its own modules and data
       # @param volatile [Array<String>] names that are not asked for
       def initialize(environment, volatile = [])
         @environment = environment
@@ -29,19 +31,34 @@ module PuppetX
 
       # @return [Hash{String => String}] digests by name; nothing where there is nothing outside
       def facts
-        looks = { MODULES => -> { modules + outside([@environment.manifest]) }, HIERA => -> { data + outside([site_hiera]) } }
-        looks.reject { |name, _| @volatile.include?(name) }.transform_values { |roots| digest(roots.call) }.compact
+        looks = { MODULES => -> { digest(modules + outside([@environment.manifest])) },
+                  HIERA => -> { digest(data + outside([site_hiera])) }, SETTINGS => -> { settings } }
+        looks.select { |name, _| looks_at?(name) }.transform_values(&:call).compact
       end
 
-      # @return [Array<String>] the directories to be watched, none in another one, and the node's hiera.yaml
+      # @return [Array<String>] the directories to be watched, none in another one, the node's hiera.yaml, and puppet.conf
       def directories
-        dirs = (@volatile.include?(HIERA) ? [] : data + behind_links) + (@volatile.include?(MODULES) ? [] : modulepath + modules)
+        dirs = (looks_at?(HIERA) ? data + behind_links : []) + (looks_at?(MODULES) ? modulepath + modules : [])
         dirs = dirs.select { |dir| File.directory?(dir) }.map { |dir| File.realpath(dir) }.uniq
         dirs = dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
-        @volatile.include?(HIERA) ? dirs : dirs + outside([site_hiera])
+        dirs + (looks_at?(HIERA) ? outside([site_hiera]) : []) + (looks_at?(SETTINGS) ? [Puppet[:config]] : [])
       end
 
       private
+
+      def looks_at?(name)
+        !@volatile.include?(name) && (@environment || name == SETTINGS)
+      end
+
+      # Returns the digest of the settings in the sections of puppet.conf that this program reads, as they are written
+      # there. The launcher's own settings are left out, because they have precedence.
+      # @return [String, nil] nil: there are no such settings
+      def settings
+        sections = [Puppet.run_mode.name, :main]
+        names = Puppet.settings.map { |name, _| name }.select { |name| Puppet.settings.set_by_cli(name).nil? }.sort
+        said = names.to_h { |name| [name, sections.map { |section| Puppet.settings.set_in_section(name, section) }.compact.first] }.compact
+        "sha256:#{Digest::SHA256.hexdigest(JSON.generate(said))}" unless said.empty?
+      end
 
       def modulepath
         @modulepath ||= outside(@environment.modulepath)
