@@ -17,6 +17,14 @@ const (
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
+	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, with answers of at
+	// most 128 KiB, and so leaves at most 2 MiB unread even on a slow line.
+	mostUnread = 4 << 20
+	// A look at the unread bytes reads a little about each connection, so Guard looks less often if there are many.
+	unreadEvery     = time.Second
+	unreadEveryEach = 200 * time.Microsecond
+	// unreadAtOnce is how many clients one look finds.
+	unreadAtOnce = 64
 )
 
 // GuardOptions are functions that Guard calls when it finds something.
@@ -27,6 +35,9 @@ type GuardOptions struct {
 	// Guard calls Violated if a client with a JWT used a subject that the client may not use. The JWT is empty if the
 	// connection is closed and the bus no longer knows it.
 	Violated func(jwt, what string)
+	// Guard calls Unread about each client that leaves more than 4 MiB of messages unread. The JWT may be that of one of
+	// the server's own connections.
+	Unread func(jwt string)
 }
 
 // Guard limits the connections of clients that do not authenticate. Without Guard, such clients could use up all
@@ -41,7 +52,7 @@ type GuardOptions struct {
 // We could instead put our own listener before NATS and use in-process connections. But our own listener would
 // permanently cost two goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
-	ticker := time.NewTicker(guardEvery)
+	ticker, look := time.NewTicker(guardEvery), time.Now()
 	defer ticker.Stop()
 	for {
 		select {
@@ -49,13 +60,30 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 			return
 		case v := <-s.violations:
 			o.Violated(s.jwtOf(v.id), v.what)
-		case <-ticker.C:
+		case now := <-ticker.C:
 			// NATS counts a connection in the global account until the client has authenticated.
 			if s.nats.GlobalAccount().NumLocalConnections() > s.halfOpen {
 				s.expel(o.Refused)
 			}
+			if !now.Before(look) {
+				look = now.Add(max(unreadEvery, time.Duration(s.unread(o.Unread))*unreadEveryEach))
+			}
 		}
 	}
+}
+
+// unread finds the clients that leave too much unread. unread returns the number of connections.
+func (s *Server) unread(found func(jwt string)) (all int) {
+	list, err := s.nats.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: unreadAtOnce, Username: true})
+	if err != nil {
+		return 0 // Guard calls unread again soon
+	}
+	for _, c := range list.Conns {
+		if c.Pending > mostUnread {
+			found(c.JWT)
+		}
+	}
+	return list.Total
 }
 
 // jwtOf returns the JWT that a client sent on a connection. jwtOf also works for a connection that was closed
