@@ -103,6 +103,9 @@ func VisitOf(ctx context.Context) *Visit {
 	return v
 }
 
+// In returns a context of this visit.
+func (v *Visit) In(ctx context.Context) context.Context { return context.WithValue(ctx, visitKey{}, v) }
+
 type visitKey struct{}
 
 func newAccess() access {
@@ -167,7 +170,7 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 		a.note(v)
 		return nil, nil, err
 	}
-	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, ActorOperator+name), visitKey{}, v))
+	inside, v.end = context.WithCancelCause(v.In(tutti.WithActor(ctx, ActorOperator+name)))
 	a.inside[v] = true
 	return inside, func() {
 		a.mu.Lock()
@@ -207,6 +210,16 @@ func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 		return tx.Deny(ActorOperator+v.Name, w.What, err)
 	}
 	return nil
+}
+
+// MayAsk calls May for a question to the Puppets of these nodes. The text `named` names the nodes.
+func (tx *Tx) MayAsk(ctx context.Context, action tutti.RemoteAction, named string, nodes []tutti.NodeName) error {
+	if VisitOf(ctx) == nil {
+		return nil
+	}
+	return tx.May(ctx, policy.Wish{
+		Verbs: []tutti.Verb{tutti.VerbPuppet}, What: "ask " + named + " for " + string(action), Nodes: explain.Targets(tx.State, nodes),
+	})
 }
 
 // MayRun calls May for a job of a plan whose steps run on these nodes.
