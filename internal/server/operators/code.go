@@ -305,6 +305,11 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 	if same && nothing {
 		return true, nil
 	}
+	if !same {
+		if err := tx.NoNodes(set.Fleet.Groups); err != nil {
+			return false, err
+		}
+	}
 	plan := explain.UngrantedBy(tx.State, set.Fleet)
 	digests := make([]tutti.Digest, len(plan))
 	for i, u := range plan {
